@@ -115,8 +115,9 @@ def same_classes(x: Tensor, y: Tensor) -> bool:
 class Verdict:
     """One tensor over all draws: ``times`` is its error as a multiple of eager's; both are relative to its scale.
 
-    ``noise`` is true where eager has no digit right.  ``kinks`` is the number of draws that are left out of these, being judged by how far the exact result moves, and
-    ``jump`` the largest error among them as a multiple of that.  ``unexplained`` is the median of the draws'.
+    ``noise`` is true where eager has no digit right.  ``kinks`` is the number of draws that are left out of these,
+    being judged by how far the exact result moves, and ``jump`` the largest error among them as a multiple of that.
+    ``unexplained`` is the median of the draws'.
     """
 
     name: str

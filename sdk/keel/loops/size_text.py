@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from functools import reduce
+from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache, reduce
 from typing import Any
 
 import sympy
@@ -30,39 +30,59 @@ def size_text(size: Dim, name: Callable[[str], str] = str, forms: Mapping[str, s
     exact is ``/``; what else sizes hold takes the text of ``forms``, over ``{0} {1}``; ``name`` spells a symbol.
     Raises KeelError[no-lowering] for a function that sizes cannot have in a kernel.
     """
-    size = tidy(size)
-    if isinstance(size, int):
-        return str(size) if size >= 0 else f"({size})"
-    over, under = sympy.fraction(sympy.together(size))
-    top = _text(over, name, forms)
-    return top if under == 1 else f"({top} / {_text(under, name, forms)})"
+    return _Printer(name, forms).size(size)
 
 
-def _text(d: Any, name: Callable[[str], str], forms: Mapping[str, str]) -> str:
-    def part(of: Any) -> str:
-        return size_text(int(of) if of.is_Integer else of, name, forms)
+@lru_cache(maxsize=1 << 12)
+def _over_and_under(d: sympy.Expr) -> tuple[sympy.Expr, sympy.Expr]:
+    """Numerator and denominator."""
+    over, under = sympy.fraction(sympy.together(d))
+    return over, under
 
-    def joined(symbol: str, args: tuple[Any, ...]) -> str:
-        return "(" + f" {symbol} ".join(map(part, args)) + ")"
 
-    def nested(form: str, args: tuple[Any, ...]) -> str:
-        return reduce(forms[form].format, map(part, args))
+class _Printer:
+    """Keeps the texts of all parts: sizes of deep networks hold the same part thousands of times."""
 
-    match d:
-        case sympy.Integer():
-            return part(d)
-        case sympy.Symbol():
-            return name(d.name)
-        case sympy.Add():
-            return joined("+", d.as_ordered_terms())
-        case sympy.Mul():
-            return joined("*", d.as_ordered_factors())
-        case sympy.Pow() if d.exp.is_Integer and d.exp > 0:
-            return joined("*", (d.base,) * int(d.exp))
-        case sympy.floor():
-            return nested("floordiv", sympy.fraction(sympy.together(d.args[0])))
-        case sympy.Mod():
-            return nested("mod", d.args)
-        case sympy.Max() | sympy.Min():
-            return nested("max" if isinstance(d, sympy.Max) else "min", tuple(sorted(d.args, key=str)))
-    raise KeelError("no-lowering", f"The size {d} uses {type(d).__name__}, which has no form in a kernel.")
+    def __init__(self, name: Callable[[str], str], forms: Mapping[str, str]):
+        self.name = name
+        self.forms = forms
+        self._texts: dict[sympy.Expr, str] = {}
+
+    def size(self, size: Dim) -> str:
+        size = tidy(size)
+        if isinstance(size, int):
+            return str(size) if size >= 0 else f"({size})"
+        if size not in self._texts:
+            over, under = _over_and_under(size)
+            top = self._text(over)
+            self._texts[size] = top if under == 1 else f"({top} / {self._text(under)})"
+        return self._texts[size]
+
+    def _part(self, d: sympy.Expr) -> str:
+        return self.size(int(d) if d.is_Integer else d)
+
+    def _joined(self, symbol: str, args: Iterable[sympy.Expr]) -> str:
+        return "(" + f" {symbol} ".join(map(self._part, args)) + ")"
+
+    def _nested(self, form: str, args: Iterable[sympy.Expr]) -> str:
+        return reduce(self.forms[form].format, map(self._part, args))
+
+    def _text(self, d: Any) -> str:
+        match d:
+            case sympy.Integer():
+                return self._part(d)
+            case sympy.Symbol():
+                return self.name(d.name)
+            case sympy.Add():
+                return self._joined("+", d.as_ordered_terms())
+            case sympy.Mul():
+                return self._joined("*", d.as_ordered_factors())
+            case sympy.Pow() if d.exp.is_Integer and d.exp > 0:
+                return self._joined("*", (d.base,) * int(d.exp))
+            case sympy.floor():
+                return self._nested("floordiv", _over_and_under(d.args[0]))
+            case sympy.Mod():
+                return self._nested("mod", d.args)
+            case sympy.Max() | sympy.Min():
+                return self._nested("max" if isinstance(d, sympy.Max) else "min", tuple(sorted(d.args, key=str)))
+        raise KeelError("no-lowering", f"The size {d} uses {type(d).__name__}, which has no form in a kernel.")

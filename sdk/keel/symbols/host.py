@@ -7,16 +7,16 @@ given as the integer that has its bits.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import count
-from types import MappingProxyType
 from typing import Any
 
 import sympy
 
 from keel.symbols.bounds import bounds
 from keel.symbols.functions import arguments_of, function_of, kind_of
+from keel.symbols.symbols import free_symbols
 
 Stand = Callable[[sympy.Expr], sympy.Expr]
 
@@ -35,28 +35,63 @@ class FloatOfBits(sympy.Function):  # type: ignore[misc]
     is_real = True
 
 
-def kernel_form(expr: Any, stand: Stand, stood: Mapping[sympy.Expr, sympy.Expr] = MappingProxyType({})) -> Any:
-    """``expr``, an integer, in the functions that kernels have; ``stand`` gives the symbol for what is in none.
+def kernel_form(expr: Any, stand: Stand) -> Any:
+    """``expr``, an integer, in the functions that kernels have; ``stand`` gives the symbol for what is in none."""
+    form = _without_host(expr)
+    return _form(expr, stand, {}, {}) if form is None else form
 
-    Parts that are ``stood`` for already are replaced, too.
+
+def _form(expr: Any, stand: Stand, stood: Mapping[sympy.Expr, sympy.Expr], forms: dict[sympy.Expr, Any]) -> Any:
+    """The same; parts that are ``stood`` for already are replaced, too.  ``forms`` holds those of other parts: sizes of
+    deep networks hold the same part thousands of times.
     """
     if expr in stood:
         return stood[expr]
     if isinstance(expr, int) or not expr.args:
         return expr
+    if expr not in forms:
+        parts = _parts(expr)
+        forms[expr] = (
+            stand(expr) if parts is None else _made_of(expr, tuple(_form(p, stand, stood, forms) for p in parts))
+        )
+    return forms[expr]
+
+
+@lru_cache(maxsize=1 << 14)
+def _without_host(expr: Any) -> Any:
+    """The kernel form of what the host computes no part of; None for anything else."""
+    if isinstance(expr, int) or not expr.args:
+        return expr
+    forms = None if (parts := _parts(expr)) is None else tuple(map(_without_host, parts))
+    return None if forms is None or None in forms else _made_of(expr, forms)
+
+
+@lru_cache(maxsize=1 << 14)
+def _made_of(expr: sympy.Expr, forms: tuple[Any, ...]) -> Any:
+    """The kernel form of an expression, from those of its parts."""
     if isinstance(expr, sympy.Pow):
-        return expr.func(kernel_form(expr.base, stand, stood), expr.exp) if _is_power(expr) else stand(expr)
+        return expr.func(*forms, expr.exp)
+    row = function_of(expr)
+    assert row is not None and row.kernel is not None
+    return row.kernel(*forms)
+
+
+@lru_cache(maxsize=1 << 14)
+def _parts(expr: sympy.Expr) -> Sequence[Any] | None:
+    """The integers that a kernel computes ``expr`` from; None if the host computes it."""
+    if isinstance(expr, sympy.Pow):
+        return (expr.base,) if _is_power(expr) else None
     row = function_of(expr)
     args = arguments_of(expr)
     if row is None or row.kernel is None or any(kind_of(a) != "int" for a in (expr, *args)):
-        return stand(expr)
+        return None
     if type(expr).__name__ in _DIVISIONS and any(map(_has_function, args[1:])):
-        return stand(expr)  # nothing is proved of it, and it would be long
+        return None  # nothing is proved of it, and it would be long
     if not isinstance(expr, sympy.Add | sympy.Mul | sympy.floor) and not all(a.is_integer for a in args):
-        return stand(expr)
+        return None
     if any(map(_may_be_fraction, args)):  # no symbol, which is an integer, can stand for that part
-        return stand(expr)
-    return row.kernel(*(kernel_form(a, stand, stood) for a in args))
+        return None
+    return args
 
 
 _DIVISIONS = frozenset(("FloorDiv", "CleanDiv", "CeilDiv", "ModularIndexing", "Mod", "PythonMod"))
@@ -91,11 +126,14 @@ class HostNumbers:
         self.by_name: dict[str, sympy.Expr] = {}
         self._taken = frozenset(taken)
         self._symbols: dict[sympy.Expr, sympy.Symbol] = {}
+        self._forms: dict[sympy.Expr, Any] = {}
 
     def integer(self, expr: Any) -> Any:
         """An integer as kernels may have it; as it is, if nothing of it is for the host."""
+        if not self._symbols and _without_host(expr) is not None:
+            return expr
         before = len(self.by_name)
-        form = kernel_form(expr, self.stand, self._symbols)
+        form = _form(expr, self.stand, self._symbols, self._forms)
         return expr if len(self.by_name) == before and not self._has_symbol(form) else form
 
     def real(self, expr: Any) -> Any:
@@ -112,6 +150,7 @@ class HostNumbers:
             name = next(n for k in count() if (n := f"h{k}") not in self._taken and n not in self.by_name)
             self._symbols[expr] = sympy.Symbol(name, integer=True, **_known(expr))
             self.by_name[name] = expr
+            self._forms.clear()  # which may hold it
         return self._symbols[expr]
 
     def name(self, stem: str) -> str:
@@ -121,7 +160,7 @@ class HostNumbers:
         return stem
 
     def _has_symbol(self, form: Any) -> bool:
-        return any(s.name in self.by_name for s in getattr(form, "free_symbols", ()))
+        return not self.by_name.keys().isdisjoint(free_symbols(form))
 
 
 @lru_cache(maxsize=1 << 12)

@@ -5,7 +5,10 @@ from __future__ import annotations
 import keyword
 import re
 from collections.abc import Collection
+from functools import lru_cache
 from typing import Any
+
+import sympy
 
 from keel.errors import KeelError
 
@@ -14,7 +17,15 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 def free_symbols(expr: Any) -> tuple[str, ...]:
     """The names of the symbols of an expression, sorted; none for a plain number."""
-    return tuple(sorted(str(s.name) for s in getattr(expr, "free_symbols", ())))
+    return tuple(sorted(_symbols(expr))) if isinstance(expr, sympy.Basic) else ()
+
+
+@lru_cache(maxsize=1 << 14)
+def _symbols(expr: sympy.Basic) -> frozenset[str]:
+    """Each part is looked at once: sizes of deep networks hold the same part thousands of times."""
+    if not expr.args:
+        return frozenset(str(s.name) for s in expr.free_symbols)
+    return frozenset[str]().union(*map(_symbols, expr.args))
 
 
 def checked_name(name: str, reserved: Collection[str] = ()) -> str:

@@ -16,6 +16,7 @@ from torch.utils._sympy import interp, reference
 
 from keel.errors import KeelError
 from keel.symbols import FUNCTIONS, PYTHON_NAMES, HostNumbers, bounds, evaluate, kind_of, python_text
+from keel.symbols.host import _parts
 
 from .drawn import FLOATS, INTS, TRUTHS, VALUES, M, N, U, X
 
@@ -181,3 +182,16 @@ def test_floats_are_given_to_kernels_by_their_bits() -> None:
     assert evaluate(form, {name: bits}) == -2.5 * 0.3
     assert host.real(0.5) == 0.5
     assert evaluate(host.by_name[host.truth(U > M).name], {"u": 2, "m": 1}, "int") == 1
+
+
+def test_a_part_that_a_size_holds_many_times_is_looked_at_once() -> None:
+    """Each level holds the one below twice, as the padding of a strided convolution does: 2**11 parts, written out."""
+    size: Any = sympy.Symbol("of_this_test_alone", integer=True, positive=True)
+    for _ in range(11):
+        size = pytorch.FloorDiv(size, 3) + pytorch.Mod(size, 5)
+    looked = _parts.cache_info().misses
+    host = HostNumbers()
+    assert host.integer(size) is size
+    host.truth(U > M)  # what stands for nothing that the size holds
+    assert host.integer(size) is size
+    assert _parts.cache_info().misses - looked < 50
