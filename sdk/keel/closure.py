@@ -15,7 +15,7 @@ from torch import __version__, fx
 
 from keel.errors import KeelError
 from keel.graph.calls import call_of
-from keel.graph.legalize import negotiate, outside
+from keel.graph.legalize import legalize, unclaimed_calls
 from keel.graph.verify import verify
 from keel.plugin import Backend
 from keel.spec import OPSET, is_normal
@@ -77,12 +77,12 @@ def ending(captured: Captured) -> Ending:
     verify(captured.gm, "capture")
     begin, lacking = process_time(), list[tuple[Call, str]]()
     try:
-        gm = negotiate(captured, [_OPSET])
+        gm = legalize(captured, [_OPSET])
     except KeelError as e:
         if e.code != "no-owner":
             raise
-        lacking = outside(captured, [_OPSET])
-        gm = negotiate(captured, [_OPSET, _REST])
+        lacking = unclaimed_calls(captured, [_OPSET])
+        gm = legalize(captured, [_OPSET, _REST])
     seconds = process_time() - begin
     verify(gm, "negotiation")
     calls = (call_of(n) for n in gm.graph.nodes)

@@ -21,8 +21,8 @@ from keel.errors import KeelError, KeelWarning
 from keel.extras import missing, require
 from keel.graph.deterministic import fill_fresh_memory, is_filled
 from keel.graph.eager_segments import in_order, segments
-from keel.graph.opset_check import refuse_inputs, warn_of, without_types
-from keel.graph.purity import once_only
+from keel.graph.opset_check import reject_excluded_inputs, untyped_calls, warn_of_eager_calls
+from keel.graph.purity import why_not_rerunnable
 from keel.graph.verify import verify
 from keel.interpreter import in_one_chunk, no_collection
 from keel.pins import pinned
@@ -91,7 +91,7 @@ class DynamoBackend:
             return run if graphs is None else graphs.recorded(run, captured, getattr(run, "decided", lambda: True))
 
         with unwrapped(), no_collection():
-            refuse_inputs(gm)
+            reject_excluded_inputs(gm)
             return capture(gm, example_inputs, compiler)
 
 
@@ -133,12 +133,12 @@ def compile_graph(captured: Captured, settings: Settings, listen: Listener | Non
     Where a backend contradicts itself, or its data sheet fails, the graph is placed again without the backend or the
     sheet, with a KeelWarning; under ``strict`` that is KeelError[refuse-raised] or KeelError[cost-raised].
     """
-    eager = without_types(captured.gm)
+    eager = untyped_calls(captured.gm)
     if eager and settings.strict:
         raise next(iter(eager.values()))
     if steps := segments(captured, eager):
         if eager:
-            warn_of(eager)
+            warn_of_eager_calls(eager)
         return in_order(captured, steps, partial(compile_graph, settings=settings, listen=listen))
     folder = dump.folder(captured.kind)
     dump.write(folder, "01-captured.fx", lambda: dump.graph_text(captured.gm))
@@ -213,7 +213,7 @@ def _tried(
     answers: SupportCache,
 ) -> Boxed:
     """``run``, or what its first calls find to be faster: one backend alone."""
-    rivals, once = choice.rivals(WITHIN), once_only(captured.gm.graph)
+    rivals, once = choice.rivals(WITHIN), why_not_rerunnable(captured.gm.graph)
     if not rivals or once is not None:
         if listen is not None:
             listen(

@@ -18,8 +18,8 @@ from keel.compiler import Compiled, Settings, compile_graph
 from keel.discovery import resolve
 from keel.errors import KeelWarning
 from keel.graph import calls as graph
-from keel.graph.legalize import negotiate
-from keel.graph.opset_check import refuse_left_out
+from keel.graph.legalize import legalize
+from keel.graph.opset_check import reject_excluded
 from keel.placement.place import place
 from keel.placement.placement import Plan
 from keel.plugin import Backend
@@ -135,8 +135,8 @@ def _in_pieces(backend: Backend, made: Call, sample: Sample, why: str) -> tuple[
 
 def call_of(op: Any, args: Sequence[Any], kwargs: Any, result: Any) -> Call:
     """The call of an overload on real tensors, given its real result."""
-    keywords = {k: graph.typed(v) for k, v in kwargs.items()}
-    return Call(op, tuple(map(graph.typed, args)), keywords, graph.types_of(result))
+    keywords = {k: graph.to_type(v) for k, v in kwargs.items()}
+    return Call(op, tuple(map(graph.to_type, args)), keywords, graph.types_of(result))
 
 
 # -- programs ------------------------------------------------------------------------------------------
@@ -164,7 +164,7 @@ def compiling(backend: Backend, hear: Callable[[Done], None], *, build: bool = T
             trouble = tuple(str(e) for part in made.parts for e in part.trouble)
             hear(Done(_ways(backend, made.gm, made.plan), trouble))
 
-        refuse_left_out(captured.gm)  # which would run in eager PyTorch, and say nothing here
+        reject_excluded(captured.gm)  # which would run in eager PyTorch, and say nothing here
         run = compile_graph(captured, settings, listen)
 
         def told(inputs: list[Any]) -> Sequence[Any]:
@@ -175,7 +175,7 @@ def compiling(backend: Backend, hear: Callable[[Done], None], *, build: bool = T
         return told
 
     def placed(captured: Captured) -> Boxed:
-        gm = negotiate(captured, settings.backends)
+        gm = legalize(captured, settings.backends)
         hear(Done(_ways(backend, gm, place(gm, settings.backends, gm.meta["keel.refusals"]))))
 
         def run(inputs: list[Any]) -> Sequence[Any]:

@@ -12,7 +12,7 @@ from torch import nn
 
 from keel.compiler import Compiled, Costs, DynamoBackend, Settings, pricing, read_settings
 from keel.extras import require
-from keel.graph.calls import call_of, where
+from keel.graph.calls import call_of, source_line
 from keel.plugin import Backend
 from keel.reports import GraphReport, PartReport, RefusalReport
 from keel.runtime.autotune import LONGEST
@@ -177,7 +177,7 @@ def _refusals(compiled: Compiled) -> list[RefusalReport]:
             continue
         for backend, why in compiled.plan.refusals.get(node.name, {}).items():
             key = (backend, call.name, why.sentence, why.nearest, owners[node.name].name)
-            found.setdefault(key, []).append(where(node))
+            found.setdefault(key, []).append(source_line(node))
     return [
         RefusalReport(
             backend,

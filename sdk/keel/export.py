@@ -17,7 +17,7 @@ from torch.export.graph_signature import InputKind, OutputKind
 
 from keel.compiler import compile_graph, read_settings
 from keel.errors import KeelError
-from keel.graph.calls import bases, type_of
+from keel.graph.calls import alias_bases, type_of
 from keel.plugin import Backend
 from keel.runtime.contract_checks import bind, mismatch, strides_of
 from keel.runtime.link import is_size, settled
@@ -217,7 +217,7 @@ def _close(gm: fx.GraphModule, program: ExportedProgram) -> Callable[..., tuple[
     user = [s.arg.name for s in signature.input_specs if s.kind is InputKind.USER_INPUT]
     closing = _Closing(gm, {name: i for i, name in enumerate(user)})
     outputs = list(zip(gm.graph.output_node().args[0], signature.output_specs, strict=True))  # type: ignore[arg-type]
-    views = bases(gm.graph)
+    views = alias_bases(gm.graph)
     values = [closing.value(o, views) if isinstance(o, fx.Node) else o for o, _ in outputs]
     written = _write(closing, program, outputs, values, views)
     results = []

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from keel import closure, universe
-from keel.graph.legalize import negotiate, outside
+from keel.graph.legalize import legalize, unclaimed_calls
 from keel.plugin import Backend
 from keel.torch_adapter import Captured
 
@@ -66,14 +66,14 @@ def test_a_primitive_out_of_its_dtypes_is_outside() -> None:
 
     with torch.no_grad():
         universe.trace(lambda x: (x.lgamma(),), [torch.ones(3)], compiler)
-    assert outside(seen[0], [backend]) == []
+    assert unclaimed_calls(seen[0], [backend]) == []
     assert [
         c.name
-        for c, _ in outside(
+        for c, _ in unclaimed_calls(
             seen[0], [Backend(name="none", device="*", supports=lambda c: "No.", compile=lambda gm: gm.forward)]
         )
     ] == ["aten.lgamma.default"]
-    assert len(negotiate(seen[0], [backend]).graph.nodes) == 3
+    assert len(legalize(seen[0], [backend]).graph.nodes) == 3
 
 
 def test_dynamo_may_be_in_front() -> None:

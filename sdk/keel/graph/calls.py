@@ -78,13 +78,13 @@ def call_of(node: fx.Node) -> Call | None:
     if not is_call(node):
         return None
     assert callable(node.target)
-    kwargs = immutable_dict({k: typed(v) for k, v in node.kwargs.items()})  # all backends are asked with this one
-    call = Call(node.target, tuple(map(typed, node.args)), kwargs, types_of(node.meta["val"]))
+    kwargs = immutable_dict({k: to_type(v) for k, v in node.kwargs.items()})  # all backends are asked with this one
+    call = Call(node.target, tuple(map(to_type, node.args)), kwargs, types_of(node.meta["val"]))
     node.meta[_CACHE] = (node.args, node.meta["val"], call)
     return call
 
 
-def typed(value: Any) -> Any:
+def to_type(value: Any) -> Any:
     """An argument as a call holds it: types for nodes and tensors, in lists too; anything else as it is."""
     if isinstance(value, fx.Node):
         # What has no value is a graph, the argument of an operator of higher order.
@@ -92,11 +92,11 @@ def typed(value: Any) -> Any:
     if isinstance(value, torch.Tensor):
         return type_of(value)
     if isinstance(value, list | tuple):
-        return type(value)(map(typed, value)) if type(value) in (list, tuple) else tuple(map(typed, value))
+        return type(value)(map(to_type, value)) if type(value) in (list, tuple) else tuple(map(to_type, value))
     return value
 
 
-def picked(node: fx.Node, name: str | None) -> fx.Node | None:
+def argument_node(node: fx.Node, name: str | None) -> fx.Node | None:
     """The node that a call is given as the parameter ``name``, unless it is given that as another one too."""
     if name is None or not callable(node.target):
         return None
@@ -105,7 +105,7 @@ def picked(node: fx.Node, name: str | None) -> fx.Node | None:
     return found if isinstance(found, fx.Node) and given == 1 else None
 
 
-def bases(graph: fx.Graph) -> Mapping[fx.Node, frozenset[fx.Node]]:
+def alias_bases(graph: fx.Graph) -> Mapping[fx.Node, frozenset[fx.Node]]:
     """For each node, the nodes whose memory its value may be in: itself, unless it is a view or picks from views."""
     found: dict[fx.Node, frozenset[fx.Node]] = {}
     for node in graph.nodes:
@@ -135,7 +135,7 @@ def _bases(node: fx.Node, found: Mapping[fx.Node, frozenset[fx.Node]]) -> frozen
 _FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+), in [^\n]*\n?(?P<code>[^\n]*)')
 
 
-def where(node: fx.Node) -> str | None:
+def source_line(node: fx.Node) -> str | None:
     """``path:line   code`` of the user's innermost line that made the node; None if it is not known.
 
     The path is relative to the current directory where it lies below it.

@@ -28,7 +28,7 @@ from keel.types import Call
 aten = torch.ops.aten
 
 
-def expand(node: fx.Node, decomposition: Decomposition, mode: Any) -> fx.Graph:
+def decompose_call(node: fx.Node, decomposition: Decomposition, mode: Any) -> fx.Graph:
     """The graph of ``decomposition`` on the arguments of ``node``.
 
     Placeholders stand for the nodes among the arguments, in order; the output is a tuple of the results.  A size that
@@ -37,7 +37,7 @@ def expand(node: fx.Node, decomposition: Decomposition, mode: Any) -> fx.Graph:
     """
     args, kwargs = fx.node.map_aggregate((node.args, node.kwargs), _value)
     promised = node.meta["val"]
-    names = Names(symbols_of(mode))
+    names = SymbolMap(symbols_of(mode))
 
     def faithful(*args: Any, **kwargs: Any) -> Any:
         names.found.clear()
@@ -45,10 +45,10 @@ def expand(node: fx.Node, decomposition: Decomposition, mode: Any) -> fx.Graph:
         if found is NotImplemented:
             return found
         if not isinstance(promised, tuple | list):
-            return as_promised(found, promised, names)
+            return match_type(found, promised, names)
         if not isinstance(found, tuple | list) or len(found) != len(promised):
             raise NotRecorded("Its decomposition gives another number of results.")
-        return tuple(as_promised(f, p, names) for f, p in zip(found, promised, strict=True))
+        return tuple(match_type(f, p, names) for f, p in zip(found, promised, strict=True))
 
     parts = record(faithful, args, kwargs, mode)
     if names.found:
@@ -57,7 +57,7 @@ def expand(node: fx.Node, decomposition: Decomposition, mode: Any) -> fx.Graph:
 
 
 @dataclass
-class Names:
+class SymbolMap:
     """What symbols of a decomposition's own are in terms of the promised ones.
 
     Recorded operators name the sizes that only a run tells anew, with symbols that are not among those ``known``
@@ -79,10 +79,10 @@ class Names:
             self._known(x) == expression(y) or same(x, y) for x, y in zip(a, b, strict=True)
         )
 
-    def laid_out(self, found: torch.Tensor, promised: Memory) -> bool:
+    def laid_out(self, found: torch.Tensor, promised: MemoryLayout) -> bool:
         """Whether elements of tensors of equal sizes lie where they do; where there are none, they do."""
         sizes = [expression(n) for n in promised.sizes]
-        mine, theirs = _layout(Memory.of(found), [self._known(n) for n in found.shape]), _layout(promised, sizes)
+        mine, theirs = _layout(MemoryLayout.of(found), [self._known(n) for n in found.shape]), _layout(promised, sizes)
         return len(mine) == len(theirs) and all(
             of_some(self._known(x), sizes) == of_some(expression(y), sizes) or same(x, y)
             for x, y in zip(mine, theirs, strict=True)
@@ -100,7 +100,7 @@ def _value(arg: Any) -> Any:
     return arg.meta["val"]
 
 
-def as_promised(found: Any, promised: Any, names: Names) -> Any:
+def match_type(found: Any, promised: Any, names: SymbolMap) -> Any:
     """``found`` with the strides of ``promised``, copied if it has others.  Raises NotRecorded where types differ."""
     if promised is None:
         return None
@@ -119,13 +119,13 @@ def as_promised(found: Any, promised: Any, names: Names) -> Any:
     if not names.equal(found.shape, promised.shape):
         raise NotRecorded(f"Its decomposition gives the shape {list(found.shape)}, not {list(promised.shape)}.")
     names.learn(found.storage_offset(), promised.storage_offset())
-    if (laid := _laid(found, Memory.of(promised), names)) is None:
+    if (laid := _laid(found, MemoryLayout.of(promised), names)) is None:
         raise NotRecorded("Its decomposition gives a layout that no copy turns into the promised one.")
     return laid
 
 
 @dataclass(frozen=True)
-class Memory:
+class MemoryLayout:
     """Where a tensor's elements lie."""
 
     sizes: tuple[int | torch.SymInt, ...]
@@ -133,11 +133,11 @@ class Memory:
     start: int | torch.SymInt
 
     @classmethod
-    def of(cls, t: torch.Tensor) -> Memory:
+    def of(cls, t: torch.Tensor) -> MemoryLayout:
         return cls(tuple(t.shape), t.stride(), t.storage_offset())
 
 
-def _laid(found: torch.Tensor, like: Memory, names: Names) -> torch.Tensor | None:
+def _laid(found: torch.Tensor, like: MemoryLayout, names: SymbolMap) -> torch.Tensor | None:
     """``found``, or a copy of it, whose elements lie as ``like`` says; None if no copy's do."""
     if names.laid_out(found, like):
         return found
@@ -148,7 +148,7 @@ def _laid(found: torch.Tensor, like: Memory, names: Names) -> torch.Tensor | Non
     return None
 
 
-def _permuted(found: torch.Tensor, like: Memory) -> torch.Tensor:
+def _permuted(found: torch.Tensor, like: MemoryLayout) -> torch.Tensor:
     """A copy without gaps whose dimensions lie in memory in the order that those of ``like`` do."""
     order = _order(like)
     back = [order.index(d) for d in range(len(order))]
@@ -157,7 +157,7 @@ def _permuted(found: torch.Tensor, like: Memory) -> torch.Tensor:
     return placed
 
 
-def _spread(found: torch.Tensor, like: Memory) -> torch.Tensor | None:
+def _spread(found: torch.Tensor, like: MemoryLayout) -> torch.Tensor | None:
     """A copy with the gaps between elements that ``like`` has, filled with zeros; None where those of ``like`` overlap,
     or may, or where only the run tells where they lie.
     """
@@ -173,7 +173,7 @@ def _spread(found: torch.Tensor, like: Memory) -> torch.Tensor | None:
     return placed
 
 
-def _repeated(found: torch.Tensor, like: Memory) -> torch.Tensor | None:
+def _repeated(found: torch.Tensor, like: MemoryLayout) -> torch.Tensor | None:
     """One element of each dimension along which all lie in one place in ``like``, repeated: in one place they are
     equal.  None where no dimension is such.
     """
@@ -184,12 +184,12 @@ def _repeated(found: torch.Tensor, like: Memory) -> torch.Tensor | None:
         return None
     for d in repeated:
         found = aten.slice.Tensor(found, d, 0, 1)
-    once = Memory(tuple(1 if d in repeated else n for d, n in enumerate(like.sizes)), like.strides, like.start)
-    laid = _laid(found, once, Names())
+    once = MemoryLayout(tuple(1 if d in repeated else n for d, n in enumerate(like.sizes)), like.strides, like.start)
+    laid = _laid(found, once, SymbolMap())
     return None if laid is None else aten.expand.default(laid, list(like.sizes))
 
 
-def _apart(m: Memory) -> bool:
+def _apart(m: MemoryLayout) -> bool:
     """Whether no two elements share memory: each stride is known to be past all that lies below it."""
     below: Any = 1
     for d in reversed(_order(m)):
@@ -201,7 +201,7 @@ def _apart(m: Memory) -> bool:
     return True
 
 
-def _layout(m: Memory, sizes: Sequence[sympy.Expr]) -> list[Any]:
+def _layout(m: MemoryLayout, sizes: Sequence[sympy.Expr]) -> list[Any]:
     """Where the tensor of these sizes starts in its memory, and the strides that matter: not those of dimensions with
     one element, nor any of a tensor with none.
     """
@@ -210,7 +210,7 @@ def _layout(m: Memory, sizes: Sequence[sympy.Expr]) -> list[Any]:
     return [m.start, *(s for n, s in zip(sizes, m.strides, strict=True) if n != 1)]
 
 
-def _order(m: Memory) -> list[int]:
+def _order(m: MemoryLayout) -> list[int]:
     """The dimensions from the outermost to the innermost in memory."""
 
     def size(d: int) -> tuple[int, int]:

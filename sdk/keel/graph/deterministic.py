@@ -11,7 +11,7 @@ import torch
 import torch.utils.deterministic
 from torch import Tensor, fx
 
-from keel.graph.decompose import expand
+from keel.graph.decompose import decompose_call
 from keel.types import leaves
 
 aten = torch.ops.aten
@@ -30,7 +30,7 @@ def fill_fresh_memory(gm: fx.GraphModule, mode: Any) -> None:
     """
     fresh = [n for n in gm.graph.nodes if n.target in _FRESH]
     for node in fresh:
-        parts = expand(node, partial(_FRESH[node.target], node.target), mode)
+        parts = decompose_call(node, partial(_FRESH[node.target], node.target), mode)
         new = _inlined(node, parts)
         node.replace_all_uses_with(new)
         gm.graph.erase_node(node)

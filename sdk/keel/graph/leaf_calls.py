@@ -19,7 +19,7 @@ DEPTH = 8
 """How often pieces are written out in their turn."""
 
 
-def pieces(call: Call, sizes: Mapping[str, int]) -> tuple[Call, ...]:
+def leaf_calls(call: Call, sizes: Mapping[str, int]) -> tuple[Call, ...]:
     """The calls that a composite is made of, down to those that are none; none for a call that is no composite, that
     has a count of operations of its own (``addmm``), or that cannot be written out.
 

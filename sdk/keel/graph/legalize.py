@@ -16,9 +16,9 @@ import torch
 from torch import fx
 
 from keel.errors import KeelError
-from keel.graph.calls import bases, call_of, is_call, where
-from keel.graph.decompose import Lookup, expand
-from keel.graph.opset_check import refuse_left_out, why_undone
+from keel.graph.calls import alias_bases, call_of, is_call, source_line
+from keel.graph.decompose import Lookup, decompose_call
+from keel.graph.opset_check import reject_excluded, why_no_decomposition
 from keel.plugin import Backend, Refusal
 from keel.refusals import refusal
 from keel.spec import broken, descent, evens
@@ -39,7 +39,7 @@ Made = fx.Node | tuple[Any, ...] | None
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Decision:
     """What becomes of a call: it stays whole, or the graph ``parts`` takes its place; None if nobody takes it.
 
     ``first`` says that only backends that are no last resort work on it.  ``once`` says that the parts can stand in one
@@ -56,7 +56,7 @@ class Verdict:
         return self.parts is not None and any(is_call(n) and makes_sizes(n.target) for n in self.parts.nodes)
 
 
-def negotiate(
+def legalize(
     captured: Captured, backends: Sequence[Backend], *, descent: Lookup = descent, strict: bool = False
 ) -> fx.GraphModule:
     """The graph in calls that ``backends`` take.
@@ -71,14 +71,16 @@ def negotiate(
     Raises KeelError[no-owner] for a call that nobody takes, whole or in pieces, KeelError[out-of-opset] for a graph
     with what the operator set leaves out, and under ``strict`` KeelError[refuse-raised] for a backend that cannot say.
     """
-    refuse_left_out(captured.gm)
+    reject_excluded(captured.gm)
     desk = _Desk(tuple(backends), descent, strict, captured.fake_mode)
     gm = _Rewrite(captured.gm, desk).run()
     gm.meta["keel.refusals"] = {n.name: desk.reasons(n) for n in gm.graph.nodes if is_call(n)}
     return gm
 
 
-def outside(captured: Captured, backends: Sequence[Backend], *, descent: Lookup = descent) -> list[tuple[Call, str]]:
+def unclaimed_calls(
+    captured: Captured, backends: Sequence[Backend], *, descent: Lookup = descent
+) -> list[tuple[Call, str]]:
     """The calls at the bottom that nobody takes, and why each is not written out: what ``negotiate`` would need for all
     of the graph to have an owner.  Empty if it has one already.
     """
@@ -116,7 +118,7 @@ class _Desk:
     strict: bool
     mode: Any
     asked: dict[Any, Mapping[str, Refusal]] = field(default_factory=dict)
-    decided: dict[Any, Verdict | None] = field(default_factory=dict)
+    decided: dict[Any, Decision | None] = field(default_factory=dict)
     undone: dict[Any, str] = field(default_factory=dict)
     whole: dict[Any, str] = field(default_factory=dict)
     breaks: dict[Any, str | None] = field(default_factory=dict)
@@ -150,7 +152,7 @@ class _Desk:
             self.breaks[call.key] = broken(call)
         return self.breaks[call.key]
 
-    def verdict(self, node: fx.Node) -> Verdict | None:
+    def verdict(self, node: fx.Node) -> Decision | None:
         call = call_of(node)
         assert call is not None
         # Values written out say where in memory they start, which depends on where the arguments do.
@@ -160,34 +162,34 @@ class _Desk:
             self.decided[key] = self._decide(node, call)
         return self.decided[key]
 
-    def _decide(self, node: fx.Node, call: Call) -> Verdict | None:
+    def _decide(self, node: fx.Node, call: Call) -> Decision | None:
         refused = self.refusals(node)
         if any(b.name not in refused for b in self.backends if not b.last_resort):
-            return Verdict(kept=True, first=True)
+            return Decision(kept=True, first=True)
         last = any(b.name not in refused for b in self.backends if b.last_resort)
         if (self._broken(call) is not None and not evens(call)) or (last and all(b.last_resort for b in self.backends)):
-            return Verdict(kept=True, first=False) if last else None
+            return Decision(kept=True, first=False) if last else None
         parts = self.written_out(node, call)
         below = None if parts is None else [self.verdict(n) for n in parts.nodes if is_call(n)]
         if below is not None and all(v is not None and v.first for v in below):
-            return Verdict(kept=False, first=True, parts=parts)
+            return Decision(kept=False, first=True, parts=parts)
         if last:
             if parts is not None and below is not None:
                 pieces = zip(filter(is_call, parts.nodes), below, strict=True)
                 left = next(str(n.target) for n, v in pieces if v is None or not v.first)
                 self.whole[call.key] = f"It stays whole, for nobody else takes its piece {left}."
-            return Verdict(kept=True, first=False)
+            return Decision(kept=True, first=False)
         if below is not None and None not in below:
-            return Verdict(kept=False, first=False, parts=parts)
+            return Decision(kept=False, first=False, parts=parts)
         return None
 
     def written_out(self, node: fx.Node, call: Call) -> fx.Graph | None:
         found = self.descent(call) if is_overload(call.op) else None
         if found is None:
-            self.undone[call.key] = why_undone(call)
+            self.undone[call.key] = why_no_decomposition(call)
             return None
         try:
-            parts = expand(node, found, self.mode)
+            parts = decompose_call(node, found, self.mode)
         except NotRecorded as e:
             self.undone[call.key] = str(e)
             self.whole[call.key] = f"It stays whole, for its decomposition failed: {str(e).removesuffix('.')}."
@@ -209,7 +211,7 @@ class _Desk:
             "no-owner",
             f"no backend takes %{node.name} = {call}.",
             reasons,
-            where(node),
+            source_line(node),
             f"Add a backend that takes it, for instance backends={[*names, 'eager']}, or see docs/errors/no-owner.md.",
         )
 
@@ -235,7 +237,7 @@ class _Rewrite:
     placed: set[fx.Graph] = field(default_factory=set)
 
     def run(self) -> fx.GraphModule:
-        old = bases(self.gm.graph)
+        old = alias_bases(self.gm.graph)
         returned = _returned(self.gm.graph)
         # Memory that the caller gets must stay apart from all other memory.
         apart = frozenset[fx.Node]().union(*(old[n] for n in returned if n is not None))
@@ -273,7 +275,7 @@ class _Rewrite:
         results = self._inline(self._parts(node, verdict), list(given), node if origin is None else origin, apart)
         return results if isinstance(node.meta["val"], tuple | list) else results[0]
 
-    def _parts(self, node: fx.Node, verdict: Verdict) -> fx.Graph:
+    def _parts(self, node: fx.Node, verdict: Decision) -> fx.Graph:
         """What stands for ``node``, with symbols of its own if it has any."""
         parts, call = verdict.parts, call_of(node)
         assert parts is not None and call is not None
@@ -322,7 +324,7 @@ class _Rewrite:
         """Copies results that came to share memory with an input or with each other by being written out."""
         output = self.graph.output_node()
         results = list(output.args[0])  # type: ignore[arg-type]
-        new = dict(bases(self.graph))
+        new = dict(alias_bases(self.graph))
         before: dict[fx.Node, list[fx.Node]] = {}  # by memory, the old nodes of the results that lie there
         for i, (was, now) in enumerate(zip(returned, results, strict=True)):
             if was is None or not isinstance(now, fx.Node) or not isinstance(now.meta["val"], torch.Tensor):

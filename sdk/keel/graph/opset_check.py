@@ -9,20 +9,20 @@ import torch
 from torch import fx
 
 from keel.errors import KeelError, KeelWarning
-from keel.graph.calls import where
+from keel.graph.calls import source_line
 from keel.spec.excluded import Exclusion, exclusion_of, exclusion_of_call, exclusion_of_value, left_out
 from keel.torch_adapter import given_to, is_operator
 from keel.types import Call
 
 
-def refuse_left_out(gm: fx.GraphModule) -> None:
+def reject_excluded(gm: fx.GraphModule) -> None:
     """Raises KeelError[out-of-opset] for the first node whose value has no type by decision, with the user's line."""
     for node in gm.graph.nodes:
         if (found := _found(node)) is not None:
             raise _error(node, *found)
 
 
-def refuse_inputs(gm: fx.GraphModule) -> None:
+def reject_excluded_inputs(gm: fx.GraphModule) -> None:
     """The same for the tensors that Dynamo compiles a graph for and of which their fake tensors tell other layouts."""
     for node, tensor in given_to(gm):
         fake = node.meta.get("example_value")
@@ -30,7 +30,7 @@ def refuse_inputs(gm: fx.GraphModule) -> None:
             raise _error(node, *found)
 
 
-def without_types(gm: fx.GraphModule) -> Mapping[fx.Node, KeelError]:
+def untyped_calls(gm: fx.GraphModule) -> Mapping[fx.Node, KeelError]:
     """The calls that give or take values without a type by decision, each with the reason: no backend can have them,
     but PyTorch can run them.  Of quantized tensors PyTorch's fake tensors do not tell, so whatever is made of them
     counts as one until an operator says that it gives another.
@@ -71,7 +71,7 @@ def _hides(node: fx.Node) -> bool:
     return name not in _TELL and isinstance(node.meta.get("val"), torch.Tensor)
 
 
-def warn_of(reasons: Mapping[fx.Node, KeelError]) -> None:
+def warn_of_eager_calls(reasons: Mapping[fx.Node, KeelError]) -> None:
     """Says once for a graph that some of its calls run eagerly, and why."""
     first = next(iter(reasons.values()))
     calls = "A call" if len(reasons) == 1 else f"{len(reasons)} calls"
@@ -90,11 +90,11 @@ def _found(node: fx.Node) -> tuple[Exclusion, str] | None:
 
 def _error(node: fx.Node, excluded: Exclusion, named: str) -> KeelError:
     what = f"%{node.name}" if node.op == "call_function" else f"The input %{node.name}"
-    lines = (line for n in (node, *node.users) if (line := where(n)) is not None)
+    lines = (line for n in (node, *node.users) if (line := source_line(n)) is not None)
     return left_out(excluded, named, what, next(lines, None))
 
 
-def why_undone(call: Call) -> str:
+def why_no_decomposition(call: Call) -> str:
     """Why a call has no decomposition, as far as anybody has decided."""
     excluded = exclusion_of(call.name)
     if excluded is None:

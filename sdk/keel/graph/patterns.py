@@ -14,7 +14,7 @@ from keel.types import TensorType, leaves
 
 
 @dataclass(frozen=True)
-class Found:
+class PatternMatch:
     """A pattern, its calls, for each of these which of its tensor arguments come from the one before, and all nodes of
     it in graph order, views between its calls included."""
 
@@ -24,7 +24,7 @@ class Found:
     nodes: tuple[fx.Node, ...]
 
 
-def found_in(graph: fx.Graph, patterns: Sequence[Pattern]) -> Iterator[Found]:
+def match_patterns(graph: fx.Graph, patterns: Sequence[Pattern]) -> Iterator[PatternMatch]:
     """The patterns in the graph, in the order in which they begin.  Of several that a call begins the first counts, and
     a call that is in one is in no other.
 
@@ -38,7 +38,7 @@ def found_in(graph: fx.Graph, patterns: Sequence[Pattern]) -> Iterator[Found]:
                 yield match
 
 
-def _begun(node: fx.Node, pattern: Pattern) -> Found | None:
+def _begun(node: fx.Node, pattern: Pattern) -> PatternMatch | None:
     if not _is(node, pattern.names[0]):
         return None
     calls, nodes = [node], [node]
@@ -54,7 +54,7 @@ def _begun(node: fx.Node, pattern: Pattern) -> Found | None:
         inner.append(_positions(between, (views or calls)[-1]))
         calls.append(between)
         nodes += [*views, between]
-    return Found(pattern, tuple(calls), tuple(inner), tuple(nodes))
+    return PatternMatch(pattern, tuple(calls), tuple(inner), tuple(nodes))
 
 
 def _reader(node: fx.Node) -> fx.Node | None:

@@ -9,7 +9,7 @@ from keel.spec.bind import bound
 from keel.torch_adapter import has_effect, is_overload, is_random, writes
 
 
-def once_only(graph: fx.Graph) -> str | None:
+def why_not_rerunnable(graph: fx.Graph) -> str | None:
     """A sentence on the first call for which a graph may run only once; None if it may run as often as one likes.
 
     Graphs are functional: what is left are random draws, which move the generator on, collectives, checks, and

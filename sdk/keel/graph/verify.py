@@ -9,7 +9,7 @@ import torch
 from torch import fx
 
 from keel.errors import KeelError
-from keel.graph.calls import is_call, where
+from keel.graph.calls import is_call, source_line
 from keel.torch_adapter import expression, is_operator, late, writes
 from keel.types import leaves
 
@@ -17,19 +17,19 @@ from keel.types import leaves
 def verify(gm: fx.GraphModule, stage: str) -> None:
     """Raises KeelError[bad-graph] with a sentence for each node that a graph to be compiled may not have after
     ``stage``: those that no graph may have, and those that promise sizes of data."""
-    problems = dict(wrong(gm)) | {n.name: why for n in gm.graph.nodes if (why := _promised(n)) is not None}
+    problems = dict(violations(gm)) | {n.name: why for n in gm.graph.nodes if (why := _promised(n)) is not None}
     if problems:
         first = next(n for n in gm.graph.nodes if n.name in problems)
         raise KeelError(
             "bad-graph",
             f"The graph is not well-formed after {stage}.",
             problems,
-            where(first),
+            source_line(first),
             "This is a defect of Keel, or of an operator without a correct functional form.",
         )
 
 
-def wrong(gm: fx.GraphModule) -> Iterator[tuple[str, str]]:
+def violations(gm: fx.GraphModule) -> Iterator[tuple[str, str]]:
     """The name of each node that is not allowed, and why."""
     for node in gm.graph.nodes:
         if (why := _wrong(gm, node)) is not None:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import fx
 
 from keel.errors import KeelError
-from keel.graph.calls import where
+from keel.graph.calls import source_line
 from keel.placement.call_graph import CallGraph, call_graph_of
 from keel.placement.cluster import cluster, delay_to_consumers
 from keel.placement.placement import CostEstimate, Part, Plan, Refusals
@@ -177,7 +177,7 @@ def no_owner(node: fx.Node, call: Call, why: Mapping[str, Refusal], backends: Se
         "no-owner",
         f"no backend takes %{node.name} = {call}",
         {who: str(sentence) for who, sentence in why.items()},
-        where=where(node),
+        where=source_line(node),
         do=f'Add a backend that takes it, for instance backends=[{names}, "eager"].',
     )
 

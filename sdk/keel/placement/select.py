@@ -23,7 +23,7 @@ from torch import fx
 
 from keel.cost import slowed
 from keel.errors import KeelError
-from keel.graph.legalize import negotiate
+from keel.graph.legalize import legalize
 from keel.placement.audit.itemized_cost import itemize
 from keel.placement.call_graph import CallGraph
 from keel.placement.fallback_cost import FALLBACK_COST
@@ -62,7 +62,7 @@ def select_placement(
 
     Raises what ``negotiate`` and ``place`` raise.
     """
-    gm = negotiate(captured, backends, strict=strict)
+    gm = legalize(captured, backends, strict=strict)
     if price is not None and not price.compete and _native_backends(gm, backends) < 2:
         price = None
     plan = place(gm, backends, gm.meta["keel.refusals"], strict=strict, price=price)
@@ -72,7 +72,7 @@ def select_placement(
     single: list[Placed] = []
     for some in _single_backend_sets(backends, price.compete):
         try:
-            other = negotiate(captured, some, strict=strict)
+            other = legalize(captured, some, strict=strict)
         except KeelError:  # these few do not take all of it
             continue
         form = _signature(other)

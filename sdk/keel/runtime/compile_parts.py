@@ -9,7 +9,7 @@ from typing import Any, cast
 from torch import fx
 
 from keel.errors import KeelError, KeelWarning, first_line
-from keel.graph.calls import where
+from keel.graph.calls import source_line
 from keel.interrupts import is_interrupt
 from keel.placement.part_graphs import PartGraph, build_part_graphs
 from keel.placement.placement import Part, Plan, Refusals
@@ -179,6 +179,6 @@ def _failed(nodes: Sequence[fx.Node], part: Part, raised: BaseException) -> Keel
         "compile-raised",
         f"{name} could not compile part {part.name} of {calls}, which it took.",
         {part.owner.name: first_line(raised)},
-        next((at for n in nodes if (at := where(n))), None),
+        next((at for n in nodes if (at := source_line(n))), None),
         "This is a defect of the backend, for it claimed these calls. Leave it out, or add one that takes them.",
     )

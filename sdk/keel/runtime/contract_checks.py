@@ -13,7 +13,7 @@ import torch
 from torch import fx
 
 from keel.errors import KeelError
-from keel.graph.calls import bases, type_of, where
+from keel.graph.calls import alias_bases, source_line, type_of
 from keel.loops.symbolic_sizes import evaluate
 from keel.types import Dim, SymType, TensorType, Type, leaves
 
@@ -47,7 +47,7 @@ def promise(gm: fx.GraphModule, owner: str, part: str) -> Promise:
     inputs = gm.graph.find_nodes(op="placeholder")
     number = {node: i for i, node in enumerate(inputs)}
     results = gm.graph.output_node().args[0]
-    base = bases(gm.graph)
+    base = alias_bases(gm.graph)
     nodes = [r for r in leaves(results) if isinstance(r, fx.Node)]
     return Promise(
         owner,
@@ -55,7 +55,7 @@ def promise(gm: fx.GraphModule, owner: str, part: str) -> Promise:
         tuple(type_of(n.meta["val"]) for n in inputs),
         tuple(type_of(r.meta["val"]) for r in nodes),
         tuple(r.name for r in nodes),
-        tuple(where(r) for r in nodes),
+        tuple(source_line(r) for r in nodes),
         tuple(frozenset(number[b] for b in base[r] if b in number) for r in nodes),
         tuple(frozenset(b.name for b in base[r]) for r in nodes),
         not any(_has_complex(n.meta.get("val")) for n in gm.graph.nodes),

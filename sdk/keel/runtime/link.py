@@ -11,7 +11,7 @@ import torch
 from torch import fx
 
 from keel.errors import KeelError, message_of
-from keel.graph.calls import is_call, where
+from keel.graph.calls import is_call, source_line
 from keel.interrupts import is_interrupt
 from keel.runtime.arena import lasting
 from keel.runtime.python_source import Expression, Function, Name, Namespace, call, list_of, literal, method, tuple_of
@@ -142,7 +142,7 @@ def _blame(called: Mapping[int, Linkable], gm: fx.GraphModule) -> Callable[[Base
         part = called.get(trace.tb_lineno) if trace else None
         if part is None or isinstance(raised, KeelError) or is_interrupt(raised):
             return
-        places = dict.fromkeys(at for name in part.outputs if (at := where(nodes[name])))
+        places = dict.fromkeys(at for name in part.outputs if (at := source_line(nodes[name])))
         if not isinstance(raised, Exception):
             raise KeelError(
                 "run-raised",

@@ -17,7 +17,7 @@ from torch import fx
 
 from keel.errors import KeelError
 from keel.graph.assertion_calls import asserts
-from keel.graph.calls import call_of, type_of, types_of, where
+from keel.graph.calls import call_of, source_line, type_of, types_of
 from keel.loops.builder import Definition, Read
 from keel.loops.host_symbols import hosted_type
 from keel.loops.ir import Apply, Reduce
@@ -202,7 +202,7 @@ class _Reader:
         operands = tuple(self.values[n] for n in nodes if not isinstance(self.values[n], SymType))
         alias = self._alias(node, definition, operands)
         results = tuple(self._fresh(node.name, hosted_type(t, self.out.host), alias) for t in call.out if t is not None)
-        self.out.nodes.append(Defined(node.name, definition, operands, results, call.name, where(node)))
+        self.out.nodes.append(Defined(node.name, definition, operands, results, call.name, source_line(node)))
         return results if several else results[0]
 
     def _slots(self, arg: Any) -> Any:

@@ -18,9 +18,9 @@ from torch.export.graph_signature import InputKind, OutputKind
 
 from keel.documents import MOST_MARKS, Item, Malformed, marks
 from keel.errors import KeelError
-from keel.graph.calls import is_call, where
-from keel.graph.legalize import negotiate
-from keel.graph.verify import wrong
+from keel.graph.calls import is_call, source_line
+from keel.graph.legalize import legalize
+from keel.graph.verify import violations
 from keel.plugin import Backend
 from keel.serialize.archive import MOST_TEXT, write
 from keel.serialize.codec import Data, NoForm, encode, encode_type
@@ -130,10 +130,10 @@ def _check(gm: fx.GraphModule) -> None:
     """Raises KeelError[bad-graph] for a graph that is no functional graph of operators."""
     held = {n.name for n in gm.graph.find_nodes(op="get_attr")}
     ends = {n.name for n in gm.graph.find_nodes(op="output")}  # a single result is as good as a tuple of one
-    problems = {name: why for name, why in wrong(gm) if name not in held | ends}
+    problems = {name: why for name, why in violations(gm) if name not in held | ends}
     if problems:
         first = next(n for n in gm.graph.nodes if n.name in problems)
-        raise KeelError("bad-graph", "The graph cannot be saved.", problems, where(first), _DO)
+        raise KeelError("bad-graph", "The graph cannot be saved.", problems, source_line(first), _DO)
 
 
 def _exported(program: ExportedProgram) -> tuple[Data, dict[str, torch.Tensor]]:
@@ -208,7 +208,7 @@ _OPSET = Backend(name="opset", device="*", supports=_refusal, compile=lambda gm:
 def _in_members(captured: Captured) -> fx.GraphModule:
     """The graph with all that is no member written out, in inner graphs too."""
     try:
-        gm = negotiate(captured, [_OPSET])
+        gm = legalize(captured, [_OPSET])
     except KeelError as e:
         if e.code != "no-owner":
             raise

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, fx
 
 from keel.errors import KeelError
-from keel.graph.calls import bases, call_of, is_call, type_of, typed, where
+from keel.graph.calls import alias_bases, call_of, is_call, source_line, to_type, type_of
 from keel.types import SymType, TensorType
 
 from ..line import trace
@@ -64,7 +64,7 @@ def test_memory_is_followed_through_views_and_picks() -> None:
         return a[0], b + 1, y.t()[1:], torch.native_layer_norm(y, [4], None, None, 1e-5)
 
     gm = trace(fn, torch.randn(3, 4), torch.randn(3, 4))
-    found = bases(gm.graph)
+    found = alias_bases(gm.graph)
     results = [r for r in gm.graph.output_node().args[0]]
     flat = [r for r in results if isinstance(r, fx.Node)]
     names = [{b.name for b in found[r]} for r in flat[:3]]
@@ -74,16 +74,16 @@ def test_memory_is_followed_through_views_and_picks() -> None:
 
 def test_the_users_line_is_found() -> None:
     made = fx.Graph().placeholder("x")
-    assert where(made) is None
+    assert source_line(made) is None
     made.meta["stack_trace"] = (
         'File "/a/lib.py", line 1, in f\n  g()\nFile "/a/model.py", line 7, in g\n    y = x @ w\n'
     )
-    assert where(made) == "/a/model.py:7   y = x @ w"
+    assert source_line(made) == "/a/model.py:7   y = x @ w"
 
 
 def test_arguments_are_typed_wherever_they_come_from() -> None:
     x = torch.ones(2, 3)
-    assert typed(([x, None], 1.5, "sum", torch.Size([2]))) == ([type_of(x), None], 1.5, "sum", (2,))
+    assert to_type(([x, None], 1.5, "sum", torch.Size([2]))) == ([type_of(x), None], 1.5, "sum", (2,))
     gm = trace(lambda x: torch.cat([x, x], 1), x)
     cat = node(gm, aten.cat.default)
-    assert typed(cat.args) == typed(((x, x), 1))
+    assert to_type(cat.args) == to_type(((x, x), 1))

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, fx
 
 from keel.graph.calls import types_of
-from keel.graph.decompose import expand
+from keel.graph.decompose import decompose_call
 from keel.torch_adapter import NotRecorded
 from keel.torch_adapter.recorder import fake_mode_of
 
@@ -26,7 +26,7 @@ def node_of(fn: Callable[..., Any], op: Any, *inputs: Tensor, symbolic: bool) ->
 
 
 def results(node: fx.Node, mode: Any, decomposition: Callable[..., Any], *inputs: Any) -> Any:
-    parts = expand(node, decomposition, mode)
+    parts = decompose_call(node, decomposition, mode)
     got = [types_of(r.meta["val"])[0] for r in parts.output_node().args[0]]  # type: ignore[union-attr]
     want = types_of(node.meta["val"])
     assert [(t.dtype, t.shape) for t in got] == [(t.dtype, t.shape) for t in want]  # type: ignore[union-attr]
@@ -47,7 +47,7 @@ def test_a_copy_onto_elements_that_share_memory_is_refused() -> None:
     x, y = torch.randn(60).as_strided((3, 4), (2, 1)), torch.randn(3, 4)
     node, mode = node_of(lambda x, y: aten.copy.default(x, y), aten.copy.default, x, y, symbolic=False)
     with pytest.raises(NotRecorded, match="a layout that no copy turns into the promised one"):
-        expand(node, lambda x, y, **_: aten.clone.default(y), mode)
+        decompose_call(node, lambda x, y, **_: aten.clone.default(y), mode)
 
 
 @pytest.mark.parametrize("symbolic", [False, True])
@@ -78,7 +78,7 @@ def test_other_sizes_that_only_the_run_tells_are_no_promise() -> None:
     x = torch.tensor([[2.0, 0, 3]])
     node, mode = node_of(lambda x: aten.nonzero.default(x), aten.nonzero.default, x, symbolic=False)
     with pytest.raises(NotRecorded, match="gives the shape"):
-        expand(node, lambda x: aten.constant_pad_nd.default(aten.nonzero.default(x), [0, 0, 1, 0]), mode)
+        decompose_call(node, lambda x: aten.constant_pad_nd.default(aten.nonzero.default(x), [0, 0, 1, 0]), mode)
 
 
 @pytest.mark.parametrize("length", [0, 2])
@@ -87,7 +87,7 @@ def test_where_a_view_begins_may_be_for_the_run_to_tell(length: int) -> None:
     gm = trace(lambda x, start: torch.narrow(x, -1, start, length), x, start, symbolic=True)
     (node,) = (n for n in gm.graph.nodes if n.target is aten.slice.Tensor)
     at = [n.meta["val"] if isinstance(n, fx.Node) else n for n in node.args[2:]]
-    parts = expand(node, lambda x, dim, *bounds: aten.slice.Tensor(x, 1, *bounds), fake_mode_of(gm))
+    parts = decompose_call(node, lambda x, dim, *bounds: aten.slice.Tensor(x, 1, *bounds), fake_mode_of(gm))
     assert len(at) == 2 and all(isinstance(n, torch.SymInt) for n in at)
     (found,) = fx.GraphModule(torch.nn.Module(), parts)(x, -3, -3 + length or 5)
     assert torch.equal(found, x[:, 2 : 2 + length])

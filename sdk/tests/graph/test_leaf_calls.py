@@ -7,7 +7,7 @@ import sympy
 import torch
 
 from keel.cost import Cost, price
-from keel.graph.leaf_calls import pieces
+from keel.graph.leaf_calls import leaf_calls
 from keel.types import Call, TensorType
 
 aten = torch.ops.aten
@@ -22,7 +22,7 @@ def gelu(n: int | sympy.Expr) -> Call:
 
 
 def names(call: Call, **sizes: int) -> list[str]:
-    return [c.name.split(".")[1] for c in pieces(call, sizes)]
+    return [c.name.split(".")[1] for c in leaf_calls(call, sizes)]
 
 
 def test_a_composite_is_written_out_to_its_ends() -> None:
@@ -40,21 +40,21 @@ def test_a_composite_is_written_out_to_its_ends() -> None:
     ],
 )
 def test_what_is_no_composite_or_is_free_has_none(call: Call) -> None:
-    assert pieces(call, {}) == ()
+    assert leaf_calls(call, {}) == ()
 
 
 def test_symbols_count_as_what_is_typical_of_them() -> None:
     n = sympy.Symbol("s0", integer=True, positive=True)
-    assert pieces(gelu(n), {"s0": 4})[0].out == (t(4, 8),)
-    assert pieces(gelu(n), {"s0": 16})[0].out == (t(16, 8),)
+    assert leaf_calls(gelu(n), {"s0": 4})[0].out == (t(4, 8),)
+    assert leaf_calls(gelu(n), {"s0": 16})[0].out == (t(16, 8),)
 
 
 def test_the_arithmetic_of_a_composite_is_its_pieces_unless_it_is_known_by_name() -> None:
     sheet = Cost(flops={}, scalars=1e6, bandwidth=1e12, weights={"aten.erf": 5.0})
-    assert price(gelu(4), sheet, {}, pieces(gelu(4), {})).alone == pytest.approx(9 * 32 / 1e6)
+    assert price(gelu(4), sheet, {}, leaf_calls(gelu(4), {})).alone == pytest.approx(9 * 32 / 1e6)
     assert price(gelu(4), sheet).alone == pytest.approx(32 / 1e6)
     known = Cost(flops={}, scalars=1e6, bandwidth=1e12, weights={"aten.gelu": 2.0})
-    assert price(gelu(4), known, {}, pieces(gelu(4), {})).alone == pytest.approx(2 * 32 / 1e6)
+    assert price(gelu(4), known, {}, leaf_calls(gelu(4), {})).alone == pytest.approx(2 * 32 / 1e6)
 
 
 def test_sizes_that_only_a_run_tells_count_as_some() -> None:

@@ -10,7 +10,7 @@ import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from keel.cost import Pattern
-from keel.graph.patterns import found_in
+from keel.graph.patterns import match_patterns
 
 X = torch.ones(4, 4)
 LINEAR = Pattern(("contraction", "aten.relu"))
@@ -18,7 +18,7 @@ LINEAR = Pattern(("contraction", "aten.relu"))
 
 def names(fn: Callable[..., Any], *patterns: Pattern) -> list[list[str]]:
     graph = make_fx(fn, tracing_mode="fake")(X).graph
-    return [[node.name for node in found.nodes] for found in found_in(graph, patterns)]
+    return [[node.name for node in found.nodes] for found in match_patterns(graph, patterns)]
 
 
 @pytest.mark.parametrize(
@@ -54,5 +54,5 @@ def test_what_draws_random_numbers_is_in_none() -> None:
 
 def test_which_operands_come_from_the_call_before() -> None:
     graph = make_fx(lambda x: (lambda y: torch.addmm(x, y, y))(x.sin()), tracing_mode="fake")(X).graph
-    [found] = found_in(graph, [Pattern(("aten.sin", "aten.addmm"))])
+    [found] = match_patterns(graph, [Pattern(("aten.sin", "aten.addmm"))])
     assert found.inner == ((), (1, 2))

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from keel.graph.purity import once_only
+from keel.graph.purity import why_not_rerunnable
 
 X = torch.ones(1, 2, 4, 4)
 aten = torch.ops.aten
@@ -43,7 +43,7 @@ def attention(x: torch.Tensor, dropout: float) -> torch.Tensor:
     ],
 )
 def test_graphs_of_values_alone_may_run_again(fn: Callable[[torch.Tensor], Any], why: str | None) -> None:
-    found = once_only(make_fx(fn, tracing_mode="symbolic")(X).graph)
+    found = why_not_rerunnable(make_fx(fn, tracing_mode="symbolic")(X).graph)
     assert found is None if why is None else found is not None and why in found and found.startswith("%")
 
 
@@ -51,4 +51,4 @@ def test_a_graph_in_a_graph_may_hold_anything() -> None:
     def fn(x: torch.Tensor) -> torch.Tensor:
         return torch.cond(x.sum() > 0, lambda x: x.sin(), lambda x: x.cos(), (x,))
 
-    assert "cond" in (once_only(make_fx(fn, tracing_mode="symbolic")(X).graph) or "")
+    assert "cond" in (why_not_rerunnable(make_fx(fn, tracing_mode="symbolic")(X).graph) or "")

@@ -10,7 +10,7 @@ import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from keel.errors import KeelError
-from keel.graph.verify import verify, wrong
+from keel.graph.verify import verify, violations
 
 from ..line import trace
 
@@ -41,7 +41,7 @@ def test_a_size_that_only_a_run_tells_is_not_promised(name: str, fn: Callable[..
         name: f"Its sizes are said to be {list(node.meta['val'].shape)}, which only a run "
         "tells, and no assertion comes before that."
     }
-    assert not dict(wrong(gm))  # a graph that was traced on real tensors may be saved
+    assert not dict(violations(gm))  # a graph that was traced on real tensors may be saved
 
 
 def test_each_fault_has_a_sentence(golden: Callable[..., None]) -> None:
@@ -56,5 +56,5 @@ def test_each_fault_has_a_sentence(golden: Callable[..., None]) -> None:
         graph.get_attr("weight")
     with pytest.raises(KeelError) as raised:
         verify(gm, "capture")
-    golden("\n".join(f"{name}: {why}" for name, why in wrong(gm)))
+    golden("\n".join(f"{name}: {why}" for name, why in violations(gm)))
     assert str(raised.value).startswith("KeelError[bad-graph]: The graph is not well-formed after capture.")

@@ -14,7 +14,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 import keel
 from keel import KeelError
-from keel.graph.verify import wrong
+from keel.graph.verify import violations
 from keel.serialize import load_graph, save_graph
 
 from .archives import changed, data_of
@@ -41,7 +41,7 @@ def test_a_traced_graph_comes_back(mode: str, file: Path) -> None:
     x, y = torch.randn(5, 4), torch.randn(4, 3)
     save_graph(traced(moments, x, y, mode=mode), file)
     loaded = load_graph(file)
-    assert not dict(wrong(loaded))
+    assert not dict(violations(loaded))
     want = torch.utils._pytree.tree_leaves(moments(x, y))
     torch.testing.assert_close(torch.utils._pytree.tree_leaves(loaded(x, y)), want)
     again = file.with_name("again.keel")

@@ -10,7 +10,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from keel.graph.decompose import expand
+from keel.graph.decompose import decompose_call
 from keel.spec import MEMBERS, decomposition_of
 from keel.torch_adapter.recorder import fake_mode_of
 
@@ -104,7 +104,7 @@ def test_types_are_those_promised(form: str) -> None:
     nodes = [n for n in gm.graph.nodes if n.target in (forward, backward)]
     assert len(nodes) == 2
     for node in nodes:
-        assert expand(node, decomposition_of(node.target), fake_mode_of(gm))
+        assert decompose_call(node, decomposition_of(node.target), fake_mode_of(gm))
 
 
 def test_dropout_is_refused() -> None:

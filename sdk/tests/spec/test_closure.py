@@ -10,7 +10,7 @@ import torch
 
 from keel import Backend, Call, Refusal, aten_externs
 from keel.graph.calls import call_of
-from keel.graph.legalize import negotiate
+from keel.graph.legalize import legalize
 from keel.loops.lower import lower
 from keel.torch_adapter import Captured, capture
 from keel_conformance.models import NAMES, build
@@ -37,7 +37,7 @@ def negotiated(kinds: list[str]) -> Callable[..., Any]:
     """
 
     def compile_graph(captured: Captured) -> Callable[[list[Any]], Sequence[Any]]:
-        gm = negotiate(captured, [LOOPS])
+        gm = legalize(captured, [LOOPS])
         kinds.append(captured.kind)
         owned = [c for n in gm.graph.nodes if (c := call_of(n)) is not None]
         assert owned and all(refuse(c) is None for c in owned)

@@ -10,7 +10,7 @@ import torch
 
 from keel import Backend
 from keel.graph.calls import call_of
-from keel.graph.legalize import negotiate
+from keel.graph.legalize import legalize
 from keel.spec import OPSET, is_normal
 from keel.spec.samples import drawn
 from keel.torch_adapter import Captured, capture
@@ -34,7 +34,7 @@ def negotiated(fn: Callable[..., Any], *args: Any, dynamic: bool = False) -> tup
     calls: list[Call] = []
 
     def compiler(captured: Captured) -> Any:
-        gm = negotiate(captured, [NORMAL])
+        gm = legalize(captured, [NORMAL])
         calls.extend(c for n in gm.graph.nodes if (c := call_of(n)) is not None)
         return lambda inputs: gm(*inputs)
 

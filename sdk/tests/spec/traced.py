@@ -11,7 +11,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from keel.graph.calls import is_call
-from keel.graph.decompose import expand
+from keel.graph.decompose import decompose_call
 from keel.spec import decomposition_of
 from keel.torch_adapter import fake_mode_of
 
@@ -52,6 +52,6 @@ def _ends(node: fx.Node, mode: Any, above: frozenset[Any]) -> Iterator[str]:
     if found is None:
         yield str(node.target)
         return
-    for n in expand(node, found, mode).nodes:
+    for n in decompose_call(node, found, mode).nodes:
         if is_call(n):
             yield from _ends(n, mode, above | {node.target})

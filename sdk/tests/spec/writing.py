@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from keel.graph.decompose import expand
+from keel.graph.decompose import decompose_call
 from keel.spec import decomposition_of
 from keel.torch_adapter import fake_mode_of
 
@@ -18,7 +18,7 @@ def written_out(op: Any, *args: Any, symbolic: bool = True, **kwargs: Any) -> tu
     """The results of the graph of one call's decomposition, which has the types that the call promises."""
     gm = traced(op, *args, symbolic=symbolic, **kwargs)
     (node,) = (n for n in gm.graph.nodes if n.target is op)
-    parts = expand(node, decomposition_of(op), fake_mode_of(gm))
+    parts = decompose_call(node, decomposition_of(op), fake_mode_of(gm))
     seen = _Seen(gm)
     seen.run(*tensors_of((args, kwargs)))
     given = (seen.values[a] for a in _nodes((node.args, node.kwargs)))

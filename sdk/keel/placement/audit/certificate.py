@@ -15,7 +15,7 @@ from torch import fx
 
 from keel.errors import KeelError
 from keel.graph.calls import call_of
-from keel.graph.calls import where as line_of
+from keel.graph.calls import source_line as line_of
 from keel.placement.audit.itemized_cost import itemize
 from keel.placement.audit.peak_memory import peak_usage
 from keel.placement.placement import Plan

@@ -13,9 +13,9 @@ import torch
 from torch import fx
 
 from keel.cost import IMAGE, Cost, InChain, across, convolves, fusable, is_free, picks, price, saved, size_of
-from keel.graph.calls import call_of, picked, type_of
-from keel.graph.leaf_calls import pieces
-from keel.graph.patterns import found_in
+from keel.graph.calls import argument_node, call_of, type_of
+from keel.graph.leaf_calls import leaf_calls
+from keel.graph.patterns import match_patterns
 from keel.graph.size_hints import typical_sizes
 from keel.placement.fallback_cost import FALLBACK_COST
 from keel.placement.placement import Plan
@@ -85,15 +85,15 @@ class _Ledger:
             i = self.part[node.name]
             key = (self.plan.parts[i].owner.name, call.key)
             if key not in known:
-                known[key] = price(call, self.sheet(i), self.sizes, pieces(call, self.sizes)).alone
+                known[key] = price(call, self.sheet(i), self.sizes, leaf_calls(call, self.sizes)).alone
             self.sums[0][i] += known[key]
         for name, sheet in self.sheets.items():
-            for found in found_in(self.gm.graph, sheet.patterns):
+            for found in match_patterns(self.gm.graph, sheet.patterns):
                 parts = {self.part[node.name] for node in found.nodes}
                 i = min(parts)
                 if len(parts) == 1 and self.plan.parts[i].owner.name == name:
                     chain = [
-                        InChain(c, inner, pieces(c, self.sizes))
+                        InChain(c, inner, leaf_calls(c, self.sizes))
                         for node, inner in zip(found.calls, found.inner, strict=True)
                         if (c := call_of(node)) is not None
                     ]
@@ -217,7 +217,7 @@ def _free(node: fx.Node) -> bool:
 def _picks(user: fx.Node, node: fx.Node) -> bool:
     """Whether a call reads the tensor at places that are data and nowhere else."""
     call = call_of(user) if user.op == "call_function" else None
-    return call is not None and picked(user, picks(call)) is node
+    return call is not None and argument_node(user, picks(call)) is node
 
 
 def _looped(node: fx.Node) -> bool:

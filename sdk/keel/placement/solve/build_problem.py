@@ -27,9 +27,9 @@ from numpy.typing import NDArray
 from torch import fx
 
 from keel.cost import IMAGE, Cost, InChain, across, convolves, fusable, is_free, picks, price, saved, size_of
-from keel.graph.calls import picked, type_of
-from keel.graph.leaf_calls import pieces
-from keel.graph.patterns import found_in
+from keel.graph.calls import argument_node, type_of
+from keel.graph.leaf_calls import leaf_calls
+from keel.graph.patterns import match_patterns
 from keel.graph.size_hints import typical_sizes
 from keel.placement.call_graph import CallGraph, is_getitem
 from keel.placement.fallback_cost import FALLBACK_COST
@@ -125,7 +125,7 @@ class _Values:
                     readers[i].append(u)
         pickers: list[set[int]] = [set() for _ in nodes]
         for u, (node, call) in enumerate(zip(units.nodes, units.calls, strict=True)):
-            if (given := picked(node, picks(call))) is not None and given in number:
+            if (given := argument_node(node, picks(call))) is not None and given in number:
                 pickers[number[given]].add(u)
         returned = np.zeros(len(nodes), bool)
         returned[[number[r] for r in graph.output_node().all_input_nodes if r in number]] = True
@@ -179,7 +179,7 @@ def _alone(units: CallGraph, sheets: Sequence[Cost], taken: Taken, sizes: Mappin
     table = np.array(
         [
             [price(call, s, sizes, parts).alone for s in sheets]
-            for call, parts in ((units.calls[u], pieces(units.calls[u], sizes)) for u in firsts)
+            for call, parts in ((units.calls[u], leaf_calls(units.calls[u], sizes)) for u in firsts)
         ]
     )
     return np.where(taken, table.reshape(-1, len(sheets))[kind], np.inf)
@@ -317,11 +317,11 @@ def _moved(values: _Values, sheets: Sequence[Cost], constants: Collection[str]) 
 def _savings(units: CallGraph, sheets: Sequence[Cost], taken: Taken, sizes: Mapping[str, int]) -> Iterator[Saving]:
     """What each backend saves by running calls as one, where it takes all of them."""
     for b, sheet in enumerate(sheets):
-        for found in found_in(units.nodes[0].graph, sheet.patterns):
+        for found in match_patterns(units.nodes[0].graph, sheet.patterns):
             members = tuple(units.numbers[node] for node in found.nodes)
             if taken[list(members), b].all():
                 calls = [units.calls[units.numbers[node]] for node in found.calls]
-                chain = [InChain(c, inner, pieces(c, sizes)) for c, inner in zip(calls, found.inner, strict=True)]
+                chain = [InChain(c, inner, leaf_calls(c, sizes)) for c, inner in zip(calls, found.inner, strict=True)]
                 seconds = saved(chain, found.pattern, sheet, sizes)
                 if seconds > 0:
                     yield Saving(members, b, seconds, chain=True)
