@@ -18,7 +18,7 @@ from keel.compiler import Compiled, compile_graph, read_settings
 from keel.errors import KeelError
 from keel.graph.calls import type_of
 from keel.plugin import Backend
-from keel.runtime.link import settled
+from keel.runtime.link import resolve_lazy_bits
 from keel.torch_adapter import Asked, NotRecorded, captured_calls, flat, without_autocast
 from keel.types import Type
 
@@ -43,7 +43,7 @@ class Batch:
         """The results of each call, flat, on these arguments.  Raises KeelError[bad-input] if they are of other types
         than those that the batch was compiled for.
         """
-        tensors = list(map(settled, _tensors(arguments)))
+        tensors = list(map(resolve_lazy_bits, _tensors(arguments)))
         if (given := tuple(map(type_of, tensors))) != self.inputs:
             raise KeelError(
                 "bad-input",

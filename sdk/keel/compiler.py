@@ -1,4 +1,4 @@
-"""The compiler, top to bottom: capture, negotiate, place, compile each part, link."""
+"""The compiler, top to bottom: capture, legalize, place, compile each part, link."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ from keel.placement.select import Selection, replan, select_placement
 from keel.placement.solve.build_problem import Pricing, sheets_of
 from keel.placement.support_cache import Fault, SupportCache
 from keel.plugin import Backend
-from keel.runtime.autotune import Candidate, Tried, deciding, devices_of, reason
+from keel.runtime.autotune import Candidate, PlanTiming, autotuned, devices_of, reason
 from keel.runtime.compile_parts import compile_parts
-from keel.runtime.link import Linkable, link
+from keel.runtime.link import CompiledPart, link
 from keel.schedule.fuel import META as FUEL
 from keel.schedule.fuel import Fuel
 from keel.torch_adapter import Boxed, Captured, GraphPair, Kind, capture, compiled_graphs, unwrapped
@@ -106,10 +106,10 @@ class Compiled:
     captured: fx.GraphModule
     gm: fx.GraphModule
     plan: Plan
-    parts: tuple[Linkable, ...]
+    parts: tuple[CompiledPart, ...]
     constants: frozenset[str] = frozenset()
     open: bool = False
-    tried: tuple[Tried, ...] = ()
+    tried: tuple[PlanTiming, ...] = ()
     untried: str = ""
 
     @cached_property
@@ -227,7 +227,7 @@ def _tried(
         return run
     if listen is not None:
         listen(replace(compiled, open=True))
-    found, failed = [_candidate(compiled, run, folder, listen)], list[Tried]()
+    found, failed = [_candidate(compiled, run, folder, listen)], list[PlanTiming]()
     for gm, plan in rivals:
         verify(gm, "negotiation")
         plan = answers.of_the_user(plan)
@@ -242,7 +242,7 @@ def _tried(
             continue
         rival = replace(compiled, gm=gm, plan=plan, parts=tuple(parts))
         found.append(_candidate(rival, link(gm, parts, captured.constants), folder, listen))
-    return deciding(found, failed, devices_of(captured.gm))
+    return autotuned(found, failed, devices_of(captured.gm))
 
 
 def _nobody_else(refusals: Refusals) -> Plan:
@@ -250,7 +250,7 @@ def _nobody_else(refusals: Refusals) -> Plan:
 
 
 def _candidate(compiled: Compiled, run: Boxed, folder: Path | None, listen: Listener | None) -> Candidate:
-    def hear(tried: tuple[Tried, ...]) -> None:
+    def hear(tried: tuple[PlanTiming, ...]) -> None:
         dump.write(
             folder,
             "09-tried.json",
@@ -262,8 +262,8 @@ def _candidate(compiled: Compiled, run: Boxed, folder: Path | None, listen: List
     return Candidate(_expected(compiled.plan), run, hear)
 
 
-def _expected(plan: Plan) -> Tried:
-    return Tried(
+def _expected(plan: Plan) -> PlanTiming:
+    return PlanTiming(
         tuple(sorted({part.owner.name for part in plan.parts})), math.inf if plan.claim is None else plan.claim.seconds
     )
 

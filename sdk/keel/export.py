@@ -20,7 +20,7 @@ from keel.errors import KeelError
 from keel.graph.calls import alias_bases, type_of
 from keel.plugin import Backend
 from keel.runtime.contract_checks import bind, mismatch, strides_of
-from keel.runtime.link import is_size, settled
+from keel.runtime.link import is_size, resolve_lazy_bits
 from keel.torch_adapter import Captured, Symbolic, flatten_call, functional, tidied, unflatten, without_autocast
 from keel.types import TensorType, Type
 
@@ -126,7 +126,7 @@ class _Door:
         taken = list(given)
         for i, want in self.types.items():
             if isinstance(want, TensorType):
-                taken[i] = _laid_out(want, settled(given[i]), known)
+                taken[i] = _laid_out(want, resolve_lazy_bits(given[i]), known)
         return taken
 
     def _fits(self, i: int, value: Any) -> bool:

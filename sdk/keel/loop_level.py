@@ -14,10 +14,10 @@ from torch import fx
 from keel import dump
 from keel.errors import KeelError
 from keel.graph.size_hints import typical_sizes
-from keel.loops.bounds_checks import NEEDS, written_out
-from keel.loops.builder import Definition, Place
+from keel.loops.bounds_checks import NEEDS, lower_checks
+from keel.loops.builder import CheckedIndex, LoopDefinition
 from keel.loops.ir import Apply, Kernel, Reduce, Scan
-from keel.loops.legalize_scalars import expand, missing, missing_fold
+from keel.loops.legalize_scalars import expand, why_unsupported, why_unsupported_monoid
 from keel.loops.lower import lower
 from keel.loops.verify import verify
 from keel.plugin import Backend, Launcher, LoopTarget, Refusal, Source, Staged
@@ -25,7 +25,7 @@ from keel.runtime.launch import program
 from keel.schedule.fuel import META as FUEL
 from keel.schedule.fuel import Fuel
 from keel.schedule.schedule import Schedule, schedule
-from keel.schedule.tensor_graph import read
+from keel.schedule.tensor_graph import build_tensor_graph
 from keel.symbols import HostNumbers, evaluate, free_symbols
 from keel.torch_adapter import is_assertion, real_tensors
 from keel.types import DTYPE_NAMES, Call, Dim, TensorType
@@ -78,7 +78,7 @@ def refuse(target: LoopTarget, call: Call) -> Refusal | None:
     return Refusal(f"{target.name} has no {call.name}: {definition}")
 
 
-def _beyond(target: LoopTarget, call: Call, definition: Definition) -> Refusal | None:
+def _beyond(target: LoopTarget, call: Call, definition: LoopDefinition) -> Refusal | None:
     """What of the definition the tables cannot say."""
     for dtype in (*(t.dtype for t in call.tensors), *(t.dtype for t in call.out if isinstance(t, TensorType))):
         if dtype not in target.dtypes:
@@ -87,14 +87,14 @@ def _beyond(target: LoopTarget, call: Call, definition: Definition) -> Refusal |
     for step in definition.steps:
         match step:
             case Apply():
-                if why := missing(step.op, target.scalars, dtypes[step.args[-1]], target.dtypes):
+                if why := why_unsupported(step.op, target.scalars, dtypes[step.args[-1]], target.dtypes):
                     return Refusal(f"{target.name} cannot compute {step.op}, which {call.name} needs: {why}")
-            case Place() if not target.checks:
+            case CheckedIndex() if not target.checks:
                 for op, dtype in NEEDS:
-                    if why := missing(op, target.scalars, dtype, target.dtypes):
+                    if why := why_unsupported(op, target.scalars, dtype, target.dtypes):
                         return Refusal(f"{target.name} cannot check indices, which {call.name} needs: {why}")
             case Reduce() | Scan() if step.monoid not in target.reductions:
-                if why := missing_fold(step.monoid, step.dtypes, target.scalars, target.dtypes):
+                if why := why_unsupported_monoid(step.monoid, step.dtypes, target.scalars, target.dtypes):
                     return Refusal(f"{target.name} cannot fold with {step.monoid}, which {call.name} needs: {why}")
             case _:
                 pass
@@ -158,13 +158,13 @@ def _rendered(target: LoopTarget, kernel: Kernel) -> str:
 
 def fitted(kernel: Kernel, target: LoopTarget) -> Kernel:
     """``kernel`` in what the target has.  Raises KeelError[no-lowering] that names an op which cannot be made."""
-    known = kernel if target.checks else written_out(kernel)
+    known = kernel if target.checks else lower_checks(kernel)
     return expand(known, target.scalars, target.reductions, target.dtypes)
 
 
 def schedule_part(target: LoopTarget, gm: fx.GraphModule, fuel: Fuel | None = None) -> Schedule:
     """The kernels and library calls of a part, before they are rendered."""
-    tensors = read(gm, lower, target.externs)
+    tensors = build_tensor_graph(gm, lower, target.externs)
     return schedule(tensors, target.limits, hints_of(gm, tensors.host), fuel)
 
 

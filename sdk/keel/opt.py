@@ -10,7 +10,7 @@ import torch
 from keel.documents import shown
 from keel.errors import KeelError
 from keel.loop_level import fitted
-from keel.loops.index import bounds_of
+from keel.loops.index import loaded_bounds
 from keel.loops.interpret import interpret
 from keel.loops.ir import Check, Kernel, Load, Position, Store, walk
 from keel.loops.parser import parse
@@ -105,7 +105,7 @@ def made_up(kernel: Kernel, sizes: Mapping[str, int], seed: int) -> list[torch.T
             evaluate(b, sizes)
             for s in walk(kernel.body)
             if isinstance(s, Load | Store | Position)
-            for b in bounds_of(s.index)
+            for b in loaded_bounds(s.index)
         ),
         default=8,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from keel.runtime.autotune import Tried
+from keel.runtime.autotune import PlanTiming
 from keel.what_if import Step
 
 
@@ -51,7 +51,7 @@ class GraphReport:
     refused: tuple[RefusalReport, ...]
     bound: float | None = None
     steps: tuple[Step, ...] = ()
-    tried: tuple[Tried, ...] = ()
+    tried: tuple[PlanTiming, ...] = ()
     untried: str = ""
 
     @property

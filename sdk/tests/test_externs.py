@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from keel import aten_externs
-from keel.loops.builder import Definition
+from keel.loops.builder import LoopDefinition
 from keel.loops.lower import lower
 from keel.opset import MEMBERS
 from keel.types import Call, TensorType
@@ -86,7 +86,7 @@ def test_what_has_loops_is_left_to_them(size: tuple[int, int], loops: bool) -> N
         {},
         (TensorType.dense(torch.float32, (1, 1, 4, 4)),),
     )
-    assert isinstance(lower(call), Definition) is loops
+    assert isinstance(lower(call), LoopDefinition) is loops
     refuse = CPU["aten.upsample_nearest2d_backward.default"].refuse
     assert refuse is not None and (refuse(call) is None) is not loops
 

@@ -81,7 +81,7 @@ def legalize(
 def unclaimed_calls(
     captured: Captured, backends: Sequence[Backend], *, descent: Lookup = descent
 ) -> list[tuple[Call, str]]:
-    """The calls at the bottom that nobody takes, and why each is not written out: what ``negotiate`` would need for all
+    """The calls at the bottom that nobody takes, and why each is not written out: what ``legalize`` would need for all
     of the graph to have an owner.  Empty if it has one already.
     """
     desk, found = _Desk(tuple(backends), descent, False, captured.fake_mode), dict[Any, tuple[Call, str]]()

@@ -13,7 +13,7 @@ NEEDS = (*((op, torch.int64) for op in ("add", "ge", "lt", "where")), ("and", to
 """The scalar ops that a check takes, and on what."""
 
 
-def written_out(kernel: Kernel) -> Kernel:
+def lower_checks(kernel: Kernel) -> Kernel:
     """The kernel with plain statements in the place of each Check; the same kernel if it has none.
 
     Where one fails the place is 0, which what reads at a dimension without elements masks.

@@ -2,7 +2,7 @@
 
 A rule is called once per distinct Call with a ``Builder`` and an ``Operand`` for each tensor argument. It reads
 operands at coordinates that are index expressions over the result's axes, computes with overloaded operators, and
-returns the element (a tuple of elements for several results of one shape). The ``Definition`` that comes out is
+returns the element (a tuple of elements for several results of one shape). The ``LoopDefinition`` that comes out is
 what the scheduler inlines and fuses.
 
 Three kinds: a map has one element per point of the result; a fold adds axes to reduce over; a scatter writes its
@@ -20,11 +20,11 @@ import sympy
 import torch
 
 from keel.errors import KeelError
-from keel.loops.index import Axis, Index, Loaded, bounds_of, flatten, index, unflatten
+from keel.loops.index import Axis, Index, Loaded, flatten, index, loaded_bounds, unflatten
 from keel.loops.ir import Apply, Const, Position, Reduce, Scan, StoreMode
 from keel.loops.monoids import MONOIDS
 from keel.loops.scalar_ops import SCALARS
-from keel.loops.symbolic_sizes import positive, tidy
+from keel.loops.symbolic_sizes import canonicalize, is_positive
 from keel.symbols import FloatOfBits
 from keel.types import Call, Dim, SymType, TensorType, contiguous_strides
 
@@ -42,7 +42,7 @@ SMALL_FLOATS = frozenset(
 
 
 @dataclass(eq=False)
-class NoLoopForm(Exception):
+class NotLowerable(Exception):
     """A call that a rule cannot express; ``sentence`` says why, with a full stop."""
 
     sentence: str
@@ -73,7 +73,7 @@ class Update:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class CheckedIndex:
     """The int64 ``value`` as a coordinate below ``bound``, checked when it runs where ``mask`` is true; with ``wrap``,
     counted from the end where it is negative."""
 
@@ -88,11 +88,11 @@ class Place:
         return torch.int64
 
 
-Step = Const | Position | Read | Place | Apply | Reduce | Scan
+Step = Const | Position | Read | CheckedIndex | Apply | Reduce | Scan
 
 
 @dataclass(frozen=True, slots=True)
-class Definition:
+class LoopDefinition:
     """How one element of each output is computed.
 
     ``axes`` are the coordinates of the result (of the updates, for a scatter); ``folded`` those reduced over, the
@@ -210,7 +210,7 @@ class Builder:
     def __init__(self, call: Call, shape: Iterable[Dim]):
         self.call = call
         self.shape = tuple(shape)
-        self._axes = tuple(Axis(f"d{i}", tidy(n)) for i, n in enumerate(self.shape))
+        self._axes = tuple(Axis(f"d{i}", canonicalize(n)) for i, n in enumerate(self.shape))
         self._folded: tuple[Axis, ...] = ()
         self._steps: list[Step] = []
         self._known: dict[Any, Value] = {}
@@ -245,7 +245,7 @@ class Builder:
         elif dtype == torch.bool:
             value = bool(value)
         elif dtype.is_complex and value != 0:
-            raise NoLoopForm(f"{self.call.name} makes the complex number {value}; loops have none but 0.")
+            raise NotLowerable(f"{self.call.name} makes the complex number {value}; loops have none but 0.")
         else:
             value = int(value)
         return self._step(("const", repr(value), dtype), dtype, lambda n: Const(n, value, dtype))
@@ -275,7 +275,7 @@ class Builder:
                 return reduce(partial(self.apply, op), map(self.real, value.args))
             case sympy.Pow() if value.exp == -1:
                 return self.apply("div", self.const(1.0, double), self.real(value.base))
-        raise NoLoopForm(f"{self.call.name} takes {value}, which is known only at run time and is no integer.")
+        raise NotLowerable(f"{self.call.name} takes {value}, which is known only at run time and is no integer.")
 
     def position(self, i: Index | Dim) -> Value:
         """An index as an int64 value."""
@@ -296,14 +296,14 @@ class Builder:
     def broadcast(self, operand: Operand, at: Sequence[Index] | None = None) -> Value:
         """The element of ``operand`` that broadcasting aligns with ``at`` (by default the result's coordinates).
 
-        Raises NoLoopForm where only the run tells whether a size is the result's or 1.
+        Raises NotLowerable where only the run tells whether a size is the result's or 1.
         """
         shape = operand.type.shape
         if at is None:
             at = self.at
             for n, size in zip(shape, (a.size for a in self._axes[len(at) - len(shape) :]), strict=True):
                 if n not in (1, size) and _may_be_one(n) | _may_be_one(size):
-                    raise NoLoopForm(
+                    raise NotLowerable(
                         f"{self.call.name} broadcasts the size {n} to {size}, and only the run tells "
                         "whether one of them is 1."
                     )
@@ -321,7 +321,7 @@ class Builder:
         if like in SMALL_FLOATS and op not in ("cast", "bitcast"):
             raise KeelError("bad-graph", f"{self.call.name} computes {op} in {like}; cast to float32 first.")
         if op != "where" and (like.is_complex or (dtype is not None and dtype.is_complex)):
-            raise NoLoopForm(f"{self.call.name} computes with complex numbers, which loops only move.")
+            raise NotLowerable(f"{self.call.name} computes with complex numbers, which loops only move.")
         operands = known[1:] if op == "where" else known
         if op not in ("cast", "bitcast") and len({v.dtype for v in operands}) > 1:
             raise KeelError("bad-graph", f"{self.call.name} mixes {[str(v.dtype) for v in operands]} in {op}.")
@@ -346,12 +346,12 @@ class Builder:
 
         Whether it is one is checked when it runs, where ``mask`` holds: one that is none raises KeelError[bad-index].
         """
-        value, bound = self.cast(value, torch.int64), tidy(bound)
+        value, bound = self.cast(value, torch.int64), canonicalize(bound)
         where = None if mask is None else mask.number
         place = self._step(
             ("place", value.number, bound, wrap, where),
             torch.int64,
-            lambda n: Place(n, value.number, bound, wrap, where),
+            lambda n: CheckedIndex(n, value.number, bound, wrap, where),
         )
         return index(Loaded(place.number, bound))
 
@@ -361,7 +361,7 @@ class Builder:
 
     def _in_any(self, where: Sequence[Index], mask: Value | None) -> Value | None:
         """``mask``, and that a dimension in which a loaded index counts has elements, where that is not known."""
-        for bound in dict.fromkeys(b for i in where for b in bounds_of(i) if not positive(b)):
+        for bound in dict.fromkeys(b for i in where for b in loaded_bounds(i) if not is_positive(b)):
             some = self.number(bound, torch.int64) > 0
             mask = some if mask is None else mask & some
         return mask
@@ -387,7 +387,7 @@ class Builder:
         axes.
         """
         if mode != "write" and value.dtype.is_complex:
-            raise NoLoopForm(f"{self.call.name} computes with complex numbers, which loops only move.")
+            raise NotLowerable(f"{self.call.name} computes with complex numbers, which loops only move.")
         self._kind, self._base = "scatter", base.number
         places = tuple(index(i) for i in at)
         mask = self._in_any(places, mask)
@@ -399,7 +399,7 @@ class Builder:
                 "bad-graph", f"{monoid} folds {MONOIDS[monoid].arity} values, {self.call.name} gives {len(values)}."
             )
         if any(v.dtype.is_complex for v in values):
-            raise NoLoopForm(f"{self.call.name} folds complex numbers, which loops only move.")
+            raise NotLowerable(f"{self.call.name} folds complex numbers, which loops only move.")
         first = self._next
         numbers = tuple(range(first, first + len(values)))
         dtypes = tuple(v.dtype for v in values)
@@ -423,9 +423,9 @@ class Builder:
             self._known[key] = Value(self, number, dtype)
         return self._known[key]
 
-    def finish(self, result: Value | Sequence[Value] | None) -> Definition:
+    def finish(self, result: Value | Sequence[Value] | None) -> LoopDefinition:
         values = () if result is None else (result,) if isinstance(result, Value) else tuple(result)
-        return Definition(
+        return LoopDefinition(
             self._kind,
             self._axes,
             self._folded,
@@ -441,7 +441,7 @@ Rule = Callable[..., Any]
 """rule(builder, *args, **kwargs): args are the call's, with an Operand for each tensor."""
 
 
-def define(rule: Rule, call: Call) -> Definition:
+def trace_rule(rule: Rule, call: Call) -> LoopDefinition:
     """Runs ``rule`` on ``call``. The result's coordinates are those of the call's first output."""
     first = next(t for t in call.out if isinstance(t, TensorType))
     builder = Builder(call, first.shape)

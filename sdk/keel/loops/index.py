@@ -16,7 +16,7 @@ from math import gcd
 
 import sympy
 
-from keel.loops.symbolic_sizes import join_terms, non_negative, positive, show_dim, tidy
+from keel.loops.symbolic_sizes import canonicalize, format_size, is_positive, join_terms, non_negative
 from keel.types import Dim, as_dim
 
 
@@ -40,7 +40,7 @@ class Loaded:
     bound: Dim
 
     def __str__(self) -> str:
-        return f"(%{self.value} < {show_dim(self.bound)})"
+        return f"(%{self.value} < {format_size(self.bound)})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class Div:
     by: Dim
 
     def __str__(self) -> str:
-        return f"{_operand(self.of)} // {show_dim(self.by, tight=True)}"
+        return f"{_operand(self.of)} // {format_size(self.by, tight=True)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class Mod:
     by: Dim
 
     def __str__(self) -> str:
-        return f"{_operand(self.of)} % {show_dim(self.by, tight=True)}"
+        return f"{_operand(self.of)} % {format_size(self.by, tight=True)}"
 
 
 Atom = Axis | Loaded | Div | Mod
@@ -114,7 +114,7 @@ class Index:
             return str(self.terms[0][0])
         parts = [_term(atom, c) for atom, c in self.terms]
         if self.const != 0 or not parts:
-            parts.append(show_dim(self.const))
+            parts.append(format_size(self.const))
         return join_terms(parts)
 
 
@@ -122,7 +122,7 @@ def _term(atom: Atom, c: Dim) -> str:
     text = f"({atom})" if isinstance(atom, Div | Mod) else str(atom)
     if isinstance(c, int):
         return text if c == 1 else f"-{text}" if c == -1 else f"{c}*{text}"
-    return f"{show_dim(c, tight=True)}*{text}"
+    return f"{format_size(c, tight=True)}*{text}"
 
 
 def _operand(i: Index) -> str:
@@ -139,7 +139,7 @@ def index(value: Index | Atom | Dim) -> Index:
         return value
     if isinstance(value, Axis | Loaded | Div | Mod):
         return ZERO if isinstance(value, Axis) and value.size == 1 else Index(0, ((value, 1),))
-    return Index(tidy(as_dim(value)))
+    return Index(canonicalize(as_dim(value)))
 
 
 def make(const: Dim, terms: Iterable[tuple[Atom, Dim]]) -> Index:
@@ -152,13 +152,13 @@ def make(const: Dim, terms: Iterable[tuple[Atom, Dim]]) -> Index:
         if isinstance(atom, Axis) and atom.size == 1:
             continue
         merged[atom] = merged[atom] + c if atom in merged else c
-    kept = [(a, k) for a, c in merged.items() if (k := tidy(c)) != 0]
+    kept = [(a, k) for a, c in merged.items() if (k := canonicalize(c)) != 0]
     if len(kept) > 1:
         joined = _rejoined(kept)
         if joined is not None:
             return joined + index(const)
         kept.sort(key=lambda t: _order(t[0]))
-    return Index(tidy(const), tuple(kept))
+    return Index(canonicalize(const), tuple(kept))
 
 
 def _order(atom: Atom) -> tuple[int, str]:
@@ -172,12 +172,12 @@ def _rejoined(terms: list[tuple[Atom, Dim]]) -> Index | None:
     for atom, c in terms:
         if not isinstance(atom, Mod):
             continue
-        q, step = floordiv(atom.of, atom.by), tidy(c * atom.by)
+        q, step = floordiv(atom.of, atom.by), canonicalize(c * atom.by)
         for other in (a for a, k in terms if k == step):
             if index(other) == q:
                 joined = atom.of * c
             elif isinstance(other, Mod) and other.of == q:
-                joined = mod(atom.of, tidy(atom.by * other.by)) * c
+                joined = mod(atom.of, canonicalize(atom.by * other.by)) * c
             else:
                 continue
             del found[atom], found[other]
@@ -186,9 +186,9 @@ def _rejoined(terms: list[tuple[Atom, Dim]]) -> Index | None:
     return None
 
 
-def below(low: Dim, high: Dim) -> bool:
+def is_provably_less(low: Dim, high: Dim) -> bool:
     """Whether low < high can be proved; False means that it is not known."""
-    return positive(high - low)
+    return is_positive(high - low)
 
 
 def quotient(d: Dim, by: Dim) -> Dim | None:
@@ -223,7 +223,7 @@ def bounds(i: Index) -> tuple[Dim, Dim] | None:
             low = low + c * top
         else:
             return None
-    return tidy(low), tidy(high)
+    return canonicalize(low), canonicalize(high)
 
 
 def _top(atom: Atom) -> Dim | None:
@@ -241,8 +241,8 @@ def _top(atom: Atom) -> Dim | None:
             high = inner[1]
             if isinstance(high, int) and isinstance(atom.by, int):
                 return high // atom.by
-            exact = quotient(tidy(high + 1), atom.by)  # floor((n*k - 1) / n) = k - 1
-            return None if exact is None else tidy(exact - 1)
+            exact = quotient(canonicalize(high + 1), atom.by)  # floor((n*k - 1) / n) = k - 1
+            return None if exact is None else canonicalize(exact - 1)
 
 
 def _split(i: Index, by: Dim) -> tuple[Index, Index]:
@@ -264,12 +264,12 @@ def _split(i: Index, by: Dim) -> tuple[Index, Index]:
 
 def _within(i: Index, by: Dim) -> bool:
     found = bounds(i)
-    return found is not None and non_negative(found[0]) and below(found[1], by)
+    return found is not None and non_negative(found[0]) and is_provably_less(found[1], by)
 
 
 def floordiv(i: Index, by: Dim) -> Index:
     """floor(i / by); by > 0."""
-    by = tidy(by)
+    by = canonicalize(by)
     if by == 1:
         return i
     whole, rest = _split(i, by)
@@ -291,7 +291,7 @@ def floordiv(i: Index, by: Dim) -> Index:
 
 def mod(i: Index, by: Dim) -> Index:
     """i - by * floor(i / by); by > 0."""
-    by = tidy(by)
+    by = canonicalize(by)
     if by == 1:
         return ZERO
     _, rest = _split(i, by)
@@ -319,7 +319,7 @@ def _factors(i: Index, by: Dim) -> list[tuple[Dim, Dim]]:
     found: dict[Dim, Dim] = {}
     for _, k in i.terms:
         c = gcd(k, by) if isinstance(k, int) and isinstance(by, int) else k
-        n = quotient(by, c) if c != 1 and positive(c) else None
+        n = quotient(by, c) if c != 1 and is_positive(c) else None
         if n is not None and n != 1:
             found[c] = n
     return list(found.items())
@@ -391,7 +391,7 @@ def loaded_of(i: Index) -> set[int]:
     return found
 
 
-def bounds_of(i: Index) -> list[Dim]:
+def loaded_bounds(i: Index) -> list[Dim]:
     """The bounds of the values that ``i`` reads as indices."""
     found: list[Dim] = []
     for atom, _ in i.terms:
@@ -399,7 +399,7 @@ def bounds_of(i: Index) -> list[Dim]:
             case Loaded():
                 found.append(atom.bound)
             case Div() | Mod():
-                found += bounds_of(atom.of)
+                found += loaded_bounds(atom.of)
             case Axis():
                 pass
     return found
@@ -433,5 +433,5 @@ def unflatten(offset: Index, shape: tuple[Dim, ...]) -> tuple[Index, ...]:
     for axis, size in reversed(list(enumerate(shape))):
         q = floordiv(offset, step)
         out.append(ZERO if size == 1 else q if axis == 0 else mod(q, size))
-        step = tidy(step * size)
+        step = canonicalize(step * size)
     return tuple(reversed(out))

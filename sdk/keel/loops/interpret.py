@@ -18,7 +18,7 @@ from torch import Tensor
 from keel.errors import KeelError
 from keel.loops.index import Axis, Div, Index, Loaded, Mod
 from keel.loops.ir import Apply, Check, Const, Kernel, Load, Loop, Position, Reduce, Scan, Stmt, Store, StoreMode
-from keel.loops.scalar_semantics import WIDE_UNSIGNED, compute
+from keel.loops.scalar_semantics import WIDE_UNSIGNED, evaluate_op
 from keel.loops.symbolic_sizes import evaluate
 from keel.loops.torch_monoids import fold, identity, scan
 from keel.types import Dim
@@ -155,9 +155,9 @@ class _Run:
         args = tuple(self.value(a) for a in stmt.args)
         if self.precise and stmt.op in ("bitcast", "nextafter"):  # these speak of the bits that the value would have
             rounded = tuple(a.to(self.dtypes.get(n, a.dtype)) for n, a in zip(stmt.args, args, strict=True))
-            found = compute(stmt.op, rounded, stmt.dtype).to(self.wide(stmt.dtype))
+            found = evaluate_op(stmt.op, rounded, stmt.dtype).to(self.wide(stmt.dtype))
         else:
-            found = compute(stmt.op, args, self.wide(stmt.dtype))
+            found = evaluate_op(stmt.op, args, self.wide(stmt.dtype))
         self.dtypes[stmt.result] = stmt.dtype
         return found
 

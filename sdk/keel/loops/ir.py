@@ -17,7 +17,7 @@ import torch
 
 from keel.loops.index import Axis, Index, dims_of
 from keel.loops.scalar_ops import SCALARS
-from keel.loops.symbolic_sizes import assumed, show_dim
+from keel.loops.symbolic_sizes import assumption_of, format_size
 from keel.types import DTYPE_NAMES, Dim, symbols_of
 
 Role = Literal["in", "out", "inout"]
@@ -237,7 +237,7 @@ def line_of(stmt: Stmt, buffers: Buffers, dtypes: Dtypes) -> str:
     """One statement's text; of a loop, its first line.  ``dtypes`` are those of the values before it."""
     match stmt:
         case Loop():
-            axes = ", ".join(f"{a.name} < {show_dim(a.size)}" for a in stmt.axes)
+            axes = ", ".join(f"{a.name} < {format_size(a.size)}" for a in stmt.axes)
             return f"{stmt.kind} {axes}:" if axes else f"{stmt.kind}:"
         case Store():
             mode = "" if stmt.mode == "write" else f"{stmt.mode} "
@@ -253,12 +253,12 @@ def line_of(stmt: Stmt, buffers: Buffers, dtypes: Dtypes) -> str:
         case Check():
             wrap = " wrap" if stmt.wrap else ""
             return (
-                f"%{stmt.result} = check {stmt.buffer}[{stmt.site}]: %{stmt.value} < {show_dim(stmt.bound)}{wrap}"
+                f"%{stmt.result} = check {stmt.buffer}[{stmt.site}]: %{stmt.value} < {format_size(stmt.bound)}{wrap}"
                 f"{_mask(stmt.mask)}"
             )
         case Apply():
             text = f"%{stmt.result} = {stmt.op}{_values(stmt.args)}"
-            return text if follows(stmt.op, stmt.args, dtypes) == stmt.dtype else text + _type(stmt.dtype)
+            return text if implied_dtype(stmt.op, stmt.args, dtypes) == stmt.dtype else text + _type(stmt.dtype)
         case Reduce() | Scan():
             word = "reduce" if isinstance(stmt, Reduce) else "scan"
             text = f"{', '.join(f'%{r}' for r in stmt.results)} = {word} {stmt.monoid}{_values(stmt.args)}"
@@ -266,7 +266,7 @@ def line_of(stmt: Stmt, buffers: Buffers, dtypes: Dtypes) -> str:
             return text if same else text + _type(*stmt.dtypes)
 
 
-def follows(op: str, args: tuple[int, ...], dtypes: Mapping[int, torch.dtype]) -> torch.dtype | None:
+def implied_dtype(op: str, args: tuple[int, ...], dtypes: Mapping[int, torch.dtype]) -> torch.dtype | None:
     """The result dtype that the op's table row gives; None if the statement has to say it."""
     row = SCALARS.get(op)
     if row is None or row.result == "given":
@@ -274,7 +274,7 @@ def follows(op: str, args: tuple[int, ...], dtypes: Mapping[int, torch.dtype]) -
     return torch.bool if row.result == "bool" else dtypes.get(args[-1]) if args else None
 
 
-def note(stmt: Stmt, dtypes: Dtypes) -> None:
+def record_dtypes(stmt: Stmt, dtypes: Dtypes) -> None:
     """Adds the dtypes of the values that ``stmt`` assigns."""
     match stmt:
         case Const() | Position() | Load() | Check() | Apply():
@@ -293,19 +293,22 @@ def _header(kernel: Kernel) -> str:
     text = f"kernel {kernel.name}({', '.join(_buffer(b, b.role == 'in') for b in ins)})"
     text += f" -> ({', '.join(_buffer(b, True) for b in outs)})"
     symbols = {s for d in kernel.sizes if isinstance(d, sympy.Expr) for s in d.free_symbols}
-    known = [s.name + ("" if assumed(s) == ">= 1" else f" {assumed(s)}") for s in sorted(symbols, key=lambda s: s.name)]
+    known = [
+        s.name + ("" if assumption_of(s) == ">= 1" else f" {assumption_of(s)}")
+        for s in sorted(symbols, key=lambda s: s.name)
+    ]
     return f"{text} where {', '.join(known)}:" if known else f"{text}:"
 
 
 def _buffer(b: Buffer, plain: bool) -> str:
     role = "" if plain else f"{b.role} "
-    return f"{b.name}: {role}{DTYPE_NAMES[b.dtype]}[{show_dim(b.size)}]"
+    return f"{b.name}: {role}{DTYPE_NAMES[b.dtype]}[{format_size(b.size)}]"
 
 
 def _block(body: tuple[Stmt, ...], buffers: Buffers, dtypes: Dtypes, depth: int) -> Iterator[str]:
     for stmt in body:
         yield "  " * depth + line_of(stmt, buffers, dtypes)
-        note(stmt, dtypes)
+        record_dtypes(stmt, dtypes)
         if isinstance(stmt, Loop):
             yield from _block(stmt.body, buffers, dtypes, depth + 1)
 

@@ -52,7 +52,7 @@ def expand(
     return kernel if body == kernel.body else replace(kernel, body=body)
 
 
-def missing(
+def why_unsupported(
     op: str, scalars: Collection[str], dtype: torch.dtype | None = None, dtypes: Collection[torch.dtype] | None = None
 ) -> str | None:
     """Why a target with ``scalars`` cannot compute ``op`` on operands of ``dtype``: a sentence, or None if it can.
@@ -89,7 +89,7 @@ def combination(
     return _numbered(body, 2 * form.arity, tuple(numbers[o] for o in form.outputs))
 
 
-def missing_fold(
+def why_unsupported_monoid(
     monoid: str, dtypes: Dtypes, scalars: Collection[str], held: Collection[torch.dtype] | None = None
 ) -> str | None:
     """Why a target with ``scalars`` cannot combine states of ``monoid``: a sentence, or None if it can."""

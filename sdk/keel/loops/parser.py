@@ -34,12 +34,12 @@ from keel.loops.ir import (
     Stmt,
     Store,
     StoreMode,
-    follows,
-    note,
+    implied_dtype,
+    record_dtypes,
 )
 from keel.loops.monoids import MONOIDS
 from keel.loops.scalar_ops import SCALARS
-from keel.loops.symbolic_sizes import symbol, tidy
+from keel.loops.symbolic_sizes import canonicalize, symbol
 from keel.types import DTYPES_BY_NAME, Dim
 
 # -- reading -------------------------------------------------------------------------------------------
@@ -153,7 +153,7 @@ class _Reader:
                 line.wants(f"a statement {2 * depth} spaces in")
             self.at += 1
             stmt = self.loop(line, depth) if _LOOP.fullmatch(line.text) else self.statement(line)
-            note(stmt, self.dtypes)
+            record_dtypes(stmt, self.dtypes)
             body.append(stmt)
         return tuple(body)
 
@@ -219,7 +219,7 @@ class _Reader:
             line.wants(f"const, position, load, check, reduce, scan or a scalar op, not {word!r}")
         apply = _APPLY.fullmatch(rest) or line.wants(f"%n = {word} %a ...")
         args = _numbers(apply[1])
-        given = _dtype(line, apply[2]) if apply[2] else follows(word, args, self.dtypes)
+        given = _dtype(line, apply[2]) if apply[2] else implied_dtype(word, args, self.dtypes)
         return Apply(result, word, args, given or line.wants("the result's dtype after a colon"))
 
     def fold(self, line: _Line, form: type[Reduce] | type[Scan], results: tuple[int, ...], rest: str) -> Reduce | Scan:
@@ -236,7 +236,9 @@ class _Reader:
 
     def size(self, line: _Line, text: str) -> Dim:
         value = self.expression(line, text)
-        return line.wants(f"a size without loop axes, not {text!r}") if isinstance(value, Index) else tidy(value)
+        return (
+            line.wants(f"a size without loop axes, not {text!r}") if isinstance(value, Index) else canonicalize(value)
+        )
 
     def index(self, line: _Line, text: str) -> Index:
         value = self.expression(line, text)
@@ -364,7 +366,11 @@ class _Expression:
         if not value[1:] or not self.take("<"):
             self.wants("(%n < bound)")
         bound = self.sum()
-        return self.wants("a size as bound") if isinstance(bound, Index) else index(Loaded(int(value[1:]), tidy(bound)))
+        return (
+            self.wants("a size as bound")
+            if isinstance(bound, Index)
+            else index(Loaded(int(value[1:]), canonicalize(bound)))
+        )
 
     def extreme(self, word: str) -> Dim:
         values = [self.sum()] if self.take("(") else self.wants("'('")

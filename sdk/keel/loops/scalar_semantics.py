@@ -16,7 +16,7 @@ WIDE_UNSIGNED = frozenset((torch.uint16, torch.uint32, torch.uint64))
 """Dtypes that torch stores but hardly computes with; numpy does."""
 
 
-def compute(op: str, args: tuple[Tensor, ...], dtype: torch.dtype) -> Tensor:
+def evaluate_op(op: str, args: tuple[Tensor, ...], dtype: torch.dtype) -> Tensor:
     """The result of ``op``, of ``dtype``; operands broadcast."""
     if op == "cast":
         return cast(args[0], dtype)

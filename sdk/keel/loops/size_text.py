@@ -9,7 +9,7 @@ from typing import Any
 import sympy
 
 from keel.errors import KeelError
-from keel.loops.symbolic_sizes import tidy
+from keel.loops.symbolic_sizes import canonicalize
 from keel.types import Dim
 
 FORMS: Mapping[str, str] = {
@@ -49,7 +49,7 @@ class _Printer:
         self._texts: dict[sympy.Expr, str] = {}
 
     def size(self, size: Dim) -> str:
-        size = tidy(size)
+        size = canonicalize(size)
         if isinstance(size, int):
             return str(size) if size >= 0 else f"({size})"
         if size not in self._texts:

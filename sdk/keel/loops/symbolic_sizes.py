@@ -19,7 +19,7 @@ Assume = str
 """What a symbol is known to be: ``>= 1`` (a size), ``>= 0``, or ``any``."""
 
 
-def tidy(d: Dim) -> Dim:
+def canonicalize(d: Dim) -> Dim:
     """The canonical form of a size: expanded, PyTorch's own functions replaced by sympy's where kernels have those.
 
     Other functions, and what they are applied to, stay as they are.
@@ -44,12 +44,12 @@ def symbol(name: str, assume: Assume = ">= 1") -> sympy.Symbol:
     return sympy.Symbol(name, integer=True, **known)
 
 
-def assumed(s: sympy.Symbol) -> Assume:
+def assumption_of(s: sympy.Symbol) -> Assume:
     """What is known of a symbol; the other way round of ``symbol``."""
     return ">= 1" if s.is_positive else ">= 0" if s.is_nonnegative else "any"
 
 
-def positive(d: Dim) -> bool:
+def is_positive(d: Dim) -> bool:
     """Whether d > 0 can be proved; False means that it is not known."""
     return d > 0 if isinstance(d, int) else _signed(d, True)
 
@@ -61,7 +61,7 @@ def non_negative(d: Dim) -> bool:
 
 @lru_cache(maxsize=1 << 14)
 def _signed(d: sympy.Expr, strictly: bool) -> bool:
-    d = sympy.sympify(tidy(d))
+    d = sympy.sympify(canonicalize(d))
     if (d.is_positive if strictly else d.is_nonnegative) is True or bounds(d).low >= int(strictly):
         return True
     # A polynomial in s >= 1 is one in t = s - 1 >= 0, whose sign is plain where no coefficient is negative.
@@ -87,7 +87,7 @@ def evaluate(d: Dim, symbols: Mapping[str, int]) -> int:
 _SUM, _PRODUCT, _POWER, _ATOM = range(4)
 
 
-def show_dim(d: Dim, *, tight: bool = False) -> str:
+def format_size(d: Dim, *, tight: bool = False) -> str:
     """The text of a size, as ``loops.text`` parses it; ``tight`` puts it in parentheses unless it is one word."""
     return str(d) if isinstance(d, int) and d >= 0 else _held(d, _ATOM if tight else _SUM)
 

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from keel.loops.monoids import MONOIDS
 from keel.loops.scalar_ops import SCALARS
-from keel.loops.scalar_semantics import WIDE_UNSIGNED, compute
+from keel.loops.scalar_semantics import WIDE_UNSIGNED, evaluate_op
 
 State = tuple[Tensor, ...]
 Dtypes = tuple[torch.dtype, ...]
@@ -31,7 +31,7 @@ def combine(monoid: str, left: State, right: State) -> State:
     values = [*left, *right]
     for op, numbers in form.steps:
         args = tuple(values[n] for n in numbers)
-        values.append(compute(op, args, torch.bool if SCALARS[op].result == "bool" else args[-1].dtype))
+        values.append(evaluate_op(op, args, torch.bool if SCALARS[op].result == "bool" else args[-1].dtype))
     return tuple(values[n] for n in form.outputs)
 
 

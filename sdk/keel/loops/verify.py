@@ -29,13 +29,13 @@ from keel.loops.ir import (
     Stmt,
     Store,
     line_of,
-    note,
+    record_dtypes,
     results_of,
     walk,
 )
 from keel.loops.monoids import MONOIDS
 from keel.loops.scalar_ops import SCALARS, Domain
-from keel.loops.symbolic_sizes import non_negative, positive
+from keel.loops.symbolic_sizes import is_positive, non_negative
 from keel.types import DTYPE_NAMES, Dim
 
 FLOATS = frozenset((torch.float32, torch.float64))
@@ -134,7 +134,7 @@ class _State:
             if isinstance(stmt, Reduce):
                 folded |= zip(stmt.results, stmt.dtypes, strict=True)
             else:
-                note(stmt, self.visible)
+                record_dtypes(stmt, self.visible)
         while len(self.visible) > outside:  # what came last goes first, and no number comes twice
             self.visible.popitem()
         return folded
@@ -236,9 +236,13 @@ class _State:
         in loops of which one may have no steps.
         """
         found = bounds(i)
-        if found is None or not all(isinstance(a, Axis) for a, _ in i.terms) or not all(positive(a.size) for a in axes):
+        if (
+            found is None
+            or not all(isinstance(a, Axis) for a, _ in i.terms)
+            or not all(is_positive(a.size) for a in axes)
+        ):
             return
-        if positive(-found[0]):
+        if is_positive(-found[0]):
             self.fail(f"the index goes down to {found[0]}.")
         if non_negative(found[1] - size):
             self.fail(f"the index goes up to {found[1]}, in a buffer of {size}.")

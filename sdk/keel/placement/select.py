@@ -60,7 +60,7 @@ def select_placement(
     """The graph in calls that ``backends`` take, and its placement: by what ``price`` says, or by order where there is
     none, or nothing to decide: where last resorts do not compete, and at most one other backend works on its devices.
 
-    Raises what ``negotiate`` and ``place`` raise.
+    Raises what ``legalize`` and ``place`` raise.
     """
     gm = legalize(captured, backends, strict=strict)
     if price is not None and not price.compete and _native_backends(gm, backends) < 2:
@@ -102,7 +102,7 @@ def replan(
     strict: bool = False,
     price: Pricing | None = None,
 ) -> Plan:
-    """A graph that was ``chosen`` placed once more, with more ``refusals``: by cost, if there is a ``price``.
+    """A graph that was selected, placed once more, with more ``refusals``: by cost, if there is a ``price``.
 
     Raises what ``place`` raises.
     """

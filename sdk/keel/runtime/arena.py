@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from keel.runtime.index_errors import recorded
+from keel.runtime.index_errors import host_error_buffer
 from keel.runtime.launch_program import LaunchProgram
 from keel.schedule.memory_plan import Lifetime, pack
 from keel.symbols import evaluate
@@ -78,7 +78,7 @@ def arena(program: LaunchProgram, values: Sequence[int]) -> list[Any]:
             _ints(type.shape, sizes), _ints(type.strides, sizes), base.storage_offset() + evaluate(view.offset, sizes)
         )
     if program.checks.at_once:
-        record, look = recorded(len(program.checks.sites))
+        record, look = host_error_buffer(len(program.checks.sites))
         return [*made.values(), *(record[place] for place in program.checks.places.values()), look]
     return list(made.values())
 

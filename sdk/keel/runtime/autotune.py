@@ -24,18 +24,18 @@ from keel.interrupts import is_interrupt
 from keel.torch_adapter import Boxed
 from keel.types import leaves
 
-ROUNDS, MOST, SECONDS = 5, 25, 60.0
+ROUNDS, MAX_ROUNDS, SECONDS = 5, 25, 60.0
 """Timed runs of each plan, after one that warms up: so many at least, so many at most, and none more after so long."""
-LONGEST = 1 + MOST
+LONGEST = 1 + MAX_ROUNDS
 """Runs of each plan, at most."""
-OUT = 3.0
+DROP_SIGMA = 3.0
 """A plan runs no more once it is slower than the fastest by so many times the error of that."""
-FINE = 0.005
+PRECISION = 0.005
 """All is told of plans whose difference is known to this share of what they take."""
 
 
 @dataclass(frozen=True)
-class Tried:
+class PlanTiming:
     """A plan that was to be tried: the backends of its parts, the seconds that it was predicted to take, those of its
     timed runs, and whether it is ``kept``.  ``why`` says why it was not compiled, or did not run."""
 
@@ -55,17 +55,17 @@ class Tried:
 class Candidate:
     """A plan that can run.  If it is kept, ``hear`` is told what became of all."""
 
-    plan: Tried
+    plan: PlanTiming
     run: Boxed
-    hear: Callable[[tuple[Tried, ...]], None]
+    hear: Callable[[tuple[PlanTiming, ...]], None]
 
 
-def deciding(
-    candidates: Sequence[Candidate], failed: Sequence[Tried] = (), devices: Iterable[torch.device] = ()
+def autotuned(
+    candidates: Sequence[Candidate], failed: Sequence[PlanTiming] = (), devices: Iterable[torch.device] = ()
 ) -> Boxed:
     """A :class:`Trial` as a function, whose ``decided()`` says whether it is.  PyTorch's wrappers would copy what an
     object holds at first, and keep it (``functools.wraps``)."""
-    trial = Trial(candidates, failed, devices)
+    trial = Autotuner(candidates, failed, devices)
 
     def run(args: list[Any]) -> Sequence[Any]:
         return trial(args)
@@ -74,7 +74,7 @@ def deciding(
     return run
 
 
-class Trial:
+class Autotuner:
     """Runs one of the candidates in each call, and from when that is known on the fastest.
 
     The others, and all that they hold, are then let go of.  ``failed`` are plans that could not be compiled.  A rival
@@ -85,11 +85,11 @@ class Trial:
     """
 
     def __init__(
-        self, candidates: Sequence[Candidate], failed: Sequence[Tried] = (), devices: Iterable[torch.device] = ()
+        self, candidates: Sequence[Candidate], failed: Sequence[PlanTiming] = (), devices: Iterable[torch.device] = ()
     ) -> None:
         self._candidates, self._failed, self._devices = list(candidates), tuple(failed), frozenset(devices)
         self._plans, self._usual = [c.plan for c in candidates], candidates[0].run
-        self._race, self._lock, self._unknown = race(len(candidates)), Lock(), set(range(1, len(candidates)))
+        self._race, self._lock, self._unknown = trial_schedule(len(candidates)), Lock(), set(range(1, len(candidates)))
         self._turn = next(self._race)
 
     @property
@@ -100,7 +100,7 @@ class Trial:
     def __call__(self, args: list[Any]) -> Sequence[Any]:
         if not self.decided and self._lock.acquire(blocking=False):
             try:
-                if not self.decided and not recording(self._devices):
+                if not self.decided and not is_capturing(self._devices):
                     return self._timed(args)
             finally:
                 self._lock.release()
@@ -109,11 +109,11 @@ class Trial:
     def _timed(self, args: list[Any]) -> Sequence[Any]:
         number = self._turn
         spare = list(args) if number in self._unknown else None
-        wait(self._devices)
+        synchronize(self._devices)
         start = perf_counter()
         try:
             results = self._candidates[number].run(args)
-            wait(self._devices)
+            synchronize(self._devices)
         except BaseException as raised:
             if spare is None or is_interrupt(raised):
                 raise
@@ -140,7 +140,7 @@ class Trial:
             winner.hear((*tried, *self._failed))
 
 
-def race(count: int) -> Generator[int, float | None, list[list[float]]]:
+def trial_schedule(count: int) -> Generator[int, float | None, list[list[float]]]:
     """The numbers of the plans whose turn it is, one after another.  It is sent the seconds that each took, or None
     where it is out, which only a first run may be, and returns the timed runs of all."""
     seconds: list[list[float]] = [[] for _ in range(count)]
@@ -158,14 +158,14 @@ def race(count: int) -> Generator[int, float | None, list[list[float]]]:
             continue
         best = min(racing, key=lambda i: median(seconds[i]))
         behind = {i: _behind(seconds[i], seconds[best]) for i in racing}
-        racing = [i for i, (longer, error) in behind.items() if longer <= OUT * error]
-        known = all(behind[i][1] <= FINE * median(seconds[best]) for i in racing)
-        if known or rounds == MOST or sum(map(sum, seconds)) >= SECONDS:
+        racing = [i for i, (longer, error) in behind.items() if longer <= DROP_SIGMA * error]
+        known = all(behind[i][1] <= PRECISION * median(seconds[best]) for i in racing)
+        if known or rounds == MAX_ROUNDS or sum(map(sum, seconds)) >= SECONDS:
             break
     return seconds
 
 
-def fastest(tried: Sequence[Tried]) -> int:
+def fastest(tried: Sequence[PlanTiming]) -> int:
     """The number of the plan to keep: the fastest, round by round; of those that take the same, the one that was
     predicted to be.  Those with fewer runs than others dropped out."""
     rounds = max(len(each.seconds) for each in tried)
@@ -182,7 +182,7 @@ def _behind(one: Sequence[float], best: Sequence[float]) -> tuple[float, float]:
     return middle, 2 * spread / math.sqrt(max(1, len(longer)))
 
 
-def wait(devices: Iterable[torch.device]) -> None:
+def synchronize(devices: Iterable[torch.device]) -> None:
     """Returns when all that was launched on the accelerators among ``devices`` is done."""
     here = torch.accelerator.current_accelerator()
     for device in devices:
@@ -196,7 +196,7 @@ def devices_of(gm: fx.GraphModule) -> frozenset[torch.device]:
     return frozenset(v.device for v in values if isinstance(v, torch.Tensor))
 
 
-def recording(devices: Iterable[torch.device]) -> bool:
+def is_capturing(devices: Iterable[torch.device]) -> bool:
     """Whether what is launched now is recorded and not run."""
     return any(d.type == "cuda" for d in devices) and torch.cuda.is_current_stream_capturing()
 

@@ -14,10 +14,17 @@ from keel.interrupts import is_interrupt
 from keel.placement.part_graphs import PartGraph, build_part_graphs
 from keel.placement.placement import Part, Plan, Refusals
 from keel.plugin import Refusal
-from keel.runtime.contract_checks import Promise, Run, always, every_call, first_call, promise
-from keel.runtime.link import Linkable
-from keel.runtime.parallel_compile import Outcome, beside
-from keel.runtime.result_casts import Mended
+from keel.runtime.contract_checks import (
+    PartContract,
+    Run,
+    check_every_call,
+    check_first_call,
+    contract_of,
+    is_checking_every_call,
+)
+from keel.runtime.link import CompiledPart
+from keel.runtime.parallel_compile import CompileResult, compile_parallel
+from keel.runtime.result_casts import CastResults
 from keel.torch_adapter import asks_again
 
 Again = Callable[[Refusals], Plan]
@@ -28,7 +35,7 @@ Failed = tuple[Part, BaseException]
 
 def compile_parts(
     gm: fx.GraphModule, plan: Plan, again: Again, *, strict: bool = False, meta: Mapping[str, Any] | None = None
-) -> tuple[Plan, list[Linkable]]:
+) -> tuple[Plan, list[CompiledPart]]:
     """The parts of ``gm``, compiled, and the plan that they follow in the end.  Their graphs are given ``meta``.
 
     A backend that cannot compile a part refuses its calls from then on, with a KeelWarning, and the graph is placed
@@ -41,13 +48,13 @@ def compile_parts(
     done: dict[Any, Run] = {}
     lost: list[tuple[Part, KeelError]] = []
     while True:
-        made: list[Linkable] = []
+        made: list[CompiledPart] = []
         graphs = build_part_graphs(gm, plan)
-        promises = [promise(graph.gm, graph.part.owner.name, graph.part.name) for graph in graphs]
+        promises = [contract_of(graph.gm, graph.part.owner.name, graph.part.name) for graph in graphs]
         for graph in graphs:
             graph.gm.meta |= meta or {}
         todo = {graph.part.name: graph for graph in graphs if _key(graph) not in done}
-        found = beside(list(todo.values()))
+        found = compile_parallel(list(todo.values()))
         done |= {_key(todo[name]): each.run for name, each in found.items() if callable(each.run)}
         failed: list[Failed] = []
         for graph, promised in zip(graphs, promises, strict=True):
@@ -63,7 +70,7 @@ def compile_parts(
                 failed.append((part, raised))
                 continue
             if not failed:
-                run = Mended(done[key], promised) if part.owner.last_resort and not strict else done[key]
+                run = CastResults(done[key], promised) if part.owner.last_resort and not strict else done[key]
                 made.append(_linkable(graph, run, promised, lost))
         if not failed:
             _tell(plan, lost)
@@ -72,7 +79,7 @@ def compile_parts(
         lost += zip((part for part, _ in failed), errors, strict=False)
 
 
-def _still_asked(part: Part, found: Mapping[str, Outcome], failed: Sequence[Failed]) -> bool:
+def _still_asked(part: Part, found: Mapping[str, CompileResult], failed: Sequence[Failed]) -> bool:
     """Whether a part is compiled though others failed: it is already, or a backend that fails has it, whose parts may
     all fail.  Other parts may be joined by what is placed again, and are better compiled then."""
     return part.name in found or any(part.owner is other.owner for other, _ in failed)
@@ -125,15 +132,15 @@ def _tell(plan: Plan, lost: Sequence[tuple[Part, KeelError]]) -> None:
 
 
 def _linkable(
-    graph: PartGraph, run: Callable[..., Sequence[Any]], promised: Promise, lost: Sequence[tuple[Part, KeelError]]
-) -> Linkable:
+    graph: PartGraph, run: Callable[..., Sequence[Any]], promised: PartContract, lost: Sequence[tuple[Part, KeelError]]
+) -> CompiledPart:
     """The compiled part, with its checks, and the errors of those who could not compile some of its calls."""
-    looked = run.first if isinstance(run, Mended) else run
-    first = None if always() else first_call(looked, promised)
+    looked = run.first if isinstance(run, CastResults) else run
+    first = None if is_checking_every_call() else check_first_call(looked, promised)
     trouble = tuple(error for part, error in lost if not set(part.nodes).isdisjoint(graph.part.nodes))
-    return Linkable(
+    return CompiledPart(
         graph.part.name,
-        run if first else every_call(looked, promised),
+        run if first else check_every_call(looked, promised),
         graph.inputs,
         graph.outputs,
         first,
@@ -147,7 +154,7 @@ def _key(graph: PartGraph) -> Any:
     return graph.part.owner.name, graph.part.nodes, graph.outputs
 
 
-def _compiled(graph: PartGraph, found: Outcome | None) -> Run:
+def _compiled(graph: PartGraph, found: CompileResult | None) -> Run:
     """The compiled part, or what became of it already.  Raises what the backend raises."""
     if found is not None and found.raised is not None:
         raise found.raised

@@ -20,13 +20,13 @@ from keel.types import Dim, SymType, TensorType, Type, leaves
 Run = Callable[..., Sequence[Any]]
 
 
-def always() -> bool:
+def is_checking_every_call() -> bool:
     """Whether KEEL_CHECK=1 asks for every check on every call."""
     return os.environ.get("KEEL_CHECK", "0") not in ("", "0")
 
 
 @dataclass(frozen=True)
-class Promise:
+class PartContract:
     """The types of a part's inputs and outputs, and by output: its node's name, the user's line that made it, the
     inputs it may share memory with, and the nodes whose memory it may be in.  ``real`` says that no value of the part
     is complex, so that PyTorch leaves the negative or the conjugate of none to its readers."""
@@ -42,14 +42,14 @@ class Promise:
     real: bool = False
 
 
-def promise(gm: fx.GraphModule, owner: str, part: str) -> Promise:
+def contract_of(gm: fx.GraphModule, owner: str, part: str) -> PartContract:
     """What the graph of a part says about whatever compiles it."""
     inputs = gm.graph.find_nodes(op="placeholder")
     number = {node: i for i, node in enumerate(inputs)}
     results = gm.graph.output_node().args[0]
     base = alias_bases(gm.graph)
     nodes = [r for r in leaves(results) if isinstance(r, fx.Node)]
-    return Promise(
+    return PartContract(
         owner,
         part,
         tuple(type_of(n.meta["val"]) for n in inputs),
@@ -66,7 +66,7 @@ def _has_complex(value: Any) -> bool:
     return any(isinstance(v, torch.Tensor) and v.is_complex() for v in leaves(value))
 
 
-def first_call(run: Run, made: Promise) -> Run:
+def check_first_call(run: Run, made: PartContract) -> Run:
     """``run`` with the number, dtypes, shapes, strides, devices and kinds of its outputs checked.
 
     Raises KeelError[wrong-result].
@@ -80,7 +80,7 @@ def first_call(run: Run, made: Promise) -> Run:
     return checked
 
 
-def every_call(run: Run, made: Promise) -> Run:
+def check_every_call(run: Run, made: PartContract) -> Run:
     """``run`` with all that it promises checked on every call.
 
     Types are checked as on a first call; and that it wrote to no input, and returns no memory that is an input's,
@@ -124,7 +124,7 @@ class _Earlier:
             self._most = max(64, 2 * len(self._alive))
 
 
-def _verify_types(made: Promise, args: Sequence[Any], results: Any) -> None:
+def _verify_types(made: PartContract, args: Sequence[Any], results: Any) -> None:
     if not isinstance(results, tuple | list):
         raise _wrong(made, {made.owner: f"It returned {type(results).__name__}, not a tuple."})
     if len(results) != len(made.outputs):
@@ -140,7 +140,9 @@ def _verify_types(made: Promise, args: Sequence[Any], results: Any) -> None:
         raise _wrong(made, reasons, line, aspect)
 
 
-def _wrong(made: Promise, reasons: dict[str, str], line: str | None = None, aspect: str | None = None) -> KeelError:
+def _wrong(
+    made: PartContract, reasons: dict[str, str], line: str | None = None, aspect: str | None = None
+) -> KeelError:
     return KeelError(
         "wrong-result",
         f"{made.owner} broke the promise of part {made.part}.",
@@ -182,7 +184,7 @@ def mismatch(want: Type, got: Any, known: Mapping[str, int], *, strides: bool = 
     return None
 
 
-def _unusual(made: Promise, args: Sequence[Any], got: Any) -> Mismatch | None:
+def _unusual(made: PartContract, args: Sequence[Any], got: Any) -> Mismatch | None:
     """What is wrong with a tensor that kernels, or autograd, would not take for the values that it shows."""
     if not isinstance(got, torch.Tensor):
         return None
@@ -244,7 +246,7 @@ def _bits(t: torch.Tensor) -> torch.Tensor:
     return t.detach().contiguous().reshape(-1).view(torch.uint8)
 
 
-def _shared(made: Promise, args: Sequence[Any], results: Sequence[Any]) -> Iterator[str]:
+def _shared(made: PartContract, args: Sequence[Any], results: Sequence[Any]) -> Iterator[str]:
     """A sentence for each output in memory that it may not be in.  Inputs may share memory with each other."""
     given = [_memory(a) for a in args]
     mine = [_memory(r) for r in results]
@@ -258,7 +260,7 @@ def _shared(made: Promise, args: Sequence[Any], results: Sequence[Any]) -> Itera
                 yield f"Its outputs %{made.names[j]} and %{name} are in the same memory."
 
 
-def _stale(made: Promise, args: Sequence[Any], results: Sequence[Any], earlier: _Earlier) -> Iterator[str]:
+def _stale(made: PartContract, args: Sequence[Any], results: Sequence[Any], earlier: _Earlier) -> Iterator[str]:
     """A sentence for each output in the memory of a result of an earlier call, which that call's caller still has."""
     given = [_memory(a) for a in args]
     fresh: dict[int, torch.Tensor] = {}
@@ -273,7 +275,7 @@ def _stale(made: Promise, args: Sequence[Any], results: Sequence[Any], earlier: 
         earlier.add(memory, result)
 
 
-def _marked(made: Promise, args: Sequence[Any], results: Sequence[Any]) -> Iterator[str]:
+def _marked(made: PartContract, args: Sequence[Any], results: Sequence[Any]) -> Iterator[str]:
     """A sentence for each output that autograd, or a module it is assigned to, would take for more than a value."""
     given = [a for a in args if isinstance(a, torch.Tensor)]
     tracked = {_memory(a) for a in given if a.requires_grad}

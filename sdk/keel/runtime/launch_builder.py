@@ -32,8 +32,8 @@ from keel.runtime.launch_program import (
     TakeArena,
 )
 from keel.runtime.launch_symbols import LaunchSymbols
-from keel.schedule.schedule import Launch, Schedule
-from keel.schedule.tensor_graph import External, Site, Slot
+from keel.schedule.schedule import KernelLaunch, Schedule
+from keel.schedule.tensor_graph import CheckSite, ExternCall, Slot
 from keel.types import TensorType, leaves, symbols_of
 
 
@@ -52,7 +52,7 @@ class _Builder:
         self.held = {
             s.results[0]: s.operands[0]
             for s in schedule.steps
-            if isinstance(s, External) and s.extern.view and s.operands
+            if isinstance(s, ExternCall) and s.extern.view and s.operands
         }
         self.checks = self._check_memory()
         self.used = self._used()
@@ -68,7 +68,7 @@ class _Builder:
         arena = bool(self.kept) or self.checks.at_once
         steps += [TakeArena()] if arena else []
         for step in self.schedule.steps:
-            steps += self._launch(step) if isinstance(step, Launch) else self._call(step)
+            steps += self._launch(step) if isinstance(step, KernelLaunch) else self._call(step)
         for o in self.tensors.outputs:
             steps += self._view(o) if isinstance(o, int) else []
         steps += [SettleChecks(after=True)] if settles else []
@@ -93,21 +93,21 @@ class _Builder:
         shown |= {
             m
             for s in self.schedule.steps
-            if isinstance(s, External) and s.absolute
+            if isinstance(s, ExternCall) and s.absolute
             for t in s.operands
             for m in self._memory(t)
         }
         known = set(self.key)
         made: dict[int, None] = {}
         for step in self.schedule.steps:
-            filled = step.writes if isinstance(step, Launch) else step.results if _fills(step) else ()
+            filled = step.writes if isinstance(step, KernelLaunch) else step.results if _fills(step) else ()
             made |= dict.fromkeys(filled)
         other = shown | self.tensors.checks.keys()
         return {t: None for t in made if t not in other and known.issuperset(self._type(t).symbols)}
 
     def _kept_views(self) -> dict[int, None]:
         """Tensors inside kept ones that library calls take."""
-        used = [t for s in self.schedule.steps if isinstance(s, External) for t in s.operands]
+        used = [t for s in self.schedule.steps if isinstance(s, ExternCall) for t in s.operands]
         known = set(self.key)
         return {
             t: None
@@ -126,7 +126,7 @@ class _Builder:
 
     def _used(self) -> set[int]:
         """The tensors that a step or the caller is given, and those whose memory they lie in."""
-        given = {t for s in self.schedule.steps for t in (s.tensors if isinstance(s, Launch) else s.operands)}
+        given = {t for s in self.schedule.steps for t in (s.tensors if isinstance(s, KernelLaunch) else s.operands)}
         return {m for t in (*given, *self.outputs) for m in (t, self.tensors.base(t)[0])}
 
     def _lifetimes(self, steps: Sequence[Step]) -> tuple[Kept, ...]:
@@ -156,7 +156,7 @@ class _Builder:
 
     def _check_memory(self) -> CheckMemory:
         """Each tensor's places begin at a multiple of 16 bytes, as kernels like it."""
-        sites: list[Site] = []
+        sites: list[CheckSite] = []
         places: dict[int, slice] = {}
         for tensor, mine in self.tensors.checks.items():
             places[tensor] = slice(len(sites), len(sites) + len(mine))
@@ -166,13 +166,13 @@ class _Builder:
 
     # -- steps ---------------------------------------------------------------------------------------
 
-    def _launch(self, step: Launch) -> list[Step]:
+    def _launch(self, step: KernelLaunch) -> list[Step]:
         steps: list[Step] = [s for t in step.writes for s in self._allocate(t)]
         steps.append(LaunchKernel(step.kernel, step.tensors, self.symbols.of(step.kernel)))
         checked = tuple(t for t in step.tensors if t in self.tensors.checks)
         return [*steps, CheckIndices(checked)] if checked and self.checks.at_once else steps
 
-    def _call(self, step: External) -> list[Step]:
+    def _call(self, step: ExternCall) -> list[Step]:
         steps: list[Step] = [s for t in step.operands for s in self._view(t)]
         run, args, kwargs = step.extern.run, step.args, step.kwargs
         if _fills(step):
@@ -233,6 +233,6 @@ def _made(step: Step) -> tuple[int, ...]:
     return ()
 
 
-def _fills(step: External) -> bool:
+def _fills(step: ExternCall) -> bool:
     """Whether the library call writes its one result into memory that it is given."""
     return step.extern.out is not None and len(step.results) == 1

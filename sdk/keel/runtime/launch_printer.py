@@ -14,7 +14,7 @@ from keel.loops.ir import Kernel
 from keel.plugin import Launcher
 from keel.runtime.arena import Arenas, arena, lasting
 from keel.runtime.host_arithmetic import HostArithmetic
-from keel.runtime.index_errors import outside, settling
+from keel.runtime.index_errors import error_buffer, index_error
 from keel.runtime.launch_program import (
     Allocate,
     Assert,
@@ -124,7 +124,7 @@ class _Printer:
         """What looks at the checks of a device; the memory that they record in lives as long as the function."""
         checks = self.program.checks
         with lasting():
-            memory, settle = settling(checks.sites, self.program.tensors[next(iter(checks.places))].device)
+            memory, settle = error_buffer(checks.sites, self.program.tensors[next(iter(checks.places))].device)
             for t, place in checks.places.items():
                 self.space.shared(("tensor", t), f"t{t}", memory[place])
         return self._object(settle, "settle")
@@ -266,7 +266,7 @@ def _stem(function: Any) -> str:
 
 
 def _outside(sites: Any, symbols: tuple[str, ...], look: Any, values: tuple[int, ...]) -> Exception:
-    return outside(sites, look, dict(zip(symbols, values, strict=True)))
+    return index_error(sites, look, dict(zip(symbols, values, strict=True)))
 
 
 def fit(tensor: torch.Tensor | None, shape: tuple[int, ...], strides: tuple[int, ...]) -> torch.Tensor | None:

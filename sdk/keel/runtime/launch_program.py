@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from keel.loops.ir import Kernel
-from keel.schedule.tensor_graph import Site
+from keel.schedule.tensor_graph import CheckSite
 from keel.types import Dim, SymType, TensorType
 
 # -- where a symbol's value is read ---------------------------------------------------------------------
@@ -217,7 +217,7 @@ class CheckMemory:
     ``at_once`` says that the memory is on the host and part of the arena, and is looked at after each kernel.
     """
 
-    sites: tuple[Site, ...] = ()
+    sites: tuple[CheckSite, ...] = ()
     places: Mapping[int, slice] = field(default_factory=dict)
     at_once: bool = False
 

@@ -9,8 +9,8 @@ import sympy
 from keel.errors import KeelError
 from keel.loops.ir import Kernel
 from keel.runtime.launch_program import BindSymbol, Compute, InputNumber, SizeOf, Source, Step, StrideOf
-from keel.schedule.schedule import Launch, Schedule
-from keel.schedule.tensor_graph import External
+from keel.schedule.schedule import KernelLaunch, Schedule
+from keel.schedule.tensor_graph import ExternCall
 from keel.symbols import BitsOfFloat, FloatOfBits, free_symbols, solve_linear
 from keel.types import Dim, SymType, TensorType, leaves, symbols_of
 
@@ -110,7 +110,7 @@ class LaunchSymbols:
             *symbols_of(
                 d
                 for s in self.schedule.steps
-                if isinstance(s, External)
+                if isinstance(s, ExternCall)
                 for t in s.results
                 if t >= 0
                 for d in (*self._type(t).shape, *self._type(t).strides)
@@ -125,7 +125,7 @@ class LaunchSymbols:
         dims = [*self._dims(), *_numbers((*self.tensors.inputs, *self.tensors.outputs))]
         names: set[str] = set()
         for step in self.schedule.steps:
-            if isinstance(step, Launch):
+            if isinstance(step, KernelLaunch):
                 names |= {*self.of(step.kernel)}
             else:
                 dims += _numbers(leaves((*step.args, *step.kwargs.values())))

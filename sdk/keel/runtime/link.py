@@ -19,7 +19,7 @@ from keel.torch_adapter import Boxed
 
 
 @dataclass(frozen=True)
-class Linkable:
+class CompiledPart:
     """A compiled part: takes the values of the nodes ``inputs`` positionally, returns those of ``outputs`` as a tuple.
 
     ``first`` is called in place of ``run`` until it has returned once.  ``owner`` names the backend that compiled it,
@@ -35,7 +35,7 @@ class Linkable:
     trouble: tuple[KeelError, ...] = ()
 
 
-def link(gm: fx.GraphModule, parts: Sequence[Linkable], constants: Mapping[str, torch.Tensor]) -> Boxed:
+def link(gm: fx.GraphModule, parts: Sequence[CompiledPart], constants: Mapping[str, torch.Tensor]) -> Boxed:
     """The graph as a callable that takes its inputs (less the constants) in a list and returns the list of its outputs.
 
     It empties the list, and drops every value after its last use.  Sizes that the graph returns are computed in line.
@@ -46,14 +46,14 @@ def link(gm: fx.GraphModule, parts: Sequence[Linkable], constants: Mapping[str, 
 
 
 class _Linker:
-    def __init__(self, gm: fx.GraphModule, parts: Sequence[Linkable], constants: Mapping[str, torch.Tensor]):
+    def __init__(self, gm: fx.GraphModule, parts: Sequence[CompiledPart], constants: Mapping[str, torch.Tensor]):
         self.gm, self.parts, self.constants = gm, parts, constants
         self.results = list(gm.graph.output_node().args[0])  # type: ignore[arg-type]
         self.space = Namespace()
-        self.called: dict[int, Linkable] = {}  # the part that each line calls
+        self.called: dict[int, CompiledPart] = {}  # the part that each line calls
         with lasting():
             for name, tensor in constants.items():
-                self.space.shared(("value", name), f"c_{name}", settled(tensor))
+                self.space.shared(("value", name), f"c_{name}", resolve_lazy_bits(tensor))
 
     def build(self) -> Boxed:
         args = self.space.variable("args", "args")
@@ -86,7 +86,9 @@ class _Linker:
         for i, part in enumerate(self.parts):
             for n in dict.fromkeys(part.inputs):
                 if n in lazy and first[n] == i:
-                    out.assign(self.value(n), call(self.space.shared("settled", "settled", settled), [self.value(n)]))
+                    out.assign(
+                        self.value(n), call(self.space.shared("settled", "settled", resolve_lazy_bits), [self.value(n)])
+                    )
             called = call(self.part(i, part), map(self.value, part.inputs))
             if part.outputs:
                 out.unpack([*map(self.value, part.outputs)], called)
@@ -104,7 +106,7 @@ class _Linker:
         """The variable of a node, or the name that a constant is bound to."""
         return self.space.variable(("value", name), f"v_{name}")
 
-    def part(self, number: int, part: Linkable) -> Name:
+    def part(self, number: int, part: CompiledPart) -> Name:
         """The name that a part's function is bound to.  The checks of a first call take themselves out by putting the
         bare part in their own place."""
         name = self.space.shared(("part", number), part.name, part.run)
@@ -131,7 +133,7 @@ def _once(names: dict[str, Any], name: str, first: Callable[..., Any], then: Cal
     return checked
 
 
-def _blame(called: Mapping[int, Linkable], gm: fx.GraphModule) -> Callable[[BaseException], None]:
+def _blame(called: Mapping[int, CompiledPart], gm: fx.GraphModule) -> Callable[[BaseException], None]:
     """Notes on an exception which part it comes from, told by the line that was running.  If it is none that a function
     may raise, as SystemExit, and not the user's, it becomes KeelError[run-raised]: a kernel does not end the process.
     """
@@ -163,7 +165,7 @@ def _blame(called: Mapping[int, Linkable], gm: fx.GraphModule) -> Callable[[Base
     return blame
 
 
-def settled(x: torch.Tensor) -> torch.Tensor:
+def resolve_lazy_bits(x: torch.Tensor) -> torch.Tensor:
     """``x``, or a copy with its strides where PyTorch leaves to its readers to take the conjugate or the negative."""
     if not x.is_conj() and not x.is_neg():
         return x
@@ -178,7 +180,7 @@ def _lazy(gm: fx.GraphModule) -> set[str]:
     return {name for name, v in values.items() if v.is_complex() or v.is_neg() or (mixed and v.is_floating_point())}
 
 
-def _last_uses(parts: Sequence[Linkable], kept: Sequence[str]) -> dict[str, int]:
+def _last_uses(parts: Sequence[CompiledPart], kept: Sequence[str]) -> dict[str, int]:
     """The number of the part that uses each value last; values that are ``kept`` to the end have one past them all."""
     last = {name: i for i, part in enumerate(parts) for name in part.inputs}
     return last | dict.fromkeys(kept, len(parts))

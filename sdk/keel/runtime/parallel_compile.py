@@ -19,14 +19,14 @@ from keel.plugin import Staged
 
 
 @dataclass(frozen=True)
-class Outcome:
+class CompileResult:
     """What a backend returned for a part, or raised."""
 
     run: Any = None
     raised: BaseException | None = None
 
 
-def beside(graphs: Sequence[PartGraph]) -> Mapping[str, Outcome]:
+def compile_parallel(graphs: Sequence[PartGraph]) -> Mapping[str, CompileResult]:
     """By the names of those parts whose backends compile in two stages: what became of them.
 
     Begins them in order, here; finishes them on as many threads as there are cores (a single one here), and returns
@@ -43,10 +43,10 @@ def beside(graphs: Sequence[PartGraph]) -> Mapping[str, Outcome]:
     return dict(zip(begun, _on_threads(list(begun.values()), threads), strict=True))
 
 
-def _on_threads(begun: Sequence[Outcome], threads: int) -> list[Outcome]:
+def _on_threads(begun: Sequence[CompileResult], threads: int) -> list[CompileResult]:
     """All of them finished.  The threads are no pool: Ctrl-C ends the wait for one that hangs, and so does the end of
     the program, where a pool would wait for it."""
-    todo, done = SimpleQueue[int](), SimpleQueue[tuple[int, Outcome]]()
+    todo, done = SimpleQueue[int](), SimpleQueue[tuple[int, CompileResult]]()
     for number in range(len(begun)):
         todo.put(number)
 
@@ -57,9 +57,9 @@ def _on_threads(begun: Sequence[Outcome], threads: int) -> list[Outcome]:
                 try:
                     done.put((number, _finished(begun[number])))
                 except BaseException as raised:  # who compiles the graph raises it
-                    done.put((number, Outcome(raised=raised)))
+                    done.put((number, CompileResult(raised=raised)))
 
-    found: dict[int, Outcome] = {}
+    found: dict[int, CompileResult] = {}
     with stopped_with_this():  # an interrupt leaves no compiler behind
         for _ in range(threads):
             Thread(target=copy_context().run, args=(work,), daemon=True, name="keel-compile").start()
@@ -70,17 +70,17 @@ def _on_threads(begun: Sequence[Outcome], threads: int) -> list[Outcome]:
     return [found[number] for number in range(len(begun))]
 
 
-def _finished(begun: Outcome) -> Outcome:
+def _finished(begun: CompileResult) -> CompileResult:
     return begun if begun.raised is not None else _outcome(begun.run)
 
 
-def _outcome(work: Callable[[], Any]) -> Outcome:
+def _outcome(work: Callable[[], Any]) -> CompileResult:
     try:
-        return Outcome(work())
+        return CompileResult(work())
     except BaseException as raised:
         if is_interrupt(raised):
             raise
-        return Outcome(raised=raised)
+        return CompileResult(raised=raised)
 
 
 def _cores() -> int:

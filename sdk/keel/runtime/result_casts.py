@@ -9,17 +9,17 @@ from typing import Any
 import torch
 
 from keel.errors import KeelError, KeelWarning
-from keel.runtime.contract_checks import Promise, Run, bind, mismatch, strides_of
+from keel.runtime.contract_checks import PartContract, Run, bind, mismatch, strides_of
 from keel.types import TensorType, Type
 
 
-class Mended:
+class CastResults:
     """A part that runs PyTorch's kernels.  A graph is compiled to what fake kernels promise, and those of a device, or
     of somebody's own operator, may promise another dtype or other strides than its kernel gives.  That is no defect of
     who calls the kernel: results are cast to what was promised, from the first call on if one deviates there.
     """
 
-    def __init__(self, run: Run, made: Promise) -> None:
+    def __init__(self, run: Run, made: PartContract) -> None:
         self._run, self._made, self._deviates = run, made, False
 
     def __call__(self, *args: Any) -> Sequence[Any]:

@@ -16,10 +16,10 @@ from typing import Any
 import torch
 
 from keel.errors import KeelError
-from keel.loops.builder import SMALL_FLOATS, Place, Read, Step
+from keel.loops.builder import SMALL_FLOATS, CheckedIndex, Read, Step
 from keel.loops.index import Axis, Index, axes_of, flatten, loaded_of, substitute
 from keel.loops.ir import Apply, Buffer, Check, Const, Kernel, Load, Loop, Position, Reduce, Scan, Stmt, Store
-from keel.schedule.tensor_graph import Defined, Site, Tensors
+from keel.schedule.tensor_graph import CheckSite, LoopNode, TensorGraph
 from keel.types import Dim
 
 TROUBLE = "trouble"
@@ -30,10 +30,10 @@ Coords = tuple[Index, ...]
 
 
 @dataclass(frozen=True, eq=False)
-class Placed:
+class FusedNode:
     """A fused node: where its axes and folded axes stand among the group's axes."""
 
-    node: Defined
+    node: LoopNode
     at: Mapping[Axis, Index]  # of the definition's axes and folded axes
     space: Space  # of its results
     body: Space  # of its steps before the fold; ``space`` for a map
@@ -51,7 +51,7 @@ class Placed:
 class Group:
     """What becomes one kernel: its nodes in order, and the numbers of the tensors that get memory."""
 
-    members: tuple[Placed, ...]
+    members: tuple[FusedNode, ...]
     stored: frozenset[int]
     axes: tuple[Axis, ...]  # of all spaces, in loop order
 
@@ -79,7 +79,7 @@ class _Frame:
     false, and its fold's results if it has one.
     """
 
-    node: Defined
+    node: LoopNode
     at: Mapping[Axis, Index]
     mask: int | None = None
     zero: bool = False
@@ -92,15 +92,15 @@ class Emitter:
     place.
     """
 
-    def __init__(self, tensors: Tensors, producers: Mapping[int, Defined], inlined: Callable[[int], bool]):
+    def __init__(self, tensors: TensorGraph, producers: Mapping[int, LoopNode], inlined: Callable[[int], bool]):
         self.tensors, self.producers, self.inlined = tensors, producers, inlined
         self.blocks = [_Block(frozenset())]
         self.depths: dict[int, int] = {}
         self.buffers: dict[tuple[int, str], Buffer] = {}
-        self.members: dict[int, Placed] = {}
-        self.results: dict[int, tuple[Placed, int]] = {}  # tensor -> its member, and which result it is
+        self.members: dict[int, FusedNode] = {}
+        self.results: dict[int, tuple[FusedNode, int]] = {}  # tensor -> its member, and which result it is
         self.steps: dict[int, dict[int, Step]] = {}  # by definition (its id): the step that makes each value
-        self.sites: list[Site] = []  # of the checks, in the order of their numbers
+        self.sites: list[CheckSite] = []  # of the checks, in the order of their numbers
 
     # -- values --------------------------------------------------------------------------------------
 
@@ -165,7 +165,7 @@ class Emitter:
         axes = {*axes_of(at), *(a for c in coords if empty for a in axes_of(c))}
         return self.step(("load", base, at, mask), axes, args, lambda n: Load(n, name, at, dtype, mask))
 
-    def _evaluate(self, node: Defined, k: int, coords: Coords, mask: int | None, zero: bool) -> int:
+    def _evaluate(self, node: LoopNode, k: int, coords: Coords, mask: int | None, zero: bool) -> int:
         at = dict(zip(node.definition.axes, coords, strict=True))
         output = node.definition.outputs[k]
         # What is computed is chosen once, at its end, so what it is computed from may be anything under the mask.
@@ -189,7 +189,7 @@ class Emitter:
     def _applied(self, op: str, args: tuple[int, ...], dtype: torch.dtype) -> int:
         return self.step((op, args, dtype), (), args, lambda n: Apply(n, op, args, dtype))
 
-    def _folded(self, member: Placed, k: int, coords: Coords, mask: int | None) -> int:
+    def _folded(self, member: FusedNode, k: int, coords: Coords, mask: int | None) -> int:
         results = next((b.folds[id(member)] for b in self.blocks if id(member) in b.folds), None)
         sizes = self.tensors.tensors[member.node.results[k]].type.shape
         # In a dimension of one place all indices are that place, data too; who reads there has checked it.
@@ -219,7 +219,7 @@ class Emitter:
             case Apply():
                 args = tuple(self.value(frame, a) for a in step.args)
                 return self.step((step.op, args, step.dtype), (), args, lambda n: Apply(n, step.op, args, step.dtype))
-            case Place():
+            case CheckedIndex():
                 return self._checked(frame, step)
             case Read():
                 coords = tuple(self.moved(frame, i) for i in step.at)
@@ -231,7 +231,7 @@ class Emitter:
                     raise KeelError("bad-graph", f"The fold {frame.node.name} is not computed here.")
                 return frame.folded[step.results.index(number)]
 
-    def _step_of(self, node: Defined, number: int) -> Step:
+    def _step_of(self, node: LoopNode, number: int) -> Step:
         """The step of the node's definition that makes its value so numbered."""
         definition = node.definition
         if id(definition) not in self.steps:
@@ -240,18 +240,18 @@ class Emitter:
             }
         return self.steps[id(definition)][number]
 
-    def _checked(self, frame: _Frame, step: Place) -> int:
+    def _checked(self, frame: _Frame, step: CheckedIndex) -> int:
         """The place of an index, checked where the element that needs it is."""
         value, mask = self.value(frame, step.value), self._mask(frame, step)
 
         def made(n: int) -> Stmt:
-            self.sites.append(Site(frame.node.operator, frame.node.line, step.bound, step.wrap))
+            self.sites.append(CheckSite(frame.node.operator, frame.node.line, step.bound, step.wrap))
             return Check(n, value, step.bound, TROUBLE, len(self.sites) - 1, step.wrap, mask)
 
         args = (value,) if mask is None else (value, mask)
         return self.step(("place", value, step.bound, step.wrap, mask), (), args, made)
 
-    def _mask(self, frame: _Frame, step: Read | Place) -> int | None:
+    def _mask(self, frame: _Frame, step: Read | CheckedIndex) -> int | None:
         if step.mask is None:
             return frame.mask
         own = self.value(frame, step.mask)
@@ -275,21 +275,21 @@ class Emitter:
         _Passes(self, chain, group.axes).process(0, [*stores])
         return self.kernel()
 
-    def arguments(self, node: Defined, at: Mapping[Axis, Index], numbers: Sequence[int]) -> tuple[int, ...]:
+    def arguments(self, node: LoopNode, at: Mapping[Axis, Index], numbers: Sequence[int]) -> tuple[int, ...]:
         """The values so numbered in the node's definition, its axes being ``at``."""
         frame = _Frame(node, at)
         return tuple(self.value(frame, n) for n in numbers)
 
-    def output(self, node: Defined, at: Mapping[Axis, Index], folded: tuple[int, ...], k: int) -> int:
+    def output(self, node: LoopNode, at: Mapping[Axis, Index], folded: tuple[int, ...], k: int) -> int:
         """The node's k-th output, its fold's or scan's results being ``folded``."""
         return self.value(_Frame(node, at, folded=folded), node.definition.outputs[k])
 
-    def coordinates(self, node: Defined, at: Mapping[Axis, Index], coords: Coords) -> Coords:
+    def coordinates(self, node: LoopNode, at: Mapping[Axis, Index], coords: Coords) -> Coords:
         """Coordinates of the node's definition over the loops' axes."""
         frame = _Frame(node, at)
         return tuple(self.moved(frame, i) for i in coords)
 
-    def store(self, member: Placed, k: int) -> None:
+    def store(self, member: FusedNode, k: int) -> None:
         tensor = member.node.results[k]
         value = self.element(tensor, member.coords)
         at = flatten(member.coords, self.tensors.tensors[tensor].type.strides)
@@ -340,7 +340,7 @@ def spaces(group: Group) -> list[Space]:
     return chain
 
 
-Target = Placed | tuple[Placed, int]
+Target = FusedNode | tuple[FusedNode, int]
 """A fold to compute, or a store of a member's k-th result."""
 
 
@@ -351,8 +351,8 @@ class _Passes:
         self.emitter, self.chain, self.order = emitter, chain, order
         self.depth = {space: d for d, space in enumerate(chain)}
         self.position = {id(m): k for k, m in enumerate(dict.fromkeys(m for m, _ in emitter.results.values()))}
-        self._needs: dict[int, tuple[Placed, ...]] = {}
-        self._rests: dict[int, tuple[Placed, ...]] = {}
+        self._needs: dict[int, tuple[FusedNode, ...]] = {}
+        self._rests: dict[int, tuple[FusedNode, ...]] = {}
 
     def process(self, depth: int, targets: Sequence[Target]) -> None:
         """Emits ``targets``, and the folds they need whose results live at this depth, into the innermost open
@@ -375,7 +375,7 @@ class _Passes:
             if inner:
                 partial |= self._pass(depth, inner)
             # A fold over nothing but axes of one step is its one argument.
-            for fold in [t for t in ready if isinstance(t, Placed) and self.depth[t.space] == depth]:
+            for fold in [t for t in ready if isinstance(t, FusedNode) and self.depth[t.space] == depth]:
                 block.folds[id(fold)] = partial.pop(id(fold))
         self.partial = partial
 
@@ -384,7 +384,7 @@ class _Passes:
         axes = [a for a in self.order if a in self.chain[depth + 1] - self.chain[depth]]
         self.emitter.open(axes)
         self.process(depth + 1, inner)
-        folds = [t for t in inner if isinstance(t, Placed)]
+        folds = [t for t in inner if isinstance(t, FusedNode)]
         given = self.partial
         results: dict[int, tuple[int, ...]] = {}
         for fold in folds:
@@ -397,7 +397,7 @@ class _Passes:
 
     def _here(self, target: Target, partial: dict[int, tuple[int, ...]]) -> None:
         """A target whose body lives at the open depth: a store, or the arguments of a fold."""
-        if isinstance(target, Placed):
+        if isinstance(target, FusedNode):
             self._settle(target)
             reduce = next(s for s in target.node.definition.steps if isinstance(s, Reduce))
             frame = _Frame(target.node, target.at)
@@ -407,9 +407,9 @@ class _Passes:
                 self._settle(target[0])
             self.emitter.store(*target)
 
-    def _settle(self, member: Placed) -> None:
+    def _settle(self, member: FusedNode) -> None:
         """Evaluates the maps that ``member`` rests on one by one, in order, so that evaluation does not nest deep."""
-        below: dict[int, Placed] = {}
+        below: dict[int, FusedNode] = {}
         todo = [member]
         while todo:
             for other in self.rests_on(todo.pop()):
@@ -421,9 +421,9 @@ class _Passes:
             if other.space <= bound:  # else it is read at another point, and computed there
                 self.emitter.element(other.node.results[0], other.coords)
 
-    def _required(self, depth: int, targets: Sequence[Target]) -> list[Placed]:
+    def _required(self, depth: int, targets: Sequence[Target]) -> list[FusedNode]:
         """The folds at this depth that the targets need, each before those that need it."""
-        out: dict[int, Placed] = {}
+        out: dict[int, FusedNode] = {}
         for target in targets:
             for fold in self.closure(target):
                 if self.depth[fold.space] == depth:
@@ -431,18 +431,18 @@ class _Passes:
         return [f for f in out.values() if f not in targets]
 
     def _body(self, target: Target) -> int:
-        return self.depth[target.body if isinstance(target, Placed) else target[0].space]
+        return self.depth[target.body if isinstance(target, FusedNode) else target[0].space]
 
-    def closure(self, target: Target) -> tuple[Placed, ...]:
+    def closure(self, target: Target) -> tuple[FusedNode, ...]:
         """All folds that must be done before ``target`` can be."""
-        member, fold = (target, target) if isinstance(target, Placed) else (target[0], None)
+        member, fold = (target, target) if isinstance(target, FusedNode) else (target[0], None)
         found = self.needs(member)
         return found if fold is not None or not member.is_fold else (*found, member)
 
-    def needs(self, member: Placed) -> tuple[Placed, ...]:
+    def needs(self, member: FusedNode) -> tuple[FusedNode, ...]:
         """The folds of the group on which the member's steps depend, through inlined nodes and other members."""
         if id(member) not in self._needs:
-            folds: dict[int, Placed] = {}
+            folds: dict[int, FusedNode] = {}
             for found in self.rests_on(member):
                 folds |= {id(f): f for f in self.needs(found)}
                 if found.is_fold:
@@ -450,10 +450,10 @@ class _Passes:
             self._needs[id(member)] = tuple(folds.values())
         return self._needs[id(member)]
 
-    def rests_on(self, member: Placed) -> tuple[Placed, ...]:
+    def rests_on(self, member: FusedNode) -> tuple[FusedNode, ...]:
         """The members of the group that the member's steps read, through inlined nodes, in the group's order."""
         if id(member) not in self._rests:
-            found: dict[int, Placed] = {}
+            found: dict[int, FusedNode] = {}
             seen: set[int] = set()
             todo = list(member.node.operands)
             while todo:

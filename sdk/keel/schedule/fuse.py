@@ -16,10 +16,10 @@ from keel.loops.builder import Read
 from keel.loops.index import Axis, Index, axes_of, index, substitute
 from keel.loops.ir import Apply
 from keel.plugin import Limits
-from keel.schedule.emit import Coords, Group, Placed, Space
+from keel.schedule.emit import Coords, FusedNode, Group, Space
 from keel.schedule.fuel import Fuel
-from keel.schedule.match_loops import Digits, NoSolution, Solution
-from keel.schedule.tensor_graph import Defined, External, Tensors
+from keel.schedule.match_loops import MixedRadix, NoSolution, Solution
+from keel.schedule.tensor_graph import ExternCall, LoopNode, TensorGraph
 from keel.schedule.topological_order import UnitOrder
 from keel.types import Dim, TensorType, product
 
@@ -69,37 +69,39 @@ LeafRead = tuple[int, Coords]
 
 
 @dataclass(eq=False)
-class _Open:
+class _OpenGroup:
     """A group that still grows. ``at`` maps each tensor that it makes or reads to coordinates over its digits."""
 
     order: int
-    digits: Digits
-    members: list[Placed] = field(default_factory=list)
+    digits: MixedRadix
+    members: list[FusedNode] = field(default_factory=list)
     made: dict[int, Coords] = field(default_factory=dict)
     read: dict[int, list[Coords]] = field(default_factory=dict)
 
 
-Unit = _Open | Defined | External
+Unit = _OpenGroup | LoopNode | ExternCall
 
 
 @dataclass(frozen=True)
 class Fusion:
     """Groups and library calls in an order in which they can run, and which tensors are computed in place."""
 
-    steps: tuple[Group | Defined | External, ...]  # a lone Defined is a scan or a scatter
+    steps: tuple[Group | LoopNode | ExternCall, ...]  # a lone Defined is a scan or a scatter
     inlined: frozenset[int]
-    producers: Mapping[int, Defined]
+    producers: Mapping[int, LoopNode]
 
 
-def fuse(tensors: Tensors, limits: Limits, hint: Hint, fuel: Fuel | None = None) -> Fusion:
+def fuse(tensors: TensorGraph, limits: Limits, hint: Hint, fuel: Fuel | None = None) -> Fusion:
     """Decides what gets memory and which nodes share a kernel."""
     return _Fuser(tensors, limits, hint, fuel or Fuel()).run()
 
 
 class _Fuser:
-    def __init__(self, tensors: Tensors, limits: Limits, hint: Hint, fuel: Fuel):
+    def __init__(self, tensors: TensorGraph, limits: Limits, hint: Hint, fuel: Fuel):
         self.tensors, self.limits, self.hint, self.fuel = tensors, limits, hint, fuel
-        self.producers: dict[int, Defined] = {t: n for n in tensors.nodes if isinstance(n, Defined) for t in n.results}
+        self.producers: dict[int, LoopNode] = {
+            t: n for n in tensors.nodes if isinstance(n, LoopNode) for t in n.results
+        }
         self.position = {id(n): k for k, n in enumerate(tensors.nodes)}
         self.escaping = self._escaping()
         self.readers = self._readers()
@@ -108,12 +110,12 @@ class _Fuser:
         self.leaves: dict[int, list[LeafRead]] = {}
         self.unit: dict[int, Unit] = {}  # of each tensor with a producer that is not inlined
         self.order: UnitOrder[Unit] = UnitOrder(self._before)
-        self.groups: list[_Open] = []
-        self.touching: dict[int, list[_Open]] = {}  # groups that read or make a tensor
+        self.groups: list[_OpenGroup] = []
+        self.touching: dict[int, list[_OpenGroup]] = {}  # groups that read or make a tensor
 
     def run(self) -> Fusion:
         for node in self.tensors.nodes:
-            if isinstance(node, External) or node.definition.kind in ("scan", "scatter"):
+            if isinstance(node, ExternCall) or node.definition.kind in ("scan", "scatter"):
                 self.order.append(node)
                 for t in node.results:
                     self.unit[t] = node
@@ -121,7 +123,7 @@ class _Fuser:
                 self._place(node)
         order = self._ordered()
         stored = self._stored()
-        steps = tuple(self._closed(u, stored) if isinstance(u, _Open) else u for u in order)
+        steps = tuple(self._closed(u, stored) if isinstance(u, _OpenGroup) else u for u in order)
         return Fusion(steps, frozenset(self.inlined), self.producers)
 
     # -- what gets memory ----------------------------------------------------------------------------
@@ -132,15 +134,15 @@ class _Fuser:
         """
         wanted: set[int] = {o for o in self.tensors.outputs if isinstance(o, int)}
         for node in self.tensors.nodes:
-            if isinstance(node, External):
+            if isinstance(node, ExternCall):
                 wanted |= set(node.operands)
         return {self.tensors.base(t)[0] for t in wanted}
 
-    def _readers(self) -> dict[int, list[Defined]]:
+    def _readers(self) -> dict[int, list[LoopNode]]:
         """The nodes other than views that read each tensor, through views."""
-        readers: dict[int, list[Defined]] = {}
+        readers: dict[int, list[LoopNode]] = {}
         for node in self.tensors.nodes:
-            if isinstance(node, Defined) and not node.definition.is_view:
+            if isinstance(node, LoopNode) and not node.definition.is_view:
                 for t in set(node.operands):
                     for s in self._through_views(t):
                         readers.setdefault(s, []).append(node)
@@ -156,7 +158,7 @@ class _Fuser:
         inlined: set[int] = set()
         depth: dict[int, int] = {}
         for node in self.tensors.nodes:
-            if not isinstance(node, Defined) or node.definition.kind != "map":
+            if not isinstance(node, LoopNode) or node.definition.kind != "map":
                 continue
             if len(node.results) == 1 and (node.results[0] not in self.escaping or self._is_alias(node)):
                 below = 1 + max((depth.get(t, 0) for t in node.operands), default=0)
@@ -166,10 +168,10 @@ class _Fuser:
                     depth[node.results[0]] = below
         return inlined
 
-    def _is_alias(self, node: Defined) -> bool:
+    def _is_alias(self, node: LoopNode) -> bool:
         return self.tensors.tensors[node.results[0]].alias is not None
 
-    def _in_place(self, node: Defined) -> bool:
+    def _in_place(self, node: LoopNode) -> bool:
         definition = node.definition
         ops = [s.op for s in definition.steps if isinstance(s, Apply)]
         reads = [s for s in definition.steps if isinstance(s, Read)]
@@ -182,7 +184,7 @@ class _Fuser:
             return True
         return len(readers) == 1 and (self._work(readers[0]) <= size or (light and len(reads) <= 2))
 
-    def _again(self, node: Defined) -> bool:
+    def _again(self, node: LoopNode) -> bool:
         """Whether to compute the node again takes a few cheap steps and reads hardly more than to load it."""
         work, leaves = self._cone(node)
         result = self._bytes(self.tensors.tensors[node.results[0]].type)
@@ -190,7 +192,7 @@ class _Fuser:
         alone = len(leaves) == 1 and len(self.readers.get(node.results[0], ())) <= 1
         return work <= REPEATED and (alone or 8 * read <= 9 * result)
 
-    def _cone(self, node: Defined) -> tuple[int, frozenset[int]]:
+    def _cone(self, node: LoopNode) -> tuple[int, frozenset[int]]:
         """How many steps the node takes from what is in memory, many if one is dear, and what it reads there."""
         ops = [s.op for s in node.definition.steps if isinstance(s, Apply)]
         work, leaves = len(ops) if all(op in CHEAP for op in ops) else REPEATED + 1, frozenset[int]()
@@ -202,12 +204,12 @@ class _Fuser:
     def _bytes(self, type: TensorType) -> int:
         return self.hint(type.numel) * type.dtype.itemsize
 
-    def _work(self, node: Defined) -> int:
+    def _work(self, node: LoopNode) -> int:
         return self.hint(product(a.size for a in (*node.definition.axes, *node.definition.folded)))
 
     # -- which loops match ----------------------------------------------------------------------------
 
-    def _leaf_reads(self, node: Defined) -> list[LeafRead]:
+    def _leaf_reads(self, node: LoopNode) -> list[LeafRead]:
         """What the node reads from memory or from other members, as coordinates over its own axes."""
         key = self.position[id(node)]
         if key not in self.leaves:
@@ -227,7 +229,7 @@ class _Fuser:
         for leaf, at in self._leaf_reads(node):
             yield leaf, tuple(substitute(i, values) for i in at)
 
-    def _place(self, node: Defined) -> None:
+    def _place(self, node: LoopNode) -> None:
         reads = self._leaf_reads(node)
         for group in self._candidates(reads):
             joined = self._joined(group, node, reads)
@@ -236,26 +238,26 @@ class _Fuser:
                 for other in self._makers(group, joined[1]):
                     self._absorb(group, other)
                 return
-        group = _Open(len(self.groups), Digits(f"g{len(self.groups)}_"))
+        group = _OpenGroup(len(self.groups), MixedRadix(f"g{len(self.groups)}_"))
         self.groups.append(group)
         self.order.append(group)
         definition = node.definition
         at = {a: index(group.digits.new(a.size)) for a in (*definition.axes, *definition.folded)}
         self._add(group, _placed(node, at), reads)
 
-    def _makers(self, group: _Open, reads: Sequence[LeafRead]) -> list[_Open]:
+    def _makers(self, group: _OpenGroup, reads: Sequence[LeafRead]) -> list[_OpenGroup]:
         """The other groups that make something of what is read."""
-        units = [u for t, _ in reads if isinstance(u := self.unit.get(t), _Open) and u is not group]
+        units = [u for t, _ in reads if isinstance(u := self.unit.get(t), _OpenGroup) and u is not group]
         return list(dict.fromkeys(units))
 
-    def _absorb(self, group: _Open, other: _Open) -> None:
+    def _absorb(self, group: _OpenGroup, other: _OpenGroup) -> None:
         """Takes all of ``other``, whose tensors the group reads, into the group; leaves both as they are if one of its
         nodes does not join or a cycle would arise.
         """
         outside = [u for u in self._before(group) if u is not other]
         if len(group.members) + len(other.members) > LARGEST or self.order.reaches(outside, other):
             return
-        before = _Open(
+        before = _OpenGroup(
             group.order,
             group.digits,
             list(group.members),
@@ -280,14 +282,14 @@ class _Fuser:
         self.unit.update(dict.fromkeys(other.made, other))
         group.digits, group.members, group.made, group.read = before.digits, before.members, before.made, before.read
 
-    def _candidates(self, reads: Sequence[LeafRead]) -> list[_Open]:
+    def _candidates(self, reads: Sequence[LeafRead]) -> list[_OpenGroup]:
         """Groups that make or read what this node reads, those that share most bytes first, later ones first among
         equals.
 
         A group that makes none of it must share an eighth of the bytes: merging strangers only lengthens lives.
         """
         shared: dict[int, int] = {}
-        by_id: dict[int, _Open] = {}
+        by_id: dict[int, _OpenGroup] = {}
         makers: set[int] = set()
         total = 0
         for tensor in dict.fromkeys(t for t, _ in reads):
@@ -302,8 +304,8 @@ class _Fuser:
         return sorted(worth, key=lambda g: (-shared[id(g)], -g.order))[:NEAREST]
 
     def _joined(
-        self, group: _Open, node: Defined, reads: Sequence[LeafRead]
-    ) -> tuple[Placed, Sequence[LeafRead]] | None:
+        self, group: _OpenGroup, node: LoopNode, reads: Sequence[LeafRead]
+    ) -> tuple[FusedNode, Sequence[LeafRead]] | None:
         """Where ``node`` stands in the group's loops, and what it reads there; None if it does not join.
 
         The group's digits are refined only if it does.
@@ -312,7 +314,7 @@ class _Fuser:
             return None
         definition = node.definition
         own = (*definition.axes, *definition.folded)
-        solution = Solution(Digits("x"), group.digits.copy())
+        solution = Solution(MixedRadix("x"), group.digits.copy())
         try:
             solution, reads = self._met(group, node, reads, solution)
             for result in node.results:
@@ -330,7 +332,7 @@ class _Fuser:
         return placed, reads
 
     def _met(
-        self, group: _Open, node: Defined, reads: Sequence[LeafRead], solution: Solution
+        self, group: _OpenGroup, node: LoopNode, reads: Sequence[LeafRead], solution: Solution
     ) -> tuple[Solution, Sequence[LeafRead]]:
         """Equates what the node reads of the group with where it is made.
 
@@ -365,7 +367,7 @@ class _Fuser:
             return solution
         return trial
 
-    def _complete(self, group: _Open, node: Defined, own: Sequence[Axis], solution: Solution) -> Placed | None:
+    def _complete(self, group: _OpenGroup, node: LoopNode, own: Sequence[Axis], solution: Solution) -> FusedNode | None:
         """Gives the digits that no equation settled: to the group's other axes if they match in order, or to new
         ones.
         """
@@ -384,7 +386,7 @@ class _Fuser:
             more = {d: solution.y.new(d.size) for d in free}
         return _placed(node, {a: solution.value(index(a), more) for a in own})
 
-    def _axes(self, group: _Open) -> list[Axis]:
+    def _axes(self, group: _OpenGroup) -> list[Axis]:
         found: dict[Axis, None] = {}
         for member in group.members:
             for i in member.at.values():
@@ -392,7 +394,7 @@ class _Fuser:
                     found[a] = None
         return list(found)
 
-    def _sound(self, group: _Open, placed: Placed, solution: Solution) -> bool:
+    def _sound(self, group: _OpenGroup, placed: FusedNode, solution: Solution) -> bool:
         """Whether the spaces stay a chain and enough iterations stay independent."""
         members = [_moved(m, solution.y) for m in group.members]
         chain = sorted({s for m in (*members, placed) for s in (m.space, m.body)}, key=len)
@@ -409,7 +411,7 @@ class _Fuser:
             return not (len(placed.body) > len(chain[0]) and self._depends(placed.node, made))
         return True
 
-    def _depends(self, node: Defined, made: set[int]) -> bool:
+    def _depends(self, node: LoopNode, made: set[int]) -> bool:
         """Whether the node needs one of ``made``, through members and nodes computed in place."""
         todo, seen = list(node.operands), set()
         while todo:
@@ -424,26 +426,26 @@ class _Fuser:
     def _size(self, space: Space) -> int:
         return self.hint(product(a.size for a in space))
 
-    def _buffers(self, group: _Open, node: Defined, reads: Sequence[LeafRead]) -> int:
+    def _buffers(self, group: _OpenGroup, node: LoopNode, reads: Sequence[LeafRead]) -> int:
         return len({*group.made, *group.read, *(t for t, _ in reads), *node.results})
 
-    def _cyclic(self, group: _Open, reads: Sequence[LeafRead]) -> bool:
+    def _cyclic(self, group: _OpenGroup, reads: Sequence[LeafRead]) -> bool:
         """Whether something outside the group that this node needs needs the group."""
         return self.order.reaches(self._made_outside(group, reads), group)
 
-    def _made_outside(self, group: _Open, reads: Sequence[LeafRead]) -> list[Unit]:
+    def _made_outside(self, group: _OpenGroup, reads: Sequence[LeafRead]) -> list[Unit]:
         """The other units that make something of what is read."""
         return [self.unit[t] for t, _ in reads if t in self.unit and self.unit[t] is not group]
 
     def _last(self, unit: Unit) -> int:
-        nodes = [m.node for m in unit.members] if isinstance(unit, _Open) else [unit]
+        nodes = [m.node for m in unit.members] if isinstance(unit, _OpenGroup) else [unit]
         return max(self.position[id(n)] for n in nodes)
 
     def _before(self, unit: Unit) -> list[Unit]:
         """The units that make what this one reads from memory."""
-        if isinstance(unit, _Open):
+        if isinstance(unit, _OpenGroup):
             read = list(unit.read)
-        elif isinstance(unit, External):
+        elif isinstance(unit, ExternCall):
             read = [self.tensors.base(t)[0] for t in unit.operands]
         else:
             read = [t for t, _ in self._leaf_reads(unit)]
@@ -453,13 +455,13 @@ class _Fuser:
 
     # -- bookkeeping --------------------------------------------------------------------------------
 
-    def _refine(self, group: _Open, digits: Digits) -> None:
+    def _refine(self, group: _OpenGroup, digits: MixedRadix) -> None:
         group.digits = digits
         group.members = [_moved(m, digits) for m in group.members]
         group.made = {t: tuple(map(digits.now, c)) for t, c in group.made.items()}
         group.read = {t: [tuple(map(digits.now, c)) for c in cs] for t, cs in group.read.items()}
 
-    def _add(self, group: _Open, placed: Placed, reads: Sequence[LeafRead]) -> None:
+    def _add(self, group: _OpenGroup, placed: FusedNode, reads: Sequence[LeafRead]) -> None:
         self.order.put_after(group, self._made_outside(group, reads))
         group.members.append(placed)
         for t in placed.node.results:
@@ -484,13 +486,13 @@ class _Fuser:
         for group in self.groups:
             stored |= set(group.read)
         for node in self.tensors.nodes:
-            if isinstance(node, Defined) and node.definition.kind in ("scan", "scatter"):
+            if isinstance(node, LoopNode) and node.definition.kind in ("scan", "scatter"):
                 stored |= {t for t, _ in self._leaf_reads(node)}
                 if node.definition.base is not None:
                     stored |= {t for t, _ in self._reads_at(node.operands[node.definition.base], _anywhere(self, node))}
         return stored
 
-    def _closed(self, group: _Open, stored: set[int]) -> Group:
+    def _closed(self, group: _OpenGroup, stored: set[int]) -> Group:
         members = tuple(group.members)
         out = frozenset(t for m in members for t in m.node.results if t in stored)
         return Group(members, out, tuple(self._axes(group)))
@@ -498,7 +500,9 @@ class _Fuser:
     def _ordered(self) -> list[Unit]:
         """All units, each after those it reads, otherwise as their first nodes stand in the graph."""
         units: list[Unit] = [*self.groups]
-        units += [n for n in self.tensors.nodes if isinstance(n, External) or n.definition.kind in ("scan", "scatter")]
+        units += [
+            n for n in self.tensors.nodes if isinstance(n, ExternCall) or n.definition.kind in ("scan", "scatter")
+        ]
         units.sort(key=self._last)
         done: dict[int, None] = {}
         out: list[Unit] = []
@@ -522,7 +526,7 @@ class _Fuser:
         return out
 
 
-def _anywhere(fuser: _Fuser, node: Defined) -> Coords:
+def _anywhere(fuser: _Fuser, node: LoopNode) -> Coords:
     """Coordinates of a scatter's base, as axes of their own."""
     shape = fuser.tensors.tensors[node.results[0]].type.shape
     return tuple(index(Axis(f"b{n}", size)) for n, size in enumerate(shape))
@@ -541,11 +545,11 @@ def _digits(i: Index) -> list[Axis]:
     return out[::-1]
 
 
-def _placed(node: Defined, at: Mapping[Axis, Index]) -> Placed:
+def _placed(node: LoopNode, at: Mapping[Axis, Index]) -> FusedNode:
     definition = node.definition
     space = frozenset(a for d in definition.axes for a in axes_of(at[d]))
-    return Placed(node, at, space, space | frozenset(a for d in definition.folded for a in axes_of(at[d])))
+    return FusedNode(node, at, space, space | frozenset(a for d in definition.folded for a in axes_of(at[d])))
 
 
-def _moved(member: Placed, digits: Digits) -> Placed:
+def _moved(member: FusedNode, digits: MixedRadix) -> FusedNode:
     return _placed(member.node, {a: digits.now(i) for a, i in member.at.items()})

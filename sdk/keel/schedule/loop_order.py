@@ -33,10 +33,10 @@ from keel.types import Dim
 Hint = Callable[[Dim], int]
 
 
-def canonical(kernel: Kernel, hint: Hint) -> Kernel:
+def canonicalize(kernel: Kernel, hint: Hint) -> Kernel:
     """``kernel`` with its loops put in order and everything renamed. ``hint`` estimates symbolic sizes."""
     kernel = replace(kernel, body=tuple(_ordered(s, kernel, hint) for s in _split(kernel).body))
-    return named(_merged(kernel))
+    return rename_canonically(_merged(kernel))
 
 
 # -- indices of statements ---------------------------------------------------------------------------
@@ -203,7 +203,7 @@ def _fuse(body: tuple[Stmt, ...], outer: Axis, inner: Axis, axis: Axis) -> tuple
 # -- naming ------------------------------------------------------------------------------------------
 
 
-def named(kernel: Kernel) -> Kernel:
+def rename_canonically(kernel: Kernel) -> Kernel:
     """``kernel`` with axes, values and buffers numbered in order of appearance, and a name made of its content."""
     values: dict[int, int] = {}
     for stmt in _defining(kernel.body):

@@ -22,7 +22,7 @@ class NoSolution(Exception):
 
 
 @dataclass
-class Digits:
+class MixedRadix:
     """A set of axes that may be refined: ``splits`` maps each axis that was split to the sum that replaced it."""
 
     prefix: str
@@ -47,11 +47,11 @@ class Digits:
             i = substitute(i, self.splits)
         return i
 
-    def copy(self) -> Digits:
-        return Digits(self.prefix, self.fresh, dict(self.splits))
+    def copy(self) -> MixedRadix:
+        return MixedRadix(self.prefix, self.fresh, dict(self.splits))
 
 
-def flat(i: Index, digits: Digits) -> Index:
+def flat(i: Index, digits: MixedRadix) -> Index:
     """``i`` with its digits split until no Div or Mod is left. Raises NoSolution if some do not come apart."""
     i = digits.now(i)
     while (atom := next((a for a, _ in i.terms if isinstance(a, Div | Mod)), None)) is not None:
@@ -94,8 +94,8 @@ def radix(i: Index, size: Dim) -> list[Axis] | None:
 class Solution:
     """Digits ``x`` of one side given as axes of the other, with the refinements that both needed."""
 
-    x: Digits
-    y: Digits
+    x: MixedRadix
+    y: MixedRadix
     given: dict[Axis, Axis] = field(default_factory=dict)
 
     def copy(self) -> Solution:

@@ -12,16 +12,16 @@ from keel.plugin import Limits
 from keel.schedule.emit import Emitter, Group
 from keel.schedule.fuel import Fuel
 from keel.schedule.fuse import Fusion, fuse
-from keel.schedule.loop_order import canonical
-from keel.schedule.split_reduction import split
-from keel.schedule.tensor_graph import Defined, External, Tensor, Tensors
+from keel.schedule.loop_order import canonicalize
+from keel.schedule.split_reduction import split_reduction
+from keel.schedule.tensor_graph import ExternCall, LoopNode, Tensor, TensorGraph
 from keel.types import Dim, TensorType
 
 Hint = Callable[[Dim], int]
 
 
 @dataclass(frozen=True)
-class Launch:
+class KernelLaunch:
     """One kernel run: ``tensors`` are the numbers of its buffers, in the kernel's order."""
 
     kernel: Kernel
@@ -40,18 +40,18 @@ class Launch:
 class Schedule:
     """What runs, in order, and on which tensors."""
 
-    tensors: Tensors
-    steps: tuple[Launch | External, ...]
+    tensors: TensorGraph
+    steps: tuple[KernelLaunch | ExternCall, ...]
 
     def kernels(self) -> tuple[Kernel, ...]:
         """The distinct kernels, in order of first use."""
-        return tuple(dict.fromkeys(s.kernel for s in self.steps if isinstance(s, Launch)))
+        return tuple(dict.fromkeys(s.kernel for s in self.steps if isinstance(s, KernelLaunch)))
 
     def as_json(self, hint: Hint) -> list[dict[str, Any]]:
         """The launches in order, as KEEL_DUMP writes them; a kernel's bytes are the sizes of its buffers."""
         return [
             {"kind": "extern", "name": s.name}
-            if isinstance(s, External)
+            if isinstance(s, ExternCall)
             else {
                 "kind": "kernel",
                 "name": s.kernel.name,
@@ -65,18 +65,18 @@ class Schedule:
         return sum(step.get("bytes", 0) for step in self.as_json(hint))
 
 
-def schedule(tensors: Tensors, limits: Limits, hint: Hint, fuel: Fuel | None = None) -> Schedule:
+def schedule(tensors: TensorGraph, limits: Limits, hint: Hint, fuel: Fuel | None = None) -> Schedule:
     """Fuses, emits and orders the kernels of a part. ``hint`` estimates symbolic sizes."""
     fusion = fuse(tensors, limits, hint, fuel)
-    steps: list[Launch | External] = []
+    steps: list[KernelLaunch | ExternCall] = []
     for step in fusion.steps:
         match step:
-            case External():
+            case ExternCall():
                 steps.append(step)
             case Group():
                 if step.stored:
                     steps += _launches(tensors, limits, hint, _kernel(tensors, fusion, _of_group(step)))
-            case Defined():
+            case LoopNode():
                 for emit in _alone(tensors, step):
                     steps += _launches(tensors, limits, hint, _kernel(tensors, fusion, emit))
     return Schedule(tensors, tuple(steps))
@@ -86,18 +86,18 @@ def _of_group(group: Group) -> Callable[[Emitter], Kernel]:
     return lambda emitter: emitter.group(group)
 
 
-def _kernel(tensors: Tensors, fusion: Fusion, emit: Callable[[Emitter], Kernel]) -> Launch:
+def _kernel(tensors: TensorGraph, fusion: Fusion, emit: Callable[[Emitter], Kernel]) -> KernelLaunch:
     emitter = Emitter(tensors, fusion.producers, fusion.inlined.__contains__)
     kernel = emit(emitter)
-    return Launch(kernel, tuple(t for t, _ in emitter.buffers))
+    return KernelLaunch(kernel, tuple(t for t, _ in emitter.buffers))
 
 
-def _launches(tensors: Tensors, limits: Limits, hint: Hint, launch: Launch) -> Iterator[Launch]:
+def _launches(tensors: TensorGraph, limits: Limits, hint: Hint, launch: KernelLaunch) -> Iterator[KernelLaunch]:
     """The launch with its kernel in canonical form, or the two that it is split into."""
-    kernel = canonical(launch.kernel, hint)
-    halves = split(kernel, limits, hint)
+    kernel = canonicalize(launch.kernel, hint)
+    halves = split_reduction(kernel, limits, hint)
     if halves is None:
-        yield Launch(kernel, launch.tensors)
+        yield KernelLaunch(kernel, launch.tensors)
         return
     numbers = dict(zip((b.name for b in kernel.buffers), launch.tensors, strict=True))
     device = tensors.tensors[launch.tensors[0]].type.device
@@ -105,17 +105,17 @@ def _launches(tensors: Tensors, limits: Limits, hint: Hint, launch: Launch) -> I
         tensors.tensors.append(Tensor(partial.name, TensorType.dense(partial.dtype, (partial.size,), device)))
         numbers[partial.name] = len(tensors.tensors) - 1
     for half in (halves.first, halves.second):
-        yield Launch(canonical(half, hint), tuple(numbers[b.name] for b in half.buffers))
+        yield KernelLaunch(canonicalize(half, hint), tuple(numbers[b.name] for b in half.buffers))
 
 
-def _alone(tensors: Tensors, node: Defined) -> tuple[Callable[[Emitter], Kernel], ...]:
+def _alone(tensors: TensorGraph, node: LoopNode) -> tuple[Callable[[Emitter], Kernel], ...]:
     """A scan as one kernel; a scatter as a copy of its base and the updates."""
     if node.definition.kind == "scan":
         return (lambda e: _scan(e, tensors, node),)
     return (lambda e: _copy_base(e, tensors, node), lambda e: _updates(e, tensors, node))
 
 
-def _scan(emitter: Emitter, tensors: Tensors, node: Defined) -> Kernel:
+def _scan(emitter: Emitter, tensors: TensorGraph, node: LoopNode) -> Kernel:
     definition = node.definition
     along = definition.scanned
     assert along is not None
@@ -135,7 +135,7 @@ def _scan(emitter: Emitter, tensors: Tensors, node: Defined) -> Kernel:
     return emitter.kernel()
 
 
-def _copy_base(emitter: Emitter, tensors: Tensors, node: Defined) -> Kernel:
+def _copy_base(emitter: Emitter, tensors: TensorGraph, node: LoopNode) -> Kernel:
     base, (result,) = node.definition.base, node.results
     assert base is not None
     type = tensors.tensors[result].type
@@ -148,7 +148,7 @@ def _copy_base(emitter: Emitter, tensors: Tensors, node: Defined) -> Kernel:
     return emitter.kernel()
 
 
-def _updates(emitter: Emitter, tensors: Tensors, node: Defined) -> Kernel:
+def _updates(emitter: Emitter, tensors: TensorGraph, node: LoopNode) -> Kernel:
     definition, (result,) = node.definition, node.results
     update = definition.update
     assert update is not None

@@ -39,7 +39,7 @@ ENOUGH = 4096
 
 
 @dataclass(frozen=True)
-class Halves:
+class SplitKernels:
     """``first`` writes the partial states to new buffers of ``partials`` elements; ``second`` folds them and does the
     rest.
     """
@@ -59,7 +59,7 @@ class _Shape:
     after: tuple[Stmt, ...]
 
 
-def split(kernel: Kernel, limits: Limits, hint: Hint) -> Halves | None:
+def split_reduction(kernel: Kernel, limits: Limits, hint: Hint) -> SplitKernels | None:
     """The two kernels that ``kernel`` becomes on a machine with ``limits.parallel`` lanes of work; None if it stays
     whole.
     """
@@ -121,7 +121,7 @@ class _Split:
         self.fresh = count(1 + max((r for s in walk(kernel.body) for r in results_of(s)), default=0))
         self.folds = [s for s in shape.fold.body if isinstance(s, Reduce)]
 
-    def halves(self) -> Halves:
+    def halves(self) -> SplitKernels:
         rows = self.shape.rows.axes if self.shape.rows else ()
         shape = (self.chunk.size, *(a.size for a in rows))
         at = flatten([index(self.chunk), *map(index, rows)], contiguous_strides(shape))
@@ -131,7 +131,7 @@ class _Split:
         fold = Loop("reduce", (self.within, *self.shape.fold.axes[1:]), self._cut())
         first = (*(s for s in self.shape.before if not isinstance(s, Store)), fold, *stores)
         body: tuple[Stmt, ...] = (Loop("parallel", (self.chunk, *rows), first),)
-        return Halves(self._kernel(body, partials), self._second(partials, at, rows), partials)
+        return SplitKernels(self._kernel(body, partials), self._second(partials, at, rows), partials)
 
     def _second(self, partials: Sequence[Buffer], at: Index, rows: Sequence[Axis]) -> Kernel:
         """Folds the partial states along the chunks, then goes on as the kernel did."""

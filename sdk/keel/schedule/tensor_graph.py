@@ -18,7 +18,7 @@ from torch import fx
 from keel.errors import KeelError
 from keel.graph.assertion_calls import asserts
 from keel.graph.calls import call_of, source_line, type_of, types_of
-from keel.loops.builder import Definition, Read
+from keel.loops.builder import LoopDefinition, Read
 from keel.loops.host_symbols import hosted_type
 from keel.loops.ir import Apply, Reduce
 from keel.plugin import Extern
@@ -38,14 +38,14 @@ class Tensor:
 
 
 @dataclass(frozen=True, slots=True)
-class Defined:
+class LoopNode:
     """A node with a lowering rule: ``results[k]`` is computed by ``definition`` from ``operands``.
 
     ``operator`` is the overload's name, ``line`` the user's that made it.
     """
 
     name: str
-    definition: Definition
+    definition: LoopDefinition
     operands: tuple[int, ...]
     results: tuple[int, ...]
     operator: str = ""
@@ -53,7 +53,7 @@ class Defined:
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
+class CheckSite:
     """A check of a kernel: whose index it is, and below what it has to be; with ``wrap``, at least -bound."""
 
     operator: str
@@ -70,7 +70,7 @@ class Slot:
 
 
 @dataclass(frozen=True, slots=True)
-class External:
+class ExternCall:
     """A library call: ``args`` and ``kwargs`` have a Slot for each tensor and a SymType for each symbolic integer.
 
     ``absolute`` says that it counts from where its operand's storage starts, not from where the operand does.
@@ -88,12 +88,12 @@ class External:
         return tuple(v.number for v in leaves((*self.args, *self.kwargs.values())) if isinstance(v, Slot))
 
 
-Node = Defined | External
+Node = LoopNode | ExternCall
 VALUE_ALONE = {"argmax": "max", "argmin": "min"}
 
 
 @dataclass
-class Tensors:
+class TensorGraph:
     """The part: ``inputs`` are placeholders in order (a tensor number, or a SymType), ``outputs`` likewise (None for
     None).
     """
@@ -102,10 +102,10 @@ class Tensors:
     nodes: list[Node] = field(default_factory=list)  # in topological order
     inputs: list[int | SymType] = field(default_factory=list)
     outputs: list[int | SymType | None] = field(default_factory=list)
-    checks: dict[int, tuple[Site, ...]] = field(default_factory=dict)  # of the tensors that checks record in
+    checks: dict[int, tuple[CheckSite, ...]] = field(default_factory=dict)  # of the tensors that checks record in
     host: HostNumbers = field(default_factory=HostNumbers)  # what symbols of the sizes stand for
 
-    def trouble(self, sites: tuple[Site, ...], device: torch.device) -> int:
+    def trouble(self, sites: tuple[CheckSite, ...], device: torch.device) -> int:
         """A new tensor for what the checks at ``sites`` find."""
         self.tensors.append(Tensor("trouble", TensorType.dense(torch.int64, (len(sites),), device)))
         self.checks[len(self.tensors) - 1] = sites
@@ -119,10 +119,10 @@ class Tensors:
         return number, offset
 
 
-Lower = Callable[[Call, HostNumbers], Definition | str]
+Lower = Callable[[Call, HostNumbers], LoopDefinition | str]
 
 
-def read(gm: fx.GraphModule, lower: Lower, externs: Mapping[str, Extern]) -> Tensors:
+def build_tensor_graph(gm: fx.GraphModule, lower: Lower, externs: Mapping[str, Extern]) -> TensorGraph:
     """The tensors of ``gm``, whose sizes and numbers are those of kernels.
 
     Raises KeelError[no-lowering] for a node that has neither a rule nor an extern.
@@ -133,10 +133,10 @@ def read(gm: fx.GraphModule, lower: Lower, externs: Mapping[str, Extern]) -> Ten
 class _Reader:
     def __init__(self, lower: Lower, externs: Mapping[str, Extern]):
         self.lower, self.externs = lower, externs
-        self.out = Tensors()
+        self.out = TensorGraph()
         self.values: dict[fx.Node, Any] = {}  # tensor number, SymType, or a tuple of them
 
-    def read(self, gm: fx.GraphModule) -> Tensors:
+    def read(self, gm: fx.GraphModule) -> TensorGraph:
         self.out.host = HostNumbers(_names(gm))
         self._stand_for_inputs(gm)
         for node in gm.graph.nodes:
@@ -153,7 +153,7 @@ class _Reader:
                 case _:
                     raise KeelError("bad-graph", f"A part holds {node.format_node()}, which no loop backend takes.")
         used = {t for t in self.out.outputs if isinstance(t, int)}.union(*(n.operands for n in self.out.nodes))
-        self.out.nodes = [_narrowed(n, used) if isinstance(n, Defined) else n for n in self.out.nodes]
+        self.out.nodes = [_narrowed(n, used) if isinstance(n, LoopNode) else n for n in self.out.nodes]
         return self.out
 
     def _fresh(self, name: str, type: Type, alias: tuple[int, Dim] | None = None) -> int:
@@ -185,7 +185,7 @@ class _Reader:
             values = [self._fresh(node.name, t) if isinstance(t, TensorType) else t for t in out]
             results = tuple(v if isinstance(v, int) else -1 for v in values)
             self.out.nodes.append(
-                External(
+                ExternCall(
                     node.name,
                     self.externs[call.name],
                     tuple(map(self._slots, node.args)),
@@ -202,7 +202,7 @@ class _Reader:
         operands = tuple(self.values[n] for n in nodes if not isinstance(self.values[n], SymType))
         alias = self._alias(node, definition, operands)
         results = tuple(self._fresh(node.name, hosted_type(t, self.out.host), alias) for t in call.out if t is not None)
-        self.out.nodes.append(Defined(node.name, definition, operands, results, call.name, source_line(node)))
+        self.out.nodes.append(LoopNode(node.name, definition, operands, results, call.name, source_line(node)))
         return results if several else results[0]
 
     def _slots(self, arg: Any) -> Any:
@@ -213,7 +213,7 @@ class _Reader:
             return [self._slots(a) for a in arg]
         return arg
 
-    def _alias(self, node: fx.Node, definition: Definition, operands: Sequence[int]) -> tuple[int, Dim] | None:
+    def _alias(self, node: fx.Node, definition: LoopDefinition, operands: Sequence[int]) -> tuple[int, Dim] | None:
         """Where the node's storage lies, if it is a view by its schema."""
         if not definition.is_view or len(operands) != 1 or not shares_storage(node.target):
             return None
@@ -246,7 +246,7 @@ def _names(gm: fx.GraphModule) -> frozenset[str]:
     )
 
 
-def _narrowed(node: Defined, used: Set[int]) -> Defined:
+def _narrowed(node: LoopNode, used: Set[int]) -> LoopNode:
     """``node`` folding values alone, if it finds their positions too and nobody reads those."""
     definition = node.definition
     reduce = next((s for s in definition.steps if isinstance(s, Reduce) and s.monoid in VALUE_ALONE), None)
@@ -275,5 +275,5 @@ def shares_storage(target: Any) -> bool:
     return "Tensor(a)" in text.partition("->")[2]
 
 
-def reads_of(definition: Definition) -> tuple[Read, ...]:
+def reads_of(definition: LoopDefinition) -> tuple[Read, ...]:
     return tuple(s for s in definition.steps if isinstance(s, Read))

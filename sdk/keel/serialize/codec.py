@@ -26,12 +26,12 @@ MEMORY_FORMATS: Mapping[str, torch.memory_format] = {
 }
 
 
-class NoForm(ValueError):
+class NotSerializable(ValueError):
     """Why a value cannot be saved, or why data is no value: a sentence."""
 
 
 def encode(value: Any) -> Data:
-    """An argument as JSON.  Raises NoForm."""
+    """An argument as JSON.  Raises NotSerializable."""
     match value:
         case None | bool() | int() | str():
             return value
@@ -55,11 +55,11 @@ def encode(value: Any) -> Data:
             return {"device": str(value)}
     if is_operator(value):
         return {"operator": Call(value, (), {}, ()).name}
-    raise NoForm(f"A {type(value).__name__} cannot be saved.")
+    raise NotSerializable(f"A {type(value).__name__} cannot be saved.")
 
 
 def decode(data: Data, node: Callable[[str], fx.Node], graph: Callable[[str], fx.Node]) -> Any:
-    """The argument that ``encode`` was given; nodes and inner graphs by name.  Raises NoForm."""
+    """The argument that ``encode`` was given; nodes and inner graphs by name.  Raises NotSerializable."""
 
     def inner(values: Any) -> list[Any]:
         return [decode(v, node, graph) for v in values]
@@ -93,17 +93,17 @@ def decode(data: Data, node: Callable[[str], fx.Node], graph: Callable[[str], fx
             return _constant(name, LAYOUTS)
         case {"memory_format": str(name)}:
             return _constant(name, MEMORY_FORMATS)
-    raise NoForm(f"{data!r} is no argument.")
+    raise NotSerializable(f"{data!r} is no argument.")
 
 
 def _constant(name: str, known: Mapping[str, Any]) -> Any:
     if name not in known:
-        raise NoForm(f"This PyTorch has no torch.{name}.")
+        raise NotSerializable(f"This PyTorch has no torch.{name}.")
     return known[name]
 
 
 def dtype_named(name: str) -> torch.dtype:
-    """The dtype of that name: ``float32``.  Raises NoForm."""
+    """The dtype of that name: ``float32``.  Raises NotSerializable."""
     found: torch.dtype = _constant(name, DTYPES)
     return found
 
@@ -112,7 +112,7 @@ def dtype_named(name: str) -> torch.dtype:
 
 
 def encode_type(value: Any) -> Data:
-    """What ``meta["val"]`` says of a node's result.  Raises NoForm."""
+    """What ``meta["val"]`` says of a node's result.  Raises NotSerializable."""
     match value:
         case None:
             return None
@@ -120,7 +120,7 @@ def encode_type(value: Any) -> Data:
             return [encode_type(v) for v in value]
         case torch.Tensor():
             if value.layout is not torch.strided:
-                raise NoForm(f"A tensor of layout {value.layout} has no strides.")
+                raise NotSerializable(f"A tensor of layout {value.layout} has no strides.")
             return {
                 "dtype": str(value.dtype).removeprefix("torch."),
                 "shape": [_size(n) for n in value.shape],
@@ -134,18 +134,18 @@ def encode_type(value: Any) -> Data:
             return {"int": _size(value)}
         case float() | torch.SymFloat():
             return {"float": _size(value)}
-    raise NoForm(f"It computes a {type(value).__name__}.")
+    raise NotSerializable(f"It computes a {type(value).__name__}.")
 
 
 def _size(value: Any) -> Data:
     try:
         return expression_data(value) if isinstance(value, Symbolic) else encode(value)
     except ValueError as e:
-        raise NoForm(str(e)) from e
+        raise NotSerializable(str(e)) from e
 
 
 def decode_type(data: Data, fakes: Fakes) -> Any:
-    """A fake value of that type.  Raises NoForm."""
+    """A fake value of that type.  Raises NotSerializable."""
     try:
         match data:
             case None:
@@ -171,8 +171,8 @@ def decode_type(data: Data, fakes: Fakes) -> Any:
             case {"float": value}:
                 return fakes.number(value, "float")
     except (ValueError, RuntimeError) as e:
-        raise NoForm(str(e)) from e
-    raise NoForm(f"{data!r} is no type.")
+        raise NotSerializable(str(e)) from e
+    raise NotSerializable(f"{data!r} is no type.")
 
 
 def values_of(data: Mapping[str, Any]) -> list[Any]:

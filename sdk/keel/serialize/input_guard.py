@@ -17,7 +17,7 @@ import torch
 from torch import fx
 
 from keel.errors import KeelError
-from keel.serialize.codec import Data, NoForm, decode, dtype_named
+from keel.serialize.codec import Data, NotSerializable, decode, dtype_named
 from keel.symbols import FUNCTIONS
 from keel.torch_adapter import Tree, flat, unflatten
 
@@ -46,7 +46,7 @@ _VALUES: Mapping[str, Callable[..., Any]] = {name: row.value for name, row in FU
 
 
 @dataclass(frozen=True)
-class Entry:
+class InputGuard:
     """The check before a call, as a forward hook.  It gives the arguments with the strides that they were traced with,
     copied where they have others.
 
@@ -90,8 +90,8 @@ def _end(bound: int | None) -> str:
     return "infinity" if bound is None else str(bound)
 
 
-def entry(graph: Data, symbols: Mapping[str, Data], tree: Tree | None) -> Entry:
-    """The check for the inputs of a saved graph.  Raises NoForm."""
+def entry(graph: Data, symbols: Mapping[str, Data], tree: Tree | None) -> InputGuard:
+    """The check for the inputs of a saved graph.  Raises NotSerializable."""
     inputs = graph["inputs"]
     fixed = {i: decode(want["fixed"], _no_node, _no_node) for i, want in enumerate(inputs) if "fixed" in want}
     types = {}
@@ -100,7 +100,7 @@ def entry(graph: Data, symbols: Mapping[str, Data], tree: Tree | None) -> Entry:
             types[i] = (
                 {**want["out"], "dtype": dtype_named(want["out"]["dtype"])} if "dtype" in want["out"] else want["out"]
             )
-    return Entry(
+    return InputGuard(
         tuple(want["name"] for want in inputs),
         fixed,
         types,
@@ -111,7 +111,7 @@ def entry(graph: Data, symbols: Mapping[str, Data], tree: Tree | None) -> Entry:
 
 
 def _no_node(name: str) -> fx.Node:
-    raise NoForm(f"{name} is no value.")
+    raise NotSerializable(f"{name} is no value.")
 
 
 def _bind(name: str, want: Data, given: Any, known: dict[str, int]) -> None:

@@ -13,7 +13,7 @@ from torch import fx
 from keel.documents import Item, Malformed, bad_file, parsed, shown
 from keel.errors import KeelError
 from keel.serialize.archive import members
-from keel.serialize.codec import Data, NoForm, decode, decode_type, encode
+from keel.serialize.codec import Data, NotSerializable, decode, decode_type, encode
 from keel.serialize.constants import unpacked
 from keel.serialize.grammar import check, is_value_name
 from keel.serialize.input_guard import entry
@@ -230,10 +230,10 @@ class _Loading:
             raise _lacking(node, f"This PyTorch has no {node['op']}.")
         if is_overload(target):
             if "args" not in node:
-                raise NoForm(f"%{node['name']} does not give the arguments of {node['op']} by name.")
+                raise NotSerializable(f"%{node['name']} does not give the arguments of {node['op']} by name.")
             args, kwargs = _arguments(node, target)
         elif "args" in node:
-            raise NoForm(f"%{node['name']} gives the arguments of {node['op']} by name.")
+            raise NotSerializable(f"%{node['name']} gives the arguments of {node['op']} by name.")
         else:
             args, kwargs = node["given"], node["named"]
         result = made.create_node(
@@ -248,7 +248,7 @@ class _Loading:
 
 
 def _none(name: str) -> fx.Node:
-    raise NoForm(f"{name} is no value here.")
+    raise NotSerializable(f"{name} is no value here.")
 
 
 def _arguments(node: Data, target: Any) -> tuple[list[Data], dict[str, Data]]:

@@ -23,7 +23,7 @@ from keel.graph.legalize import legalize
 from keel.graph.verify import violations
 from keel.plugin import Backend
 from keel.serialize.archive import MOST_TEXT, write
-from keel.serialize.codec import Data, NoForm, encode, encode_type
+from keel.serialize.codec import Data, NotSerializable, encode, encode_type
 from keel.serialize.constants import plain
 from keel.serialize.grammar import check, is_value_name
 from keel.serialize.tree_specs import nested
@@ -274,7 +274,7 @@ def _graph(gm: fx.GraphModule, constants: Mapping[str, Any], fixed: Mapping[str,
                 inputs.append({"name": node.name, "out": encode_type(node.meta["val"])})
             elif node.op == "call_function":
                 nodes.append({"name": node.name, **_call(node), "out": encode_type(node.meta["val"])})
-        except NoForm as e:
+        except NotSerializable as e:
             problems[f"%{node.name} = {node.target}"] = str(e)
     if problems:
         raise KeelError("bad-graph", "The graph cannot be saved.", problems)
@@ -296,7 +296,7 @@ def _call(node: fx.Node) -> dict[str, Any]:
     if not is_overload(node.target):
         name = Call(node.target, (), {}, ()).name if is_call(node) else _NAMES.get(node.target)  # type: ignore[arg-type]
         if name is None:
-            raise NoForm("It is neither an operator nor arithmetic on numbers that files have a name for.")
+            raise NotSerializable("It is neither an operator nor arithmetic on numbers that files have a name for.")
         return {
             "op": name,
             "given": [encode(a) for a in node.args],

@@ -18,7 +18,7 @@ Symbolic = torch.SymInt | torch.SymFloat | torch.SymBool
 def dim_of(value: int | torch.SymInt) -> Dim:
     """A size as a Dim.  Symbols keep the assumptions PyTorch gave them: integer, and positive for sizes.
 
-    PyTorch's own functions (FloorDiv, Mod ...) stay as they are; ``loops.dims.tidy`` replaces them.
+    PyTorch's own functions (FloorDiv, Mod ...) stay as they are; ``loops.symbolic_sizes.canonicalize`` replaces them.
     """
     return value if isinstance(value, int) else as_dim(expression(value))
 

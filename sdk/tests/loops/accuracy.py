@@ -10,7 +10,7 @@ from torch import Tensor
 
 from keel.loops.ir import Const
 from keel.loops.legalize_scalars import Program
-from keel.loops.scalar_semantics import compute
+from keel.loops.scalar_semantics import evaluate_op
 
 Meaning = Callable[[str, tuple[Tensor, ...], torch.dtype], Tensor]
 
@@ -18,9 +18,9 @@ Meaning = Callable[[str, tuple[Tensor, ...], torch.dtype], Tensor]
 def rounded(op: str, args: tuple[Tensor, ...], dtype: torch.dtype) -> Tensor:
     """The op, correctly rounded on f32 (computed in float64); on f64 as good as torch's own."""
     if dtype == torch.float32 and op not in ("bitcast", "nextafter", "cast", "where"):
-        wide = compute(op, tuple(a.double() for a in args), torch.float64)
+        wide = evaluate_op(op, tuple(a.double() for a in args), torch.float64)
         return wide.to(torch.float32)
-    return compute(op, args, dtype)
+    return evaluate_op(op, args, dtype)
 
 
 def run(program: Program, operands: tuple[Tensor, ...], meaning: Meaning = rounded) -> Tensor:

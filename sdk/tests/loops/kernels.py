@@ -15,7 +15,7 @@ from keel.loops.index import Axis, Div, Index, Loaded, Mod, flatten, index, mod
 from keel.loops.ir import Apply, Buffer, Const, Kernel, Load, Loop, Position, Reduce, Scan, Stmt, Store
 from keel.loops.monoids import MONOIDS
 from keel.loops.scalar_ops import SCALARS
-from keel.loops.scalar_semantics import compute
+from keel.loops.scalar_semantics import evaluate_op
 from keel.loops.symbolic_sizes import evaluate
 from keel.loops.torch_monoids import combine, identity
 from keel.loops.verify import DOMAINS
@@ -260,7 +260,7 @@ class _Stepper:
                     found = self.held[stmt.buffer][self.at(stmt.index, point, values)].clone() if read else None
                     values[stmt.result] = torch.zeros((), dtype=stmt.dtype) if found is None else found
                 case Apply():
-                    values[stmt.result] = compute(stmt.op, tuple(values[a] for a in stmt.args), stmt.dtype)
+                    values[stmt.result] = evaluate_op(stmt.op, tuple(values[a] for a in stmt.args), stmt.dtype)
                 case Store():
                     if stmt.mask is None or values[stmt.mask]:
                         self.held[stmt.buffer][self.at(stmt.index, point, values)] = values[stmt.value]

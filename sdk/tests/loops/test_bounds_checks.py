@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from keel.errors import KeelError
-from keel.loops.bounds_checks import NEEDS, written_out
+from keel.loops.bounds_checks import NEEDS, lower_checks
 from keel.loops.interpret import interpret
 from keel.loops.ir import Check, show, walk
 from keel.loops.parser import parse
@@ -42,7 +42,7 @@ def test_the_text_reads_back(form):
     assert (check.site, check.wrap, check.mask) == (1, "wrap" in form, 1 if "if" in form else None)
 
 
-@pytest.mark.parametrize("change", [lambda k: k, written_out], ids=["check", "written out"])
+@pytest.mark.parametrize("change", [lambda k: k, lower_checks], ids=["check", "written out"])
 @pytest.mark.parametrize(
     "form, at, on, size, recorded",
     [
@@ -64,14 +64,14 @@ def test_what_has_no_place_is_recorded(change, form, at, on, size, recorded):
 
 
 def test_every_op_of_the_written_out_form_is_needed():
-    kernel = written_out(parse(HEAD + BODY.format(form=" wrap if %1")))
+    kernel = lower_checks(parse(HEAD + BODY.format(form=" wrap if %1")))
     assert {s.op for s in walk(kernel.body) if hasattr(s, "op")} == {op for op, _ in NEEDS} <= SCALARS.keys()
     assert not any(isinstance(s, Check) for s in walk(kernel.body))
 
 
 def test_a_kernel_without_checks_stays():
     kernel = parse("kernel k(a: f32[2]) -> (o: f32[2]):\n  parallel i0 < 2:\n    %0 = load a[i0]\n    store o[i0] %0\n")
-    assert written_out(kernel) is kernel
+    assert lower_checks(kernel) is kernel
 
 
 @pytest.mark.parametrize(

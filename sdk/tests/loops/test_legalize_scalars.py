@@ -12,11 +12,11 @@ from keel.errors import KeelError
 from keel.loops.expansions import EXPANSIONS, Expansion
 from keel.loops.interpret import interpret
 from keel.loops.ir import Apply, Kernel, show, walk
-from keel.loops.legalize_scalars import Program, _kinds, combination, compiled, expand, missing
+from keel.loops.legalize_scalars import Program, _kinds, combination, compiled, expand, why_unsupported
 from keel.loops.monoids import MONOIDS
 from keel.loops.parser import parse
 from keel.loops.scalar_ops import SCALARS, ByKind
-from keel.loops.scalar_semantics import compute
+from keel.loops.scalar_semantics import evaluate_op
 from keel.loops.verify import DOMAINS, verify
 from keel.types import DTYPE_NAMES
 
@@ -105,7 +105,7 @@ def test_each_way_keeps_its_bound(row: Expansion, dtype: torch.dtype) -> None:
     if row.ulp == 0:
         given = grid(row.op, dtype)
         result = torch.bool if SCALARS[row.op].result == "bool" else dtype
-        got, want = run(program, given, compute), compute(row.op, given, result)
+        got, want = run(program, given, evaluate_op), evaluate_op(row.op, given, result)
         if row.op in ("minimum", "maximum") and dtype.is_floating_point:  # which zero of two is free
             got, want = got + 0, want + 0
         if row.op == "copysign" and row.kind == "float":  # NaN has no sign in this way of making it
@@ -121,7 +121,9 @@ def test_each_way_keeps_its_bound(row: Expansion, dtype: torch.dtype) -> None:
     else:
         assert row.op == "mod"
         given = grid(row.op, dtype)
-        torch.testing.assert_close(run(program, given), compute("mod", given, dtype), rtol=0, atol=0, equal_nan=True)
+        torch.testing.assert_close(
+            run(program, given), evaluate_op("mod", given, dtype), rtol=0, atol=0, equal_nan=True
+        )
 
 
 FLOAT_OPS = [op for op in SCALARS if SCALARS[op].domain == "float" and op not in CORE]
@@ -132,7 +134,7 @@ UNMADE = {"lgamma", "digamma", "mod", "fmod", "pow", "shl", "shr"}
 @pytest.mark.parametrize("dtype", (torch.float32, torch.float64), ids=DTYPE_NAMES.get)
 def test_what_the_core_makes_is_within_six_ulp(op: str, dtype: torch.dtype) -> None:
     if (op, dtype) == ("pow", torch.float64):
-        assert missing("pow", CORE, torch.float64)
+        assert why_unsupported("pow", CORE, torch.float64)
         return
     given = tuple(numbers(dtype, 150, *RANGES.get(op, (-1e308, 1e308)), seed=5 + n) for n in range(SCALARS[op].arity))
     given = tuple(g[: min(map(len, given))] for g in given)
@@ -161,7 +163,7 @@ def test_a_product_that_overflows_alone_does_not_spoil_a_sum_that_does_not(row, 
     if data.draw(st.booleans()) and x:  # the product meets -z
         y = max(min(-z / x, top), -top)
     values = tuple(torch.tensor([v], dtype=torch.float64).to(dtype) for v in (x, y, z))
-    got, want = run(compiled(row, operands("fma", dtype)), values, compute), compute("fma", values, dtype)
+    got, want = run(compiled(row, operands("fma", dtype)), values, evaluate_op), evaluate_op("fma", values, dtype)
     exact = values[0].double().item(), values[1].double().item()
     if want.isfinite() and 0 < abs(exact[0]) * abs(exact[1]) < 2**-900 * (2.0**830 if bits == 24 else 1):
         return  # a part underflows
@@ -176,7 +178,7 @@ def test_special_values_come_out_as_they_should(op: str) -> None:
     """NaN, infinities and the signs of zeros, whatever the value in between."""
     given = grid(op, torch.float32)
     result = torch.bool if SCALARS[op].result == "bool" else torch.float32
-    got, want = run(written(op, torch.float32), given, compute), compute(op, given, result)
+    got, want = run(written(op, torch.float32), given, evaluate_op), evaluate_op(op, given, result)
     if result == torch.bool or op == "nextafter":
         assert same(got, want)
         return
@@ -207,9 +209,9 @@ def _renumbered(body: list, arity: int) -> Program:
 
 def test_twenty_ops_are_enough_for_all_but_a_few() -> None:
     assert len(CORE) == 20
-    assert {op for op in SCALARS if missing(op, CORE)} == UNMADE
-    assert {op for op in UNMADE if missing(op, CORE, torch.float32)} == UNMADE - {"pow"}
-    assert missing("mod", CORE, torch.int64) is None
+    assert {op for op in SCALARS if why_unsupported(op, CORE)} == UNMADE
+    assert {op for op in UNMADE if why_unsupported(op, CORE, torch.float32)} == UNMADE - {"pow"}
+    assert why_unsupported("mod", CORE, torch.int64) is None
 
 
 def test_a_target_that_has_all_gets_its_kernel_back() -> None:
@@ -298,11 +300,11 @@ def test_what_cannot_be_made_is_said() -> None:
         "KeelError[no-lowering]: The target cannot compute lgamma. It has no lgamma on f32, and Keel does not know how "
         "to make it of others.\nAdd lgamma to the target's scalars."
     )
-    assert missing("tanh", CORE - {"floor", "div"}, torch.float32) == (
+    assert why_unsupported("tanh", CORE - {"floor", "div"}, torch.float32) == (
         "It has no tanh on f32; making it of others takes div."
     )
-    assert missing("tanh", CORE, torch.float32) is None
-    assert missing("pow", CORE, torch.float32, dtypes={torch.float32, torch.int32, torch.bool}) == (
+    assert why_unsupported("tanh", CORE, torch.float32) is None
+    assert why_unsupported("pow", CORE, torch.float32, dtypes={torch.float32, torch.int32, torch.bool}) == (
         "It has no pow on f32; making it of others takes f64."
     )
 
@@ -326,8 +328,8 @@ def test_a_monoid_is_combined_in_the_ops_there_are(monoid: str) -> None:
     plain = combination(monoid, dtypes, SCALARS)
     assert [s.op for s in plain.steps] == [op for op, _ in form.steps]
     for k in range(form.arity):
-        got = run(Program(program.steps, program.outputs[k:]), tuple(state), compute)
-        want = run(Program(plain.steps, plain.outputs[k:]), tuple(state), compute)
+        got = run(Program(program.steps, program.outputs[k:]), tuple(state), evaluate_op)
+        want = run(Program(plain.steps, plain.outputs[k:]), tuple(state), evaluate_op)
         assert same(got + 0 if got.dtype.is_floating_point else got, want + 0 if want.dtype.is_floating_point else want)
 
 
@@ -355,8 +357,8 @@ def test_an_op_without_a_text_for_a_kind_is_written_out_there_and_kept_elsewhere
     )
     known = {s.result: s for s in walk(expand(kernel, table, MONOIDS).body) if isinstance(s, Apply)}
     assert known[3].op == "not" and known[1].op in ("sub", "add")
-    assert missing("not", {"not": ByKind(boolean="!{0}")}, torch.bool) is None
-    assert missing("not", {"not": ByKind(boolean="!{0}")}, torch.int32) == (
+    assert why_unsupported("not", {"not": ByKind(boolean="!{0}")}, torch.bool) is None
+    assert why_unsupported("not", {"not": ByKind(boolean="!{0}")}, torch.int32) == (
         "It has no not on i32; making it of others takes add, sub."
     )
     whole = {"not": ByKind(boolean="!{0}", integer="~{0}")}

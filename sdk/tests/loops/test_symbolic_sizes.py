@@ -8,7 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from keel.errors import KeelError
-from keel.loops.symbolic_sizes import assumed, evaluate, non_negative, positive, show_dim, symbol, tidy
+from keel.loops.symbolic_sizes import (
+    assumption_of,
+    canonicalize,
+    evaluate,
+    format_size,
+    is_positive,
+    non_negative,
+    symbol,
+)
 from keel.types import Dim
 
 S, T, U = symbol("s0"), symbol("s1"), symbol("u0", "any")
@@ -32,8 +40,8 @@ dims = st.recursive(
 
 @given(dims)
 def test_the_tidy_form_and_its_text_are_worth_the_same(d: sympy.Expr) -> None:
-    form = tidy(d)
-    python = compile(show_dim(form), "size", "eval")
+    form = canonicalize(d)
+    python = compile(format_size(form), "size", "eval")
     for at in AT:
         want = int(d.subs({S: at["s0"], T: at["s1"], U: at["u0"]}))
         assert evaluate(form, at) == want
@@ -42,19 +50,19 @@ def test_the_tidy_form_and_its_text_are_worth_the_same(d: sympy.Expr) -> None:
 
 @given(dims)
 def test_tidying_twice_is_tidying_once(d: sympy.Expr) -> None:
-    assert tidy(tidy(d)) == tidy(d)
+    assert canonicalize(canonicalize(d)) == canonicalize(d)
 
 
 @given(dims)
 def test_a_sign_is_claimed_only_where_it_always_holds(d: sympy.Expr) -> None:
-    values = [evaluate(tidy(d), at) for at in AT]
-    assert not positive(d) or all(v > 0 for v in values)
+    values = [evaluate(canonicalize(d), at) for at in AT]
+    assert not is_positive(d) or all(v > 0 for v in values)
     assert not non_negative(d) or all(v >= 0 for v in values)
 
 
 @pytest.mark.parametrize("d", [768 * S - 767, S * T, S, 3 * S * T - S - T, sympy.Integer(1)])
 def test_polynomials_that_are_positive_at_all_sizes_are_known_to_be(d: Dim) -> None:
-    assert positive(d)
+    assert is_positive(d)
 
 
 @pytest.mark.parametrize(
@@ -76,32 +84,32 @@ def test_polynomials_that_are_positive_at_all_sizes_are_known_to_be(d: Dim) -> N
     ],
 )
 def test_texts(d: Dim, text: str) -> None:
-    assert show_dim(tidy(d)) == text
+    assert format_size(canonicalize(d)) == text
 
 
 def test_a_tight_text_is_one_factor() -> None:
-    assert [show_dim(d, tight=True) for d in (4, -4, S, S + 1, 2 * S)] == ["4", "(-4)", "s0", "(s0 + 1)", "(2*s0)"]
+    assert [format_size(d, tight=True) for d in (4, -4, S, S + 1, 2 * S)] == ["4", "(-4)", "s0", "(s0 + 1)", "(2*s0)"]
 
 
 def test_pytorch_functions_become_plain_ones() -> None:
     """Told by name, as ``FloorDiv(s0 + 1, 2)`` prints where PyTorch halves a size."""
     named = {n: type(n, (sympy.Function,), {}) for n in ("FloorDiv", "CleanDiv", "PythonMod", "CeilDiv", "Identity")}
-    assert tidy(named["FloorDiv"](S + 1, 2)) == sympy.floor((S + 1) / 2)
-    assert tidy(named["CleanDiv"](S, 2)) == sympy.floor(S / 2)
-    assert tidy(named["PythonMod"](S, 4)) == sympy.Mod(S, 4)
-    assert tidy(named["Identity"](S) * 2) == 2 * S
+    assert canonicalize(named["FloorDiv"](S + 1, 2)) == sympy.floor((S + 1) / 2)
+    assert canonicalize(named["CleanDiv"](S, 2)) == sympy.floor(S / 2)
+    assert canonicalize(named["PythonMod"](S, 4)) == sympy.Mod(S, 4)
+    assert canonicalize(named["Identity"](S) * 2) == 2 * S
     assert evaluate(named["CeilDiv"](S, 2), {"s0": 5}) == 3
 
 
 def test_what_is_not_known_stays_as_it_is_and_has_no_value() -> None:
     unknown = sympy.Function("Frobnicate")(S * (S + 1))
-    assert tidy(2 * (unknown + 1)) == 2 * unknown + 2
+    assert canonicalize(2 * (unknown + 1)) == 2 * unknown + 2
     with pytest.raises(KeelError, match="Frobnicate"):
         evaluate(unknown, {"s0": 5})
 
 
 def test_symbols_say_what_is_known_of_them() -> None:
-    assert [assumed(symbol("n", a)) for a in (">= 1", ">= 0", "any")] == [">= 1", ">= 0", "any"]
+    assert [assumption_of(symbol("n", a)) for a in (">= 1", ">= 0", "any")] == [">= 1", ">= 0", "any"]
 
 
 def test_a_size_that_is_no_integer_has_no_value() -> None:

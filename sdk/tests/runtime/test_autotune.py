@@ -15,14 +15,14 @@ import torch
 
 from keel.errors import KeelError
 from keel.runtime import autotune
-from keel.runtime.autotune import LONGEST, Candidate, Trial, Tried, fastest, reason
+from keel.runtime.autotune import LONGEST, Autotuner, Candidate, PlanTiming, fastest, reason
 
 
 @dataclass
 class Clock:
     now: float = 0.0
     log: list[str] = field(default_factory=list)
-    heard: list[tuple[Tried, ...]] = field(default_factory=list)
+    heard: list[tuple[PlanTiming, ...]] = field(default_factory=list)
 
     def plan(self, name: str, predicted: float, *seconds: float, raises: Exception | None = None) -> Candidate:
         """Takes these seconds in its first runs and the last of them in all others."""
@@ -37,11 +37,11 @@ class Clock:
                 raise raises
             return given
 
-        return Candidate(Tried((name,), predicted), run, self.heard.append)
+        return Candidate(PlanTiming((name,), predicted), run, self.heard.append)
 
-    def tried(self, *plans: Candidate) -> tuple[Tried, ...]:
+    def tried(self, *plans: Candidate) -> tuple[PlanTiming, ...]:
         """What becomes of the plans."""
-        run = Trial(plans)
+        run = Autotuner(plans)
         for _ in range(LONGEST * len(plans)):
             if not run.decided:
                 run([])
@@ -59,7 +59,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 def test_each_call_runs_one_plan_until_the_fastest_is_kept_and_the_others_are_let_go(clock: Clock) -> None:
     plans = [clock.plan("a", 1.0, 3.0), clock.plan("b", 1.2, 2.0)]
     alive = [weakref.ref(plan.run) for plan in plans]
-    run = Trial(plans, [Tried(("c",), 1.1, why="It could not.")])
+    run = Autotuner(plans, [PlanTiming(("c",), 1.1, why="It could not.")])
     del plans
     for i in range(2 + 2 * autotune.ROUNDS):
         assert not run.decided and not clock.heard
@@ -86,14 +86,14 @@ def test_turns_go_there_and_back_after_one_that_warms_up(clock: Clock) -> None:
 def test_who_is_clearly_slower_drops_out_and_others_go_on_while_it_is_open(clock: Clock) -> None:
     noisy = [0.1, 0.1, 0.12, 0.09, 0.11] * 5
     found = clock.tried(clock.plan("a", 1.0, *noisy), clock.plan("b", 1.0, *reversed(noisy)), clock.plan("c", 1.0, 0.2))
-    assert [len(t.seconds) for t in found] == [autotune.MOST, autotune.MOST, autotune.ROUNDS]
+    assert [len(t.seconds) for t in found] == [autotune.MAX_ROUNDS, autotune.MAX_ROUNDS, autotune.ROUNDS]
     assert fastest([*found[:2], replace(found[2], seconds=(0.01,) * autotune.ROUNDS)]) < 2
 
 
 def test_after_long_enough_no_more_is_asked_for(clock: Clock) -> None:
     noisy = [autotune.SECONDS / 20 * x for x in (1.0, 1.0, 1.2, 0.9, 1.1) * 5]
     found = clock.tried(clock.plan("a", 1.0, *noisy), clock.plan("b", 1.0, *reversed(noisy)))
-    assert autotune.ROUNDS < len(found[0].seconds) < autotune.MOST
+    assert autotune.ROUNDS < len(found[0].seconds) < autotune.MAX_ROUNDS
 
 
 def test_the_clock_is_read_when_all_is_done(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -101,7 +101,7 @@ def test_the_clock_is_read_when_all_is_done(clock: Clock, monkeypatch: pytest.Mo
         clock.log.append("|")
         clock.now += 1.0  # what was launched takes a second
 
-    monkeypatch.setattr(autotune, "wait", settle)
+    monkeypatch.setattr(autotune, "synchronize", settle)
     (one, _) = clock.tried(clock.plan("a", 1.0, 0.0), clock.plan("b", 1.0, 0.0))
     assert "".join(clock.log[:6]) == "|a||b|" and one.took == 1.0
 
@@ -120,13 +120,16 @@ def test_the_clock_is_read_when_all_is_done(clock: Clock, monkeypatch: pytest.Mo
 def test_the_fastest_round_by_round_and_of_equals_the_one_predicted_to_be(
     a: tuple[float, ...], b: tuple[float, ...], kept: int
 ) -> None:
-    assert fastest([Tried(("a",), 1.0, a), Tried(("b",), 1.2, b)]) == kept
-    assert fastest([Tried(("c",), 0.1, (), "It failed."), Tried(("b",), 1.2, b), Tried(("a",), 1.0, a)]) == 2 - kept
+    assert fastest([PlanTiming(("a",), 1.0, a), PlanTiming(("b",), 1.2, b)]) == kept
+    assert (
+        fastest([PlanTiming(("c",), 0.1, (), "It failed."), PlanTiming(("b",), 1.2, b), PlanTiming(("a",), 1.0, a)])
+        == 2 - kept
+    )
 
 
 def test_who_fails_in_its_first_run_is_out_says_why_and_costs_no_call(clock: Clock) -> None:
     broken = clock.plan("b", 1.2, 0.1, raises=ValueError("no room\nfor this"))
-    run = Trial([clock.plan("a", 1.0, 3.0), broken])
+    run = Autotuner([clock.plan("a", 1.0, 3.0), broken])
     assert [run([i]) for i in range(3)] == [[i, "a"] for i in range(3)] and "".join(clock.log) == "abaa"
     assert [(t.why, t.seconds == ()) for t in clock.heard[0]] == [("", True), ("ValueError: no room", True)]
 
@@ -142,7 +145,7 @@ def test_what_a_program_does_wrong_passes_and_counts_for_nothing(clock: Clock) -
 
         return replace(plan, run=run)
 
-    run = Trial([strict("a"), strict("b")])
+    run = Autotuner([strict("a"), strict("b")])
     while not run.decided:  # the plan by cost says what is wrong in a first run
         with pytest.raises(IndexError, match="a says|b says" if len(clock.log) > 2 else "a says"):
             run(["bad"])
@@ -151,7 +154,7 @@ def test_what_a_program_does_wrong_passes_and_counts_for_nothing(clock: Clock) -
 
 
 def test_alone_there_is_nothing_to_time(clock: Clock) -> None:
-    run = Trial([clock.plan("a", 1.0, 3.0)], [Tried(("b",), 1.1, why="It could not.")])
+    run = Autotuner([clock.plan("a", 1.0, 3.0)], [PlanTiming(("b",), 1.1, why="It could not.")])
     assert run([]) == ["a"] and clock.log == ["a"] and clock.heard[0][0].kept
 
 
@@ -166,13 +169,13 @@ def test_a_call_during_another_runs_the_first_and_counts_for_nothing(clock: Cloc
         return clock_b.run(args)
 
     clock_b = clock.plan("b", 1.2, 2.0)
-    run = Trial([clock.plan("a", 1.0, 3.0), replace(clock_b, run=calls)])
+    run = Autotuner([clock.plan("a", 1.0, 3.0), replace(clock_b, run=calls)])
     assert run([]) == ["a"] and run([]) == ["b"] and "".join(clock.log) == "aaab"
     assert inside == [["a"]] * 2
 
 
 def test_several_threads_decide_once(clock: Clock) -> None:
-    run = Trial([clock.plan("a", 1.0, 3.0), clock.plan("b", 1.2, 2.0)])
+    run = Autotuner([clock.plan("a", 1.0, 3.0), clock.plan("b", 1.2, 2.0)])
 
     def calls() -> None:
         while not run.decided:
@@ -188,8 +191,8 @@ def test_several_threads_decide_once(clock: Clock) -> None:
 
 def test_a_recorded_call_decides_nothing(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     recorded = [True]
-    monkeypatch.setattr(autotune, "recording", lambda devices: recorded[0])
-    run = Trial([clock.plan("a", 1.0, 3.0), clock.plan("b", 1.2, 2.0)])
+    monkeypatch.setattr(autotune, "is_capturing", lambda devices: recorded[0])
+    run = Autotuner([clock.plan("a", 1.0, 3.0), clock.plan("b", 1.2, 2.0)])
     for _ in range(LONGEST):
         assert run([]) == ["a"] and not run.decided
     recorded[0] = False
@@ -207,7 +210,7 @@ def test_arguments_are_freed_early_but_in_the_first_run_of_a_rival(clock: Clock)
         freed.append(given() is None)
         return []
 
-    trial = Trial([Candidate(Tried((name,), 1.0), run, clock.heard.append) for name in "ab"])
+    trial = Autotuner([Candidate(PlanTiming((name,), 1.0), run, clock.heard.append) for name in "ab"])
     for _ in range(6):
         trial([torch.ones(3)])
     assert freed == [True, False, True, True, True, True]
@@ -219,10 +222,10 @@ def test_accelerators_are_waited_for_and_nothing_else(monkeypatch: pytest.Monkey
     monkeypatch.setattr(torch.accelerator, "synchronize", waited.append)
     for here in (None, torch.device("cuda")):
         monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda here=here: here)
-        autotune.wait([cpu, gpu, torch.device("meta")])
+        autotune.synchronize([cpu, gpu, torch.device("meta")])
     assert waited == [gpu]
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
-    assert autotune.recording([cpu, gpu]) and not autotune.recording([cpu])
+    assert autotune.is_capturing([cpu, gpu]) and not autotune.is_capturing([cpu])
 
 
 def test_a_reason_is_one_line() -> None:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 import keel
 from keel import Backend, KeelError
-from keel.runtime.contract_checks import every_call, first_call, promise
+from keel.runtime.contract_checks import check_every_call, check_first_call, contract_of
 
 from ..line import takes, trace, whole
 
@@ -28,24 +28,24 @@ def part() -> Any:
 
 
 def test_what_keeps_its_promise_passes(part: Any) -> None:
-    made = promise(part, "acme", "p0")
+    made = contract_of(part, "acme", "p0")
     x, y = R(3, 3), R(3, 3)
-    for check in (first_call, every_call):
+    for check in (check_first_call, check_every_call):
         torch.testing.assert_close(check(part.forward, made)(x, y), sums(x, y))
 
 
 def test_views_may_be_views_and_need_not_be(part: Any) -> None:
-    made = promise(part, "acme", "p0")
-    copies = every_call(lambda x, y: (x + y, x * y, x.t().contiguous().t().clone()), made)
+    made = contract_of(part, "acme", "p0")
+    copies = check_every_call(lambda x, y: (x + y, x * y, x.t().contiguous().t().clone()), made)
     with pytest.raises(KeelError, match="strides"):
-        every_call(lambda x, y: (x + y, x * y, x.t().contiguous()), made)(R(3, 3), R(3, 3))
+        check_every_call(lambda x, y: (x + y, x * y, x.t().contiguous()), made)(R(3, 3), R(3, 3))
     copies(R(3, 3), R(3, 3))
 
 
 def test_inputs_that_share_memory_may_be_seen_in_several_outputs() -> None:
-    made = promise(trace(lambda x, y: (x.t(), y.t()), R(3, 3), R(3, 3)), "acme", "p0")
+    made = contract_of(trace(lambda x, y: (x.t(), y.t()), R(3, 3), R(3, 3)), "acme", "p0")
     x = R(2, 3, 3)
-    every_call(lambda x, y: (x.t(), y.t()), made)(x[0], x[1])
+    check_every_call(lambda x, y: (x.t(), y.t()), made)(x[0], x[1])
 
 
 @pytest.mark.parametrize(
@@ -60,21 +60,21 @@ def test_inputs_that_share_memory_may_be_seen_in_several_outputs() -> None:
 )
 def test_what_breaks_its_promise_is_told(part: Any, broken: Callable[..., Any], golden: Callable[..., None]) -> None:
     with pytest.raises(KeelError) as raised:
-        every_call(broken, promise(part, "acme", "p0"))(R(3, 3), R(3, 3))
+        check_every_call(broken, contract_of(part, "acme", "p0"))(R(3, 3), R(3, 3))
     golden(str(raised.value))
 
 
 def test_a_write_of_nan_over_nan_is_none_and_of_other_bits_is_one() -> None:
-    made = promise(trace(lambda x: (x + 1,), R(2)), "acme", "p0")
+    made = contract_of(trace(lambda x: (x + 1,), R(2)), "acme", "p0")
 
     def flips(x: Tensor) -> Any:
         found = x + 1
         x.neg_()  # 0 becomes -0, which compares equal
         return (found,)
 
-    every_call(lambda x: (x + 1,), made)(torch.tensor([float("nan"), 0.0]))
+    check_every_call(lambda x: (x + 1,), made)(torch.tensor([float("nan"), 0.0]))
     with pytest.raises(KeelError, match="It wrote to input 0"):
-        every_call(flips, made)(torch.tensor([float("nan"), 0.0]))
+        check_every_call(flips, made)(torch.tensor([float("nan"), 0.0]))
 
 
 def returns(*tensors: Tensor) -> Callable[..., Any]:
@@ -84,8 +84,8 @@ def returns(*tensors: Tensor) -> Callable[..., Any]:
 
 
 def test_a_buffer_that_is_returned_again_while_its_result_is_alive_is_told() -> None:
-    made = promise(trace(lambda x: (x + 1,), R(2)), "acme", "p0")
-    double = every_call(returns(torch.empty(2), torch.empty(2)), made)
+    made = contract_of(trace(lambda x: (x + 1,), R(2)), "acme", "p0")
+    double = check_every_call(returns(torch.empty(2), torch.empty(2)), made)
     first, second = double(R(2)), double(R(2))
     with pytest.raises(KeelError, match="in the memory of a result of an earlier call") as raised:
         double(R(2))
@@ -94,9 +94,9 @@ def test_a_buffer_that_is_returned_again_while_its_result_is_alive_is_told() -> 
 
 @pytest.mark.parametrize("kept", [lambda y: y[1:], lambda y: y.view(1, 2)])
 def test_a_view_keeps_its_result_alive(kept: Callable[..., Any]) -> None:
-    made = promise(trace(lambda x: (x + 1,), R(2)), "acme", "p0")
+    made = contract_of(trace(lambda x: (x + 1,), R(2)), "acme", "p0")
     memory = torch.empty(2)
-    check = every_call(lambda x: (memory.detach().copy_(x + 1),), made)
+    check = check_every_call(lambda x: (memory.detach().copy_(x + 1),), made)
     view = kept(check(R(2))[0])
     with pytest.raises(KeelError, match="of an earlier call"):
         check(R(2))
@@ -104,23 +104,23 @@ def test_a_view_keeps_its_result_alive(kept: Callable[..., Any]) -> None:
 
 
 def test_memory_may_be_used_again_once_nobody_has_its_result() -> None:
-    made = promise(trace(lambda x: (x + 1,), R(2)), "acme", "p0")
+    made = contract_of(trace(lambda x: (x + 1,), R(2)), "acme", "p0")
     memory = torch.empty(2)
-    check = every_call(lambda x: (memory.detach().copy_(x + 1),), made)
+    check = check_every_call(lambda x: (memory.detach().copy_(x + 1),), made)
     for _ in range(200):
         check(R(2))
 
 
 def test_results_may_pile_up() -> None:
-    made = promise(trace(lambda x: (x + 1,), R(2)), "acme", "p0")
-    check = every_call(lambda x: (x + 1,), made)
+    made = contract_of(trace(lambda x: (x + 1,), R(2)), "acme", "p0")
+    check = check_every_call(lambda x: (x + 1,), made)
     held = [check(R(2)) for _ in range(300)]
     assert len({r.data_ptr() for (r,) in held}) == 300
 
 
 def test_an_input_that_is_given_back_twice_is_nobody_s_buffer() -> None:
-    made = promise(trace(lambda x: (x.t(), x + 1), R(2, 2)), "acme", "p0")
-    check = every_call(lambda x: (x.t(), x + 1), made)
+    made = contract_of(trace(lambda x: (x.t(), x + 1), R(2, 2)), "acme", "p0")
+    check = check_every_call(lambda x: (x.t(), x + 1), made)
     x = R(2, 2)
     held = [check(x) for _ in range(3)]
     assert all(torch.equal(view, x.t()) for view, _ in held)
@@ -137,11 +137,11 @@ def test_an_input_that_is_given_back_twice_is_nobody_s_buffer() -> None:
     ids=["parameter", "parameter that requires grad", "leaf", "of a weight"],
 )
 def test_a_result_is_a_plain_value(broken: Callable[..., Any], sentence: str) -> None:
-    made = promise(trace(lambda x: (x + 1,), R(2)), "acme", "p0")
+    made = contract_of(trace(lambda x: (x + 1,), R(2)), "acme", "p0")
     with pytest.raises(KeelError, match=sentence) as raised:
-        every_call(broken, made)(R(2))
+        check_every_call(broken, made)(R(2))
     assert raised.value.code == "wrong-result"
-    broken_without_autograd = every_call(lambda x: ((x + 1).requires_grad_(),), made)
+    broken_without_autograd = check_every_call(lambda x: ((x + 1).requires_grad_(),), made)
     with torch.no_grad(), pytest.raises(KeelError, match="requires grad"):
         broken_without_autograd(R(2).requires_grad_())
 
@@ -162,8 +162,8 @@ class Acme(torch.Tensor):
 def test_a_result_that_its_readers_take_for_another_is_told_on_the_first_call(
     broken: Callable[..., Any], sentence: str
 ) -> None:
-    made = promise(trace(lambda x: (x + 1,), R(2)), "acme", "p0")
-    for check in (first_call, every_call):
+    made = contract_of(trace(lambda x: (x + 1,), R(2)), "acme", "p0")
+    for check in (check_first_call, check_every_call):
         with pytest.raises(KeelError, match=sentence) as raised:
             check(broken, made)(R(2))
         assert raised.value.code == "wrong-result"
@@ -184,38 +184,38 @@ def test_kernels_never_read_a_negative_that_is_left_to_them() -> None:
 
 
 def test_a_result_may_be_of_the_kind_of_what_it_is_made_of() -> None:
-    made = promise(trace(lambda x: (x.t(),), R(2, 2)), "acme", "p0")
-    first_call(lambda x: (x.t(),), made)(R(2, 2).as_subclass(Acme))
+    made = contract_of(trace(lambda x: (x.t(),), R(2, 2)), "acme", "p0")
+    check_first_call(lambda x: (x.t(),), made)(R(2, 2).as_subclass(Acme))
     with torch.inference_mode():
         x = R(2, 2)
-        first_call(lambda x: (x.t(),), made)(R(2, 2))
-    first_call(lambda x: (x.t(),), made)(x)
+        check_first_call(lambda x: (x.t(),), made)(R(2, 2))
+    check_first_call(lambda x: (x.t(),), made)(x)
 
 
 def test_what_autograd_tracks_may_require_grad_and_a_parameter_may_be_given_back() -> None:
-    made = promise(trace(lambda x: (x + 1, x.t()), R(2, 2)), "acme", "p0")
-    check = every_call(lambda x: (x + 1, x.t()), made)
+    made = contract_of(trace(lambda x: (x + 1, x.t()), R(2, 2)), "acme", "p0")
+    check = check_every_call(lambda x: (x + 1, x.t()), made)
     assert check(R(2, 2).requires_grad_())[0].requires_grad
     with torch.no_grad(), torch.autograd._force_original_view_tracking(True):  # as AOTAutograd calls parts
-        assert every_call(lambda x: (x + 1, x.t()), made)(R(2, 2).requires_grad_())[1].requires_grad
-    same = promise(trace(lambda x: (x, x + 1), R(2)), "acme", "p0")
+        assert check_every_call(lambda x: (x + 1, x.t()), made)(R(2, 2).requires_grad_())[1].requires_grad
+    same = contract_of(trace(lambda x: (x, x + 1), R(2)), "acme", "p0")
     weight = torch.nn.Parameter(R(2))
-    assert every_call(lambda x: (x, x + 1), same)(weight)[0] is weight
+    assert check_every_call(lambda x: (x, x + 1), same)(weight)[0] is weight
 
 
 def test_sizes_are_checked_with_the_values_of_their_symbols() -> None:
-    made = promise(trace(lambda x: (x.new_ones(x.shape[0] * 2),), R(4, 5), symbolic=True), "acme", "p0")
-    check = every_call(lambda x: (torch.ones(x.shape[0] * 2),), made)
+    made = contract_of(trace(lambda x: (x.new_ones(x.shape[0] * 2),), R(4, 5), symbolic=True), "acme", "p0")
+    check = check_every_call(lambda x: (torch.ones(x.shape[0] * 2),), made)
     check(R(7, 3))
     with pytest.raises(KeelError, match=r"Its shape is \[8\], not \[14\]"):
-        every_call(lambda x: (torch.ones(8),), made)(R(7, 3))
+        check_every_call(lambda x: (torch.ones(8),), made)(R(7, 3))
 
 
 def test_strides_of_single_elements_and_of_nothing_do_not_matter() -> None:
-    made = promise(trace(lambda x: (x + 1,), R(1, 4)), "acme", "p0")
-    first_call(lambda x: (torch.empty_strided((1, 4), (77, 1)),), made)(R(1, 4))
-    none = promise(trace(lambda x: (x + 1,), R(0, 4)), "acme", "p0")
-    first_call(lambda x: (torch.empty_strided((0, 4), (5, 7)),), none)(R(0, 4))
+    made = contract_of(trace(lambda x: (x + 1,), R(1, 4)), "acme", "p0")
+    check_first_call(lambda x: (torch.empty_strided((1, 4), (77, 1)),), made)(R(1, 4))
+    none = contract_of(trace(lambda x: (x + 1,), R(0, 4)), "acme", "p0")
+    check_first_call(lambda x: (torch.empty_strided((0, 4), (5, 7)),), none)(R(0, 4))
 
 
 def spoils_later(gm: Any) -> Any:

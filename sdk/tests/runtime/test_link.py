@@ -13,7 +13,7 @@ from torch import Tensor
 
 from keel.errors import KeelError
 from keel.placement import build_part_graphs, place
-from keel.runtime.link import Linkable, link
+from keel.runtime.link import CompiledPart, link
 from keel.torch_adapter import tidied
 
 from ..line import takes, trace, whole
@@ -25,7 +25,7 @@ BACKENDS = [takes("mm", name="mm"), takes("add", "mul", name="pointwise"), whole
 def linked(fn: Callable[..., Any], *inputs: Any, symbolic: bool = False) -> Callable[[list[Any]], Any]:
     captured = tidied(trace(fn, *inputs, symbolic=symbolic), "inference")
     plan = place(captured.gm, BACKENDS)
-    parts = [Linkable(p.part.name, p.gm.forward, p.inputs, p.outputs) for p in build_part_graphs(captured.gm, plan)]
+    parts = [CompiledPart(p.part.name, p.gm.forward, p.inputs, p.outputs) for p in build_part_graphs(captured.gm, plan)]
     return link(captured.gm, parts, captured.constants)
 
 
@@ -50,8 +50,8 @@ def test_the_list_of_inputs_is_emptied_so_that_they_can_be_freed() -> None:
     run = link(
         captured.gm,
         [
-            Linkable("first", first.gm.forward, first.inputs, first.outputs),
-            Linkable("last", second, last.inputs, last.outputs),
+            CompiledPart("first", first.gm.forward, first.inputs, first.outputs),
+            CompiledPart("last", second, last.inputs, last.outputs),
         ],
         {},
     )
@@ -90,7 +90,9 @@ def test_a_first_call_is_replaced_once_it_has_returned() -> None:
 
     captured = tidied(trace(lambda x: (x + 1,), R(2)), "inference")
     (part,) = build_part_graphs(captured.gm, place(captured.gm, BACKENDS))
-    run = link(captured.gm, [Linkable("p0", counted("bare"), part.inputs, part.outputs, counted("first", True))], {})
+    run = link(
+        captured.gm, [CompiledPart("p0", counted("bare"), part.inputs, part.outputs, counted("first", True))], {}
+    )
     for _ in range(4):
         try:
             run([R(2)])
@@ -111,8 +113,8 @@ def test_what_a_part_raises_says_whose_it_is_and_keeps_its_type() -> None:
     run = link(
         captured.gm,
         [
-            Linkable("p0", first.gm.forward, first.inputs, first.outputs, owner="mm"),
-            Linkable("p1", breaks, last.inputs, last.outputs, owner="pointwise"),
+            CompiledPart("p0", first.gm.forward, first.inputs, first.outputs, owner="mm"),
+            CompiledPart("p1", breaks, last.inputs, last.outputs, owner="pointwise"),
         ],
         {},
     )
@@ -136,7 +138,7 @@ def test_a_part_does_not_end_the_process(raised: BaseException, said: str) -> No
 
     captured = tidied(trace(lambda x: (x + 1,), R(2)), "inference")
     (part,) = build_part_graphs(captured.gm, place(captured.gm, BACKENDS))
-    run = link(captured.gm, [Linkable("p0", quits, part.inputs, part.outputs, owner="pointwise")], {})
+    run = link(captured.gm, [CompiledPart("p0", quits, part.inputs, part.outputs, owner="pointwise")], {})
     with pytest.raises(KeelError, match=f"What pointwise compiled of part p0(.|\n)*pointwise: {said}") as error:
         run([R(2)])
     assert error.value.code == "run-raised" and error.value.__cause__ is raised
@@ -151,7 +153,7 @@ def test_what_the_user_stops_a_part_by_goes_through() -> None:
 
     captured = tidied(trace(lambda x: (x + 1,), R(2)), "inference")
     (part,) = build_part_graphs(captured.gm, place(captured.gm, BACKENDS))
-    run = link(captured.gm, [Linkable("p0", slow, part.inputs, part.outputs, owner="pointwise")], {})
+    run = link(captured.gm, [CompiledPart("p0", slow, part.inputs, part.outputs, owner="pointwise")], {})
     before = signal.signal(signal.SIGTERM, stop)
     try:
         sent = signal.SIGTERM
@@ -175,7 +177,7 @@ def test_nodes_and_parts_may_have_any_names(name: str) -> None:
     for node in captured.gm.graph.nodes:
         node.name = names[node.name]
     linkables = [
-        Linkable(
+        CompiledPart(
             f"{name}{k or ''}", p.gm.forward, tuple(names[i] for i in p.inputs), tuple(names[o] for o in p.outputs)
         )
         for k, p in enumerate(parts)

@@ -11,7 +11,7 @@ import torch
 import keel
 import keel_interp
 from keel.loop_level import compile_part, refuse, schedule_part
-from keel.schedule.schedule import Launch, Schedule
+from keel.schedule.schedule import KernelLaunch, Schedule
 
 
 @pytest.fixture
@@ -49,6 +49,9 @@ def run(fn, args):
 def text() -> Callable[[list[Schedule]], str]:
     def of(schedules):
         steps = [s for schedule in schedules for s in schedule.steps]
-        return "\n\n".join(str(s.kernel) if isinstance(s, Launch) else f"library call: {s.name}" for s in steps) + "\n"
+        return (
+            "\n\n".join(str(s.kernel) if isinstance(s, KernelLaunch) else f"library call: {s.name}" for s in steps)
+            + "\n"
+        )
 
     return of

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from keel.plugin import Limits
 from keel.schedule.fuel import Fuel
 from keel.schedule.fuse import fuse
-from keel.schedule.schedule import Launch
+from keel.schedule.schedule import KernelLaunch
 
 
 def wanting(*shape):
@@ -17,7 +17,7 @@ def wanting(*shape):
 
 
 def launches(schedule):
-    return [s for s in schedule.steps if isinstance(s, Launch)]
+    return [s for s in schedule.steps if isinstance(s, KernelLaunch)]
 
 
 def softmax(x):

@@ -12,18 +12,18 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from keel.loop_level import hints_of
 from keel.loops.lower import lower
-from keel.schedule.tensor_graph import Tensors, read
+from keel.schedule.tensor_graph import TensorGraph, build_tensor_graph
 from keel.torch_adapter import record
 
 
-def tensors_of(sizes: Callable[[Any], list[Any]], function: Callable[..., Any]) -> tuple[fx.GraphModule, Tensors]:
+def tensors_of(sizes: Callable[[Any], list[Any]], function: Callable[..., Any]) -> tuple[fx.GraphModule, TensorGraph]:
     """The tensors of a graph whose argument has these sizes, of a symbol that is 20."""
     mode = FakeTensorMode(shape_env=ShapeEnv())
     (n,) = mode.from_tensor(torch.empty(20), static_shapes=False).shape
     with mode:
         x = torch.empty(sizes(n))
     gm = fx.GraphModule(torch.nn.Module(), record(function, [x], {}, mode))
-    return gm, read(gm, lower, {})
+    return gm, build_tensor_graph(gm, lower, {})
 
 
 def test_a_fraction_of_a_size_is_a_symbol_with_its_value_as_hint() -> None:

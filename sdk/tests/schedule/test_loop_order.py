@@ -2,7 +2,7 @@ import torch
 
 from keel.loops.index import Axis, index
 from keel.loops.ir import Apply, Buffer, Kernel, Load, Loop, Reduce, Scan, Store
-from keel.schedule.loop_order import canonical
+from keel.schedule.loop_order import canonicalize
 
 f32 = torch.float32
 
@@ -22,7 +22,7 @@ def double(axes, at, to=None):
 
 def test_contiguous_axes_merge():
     p, q, r = Axis("p", 2), Axis("q", 3), Axis("r", 5)
-    merged = canonical(double((p, q, r), index(p) * 15 + index(q) * 5 + r), hint)
+    merged = canonicalize(double((p, q, r), index(p) * 15 + index(q) * 5 + r), hint)
     (loop,) = merged.body
     assert loop.axes == (Axis("i0", 30),)
     assert loop.body[0].index == index(Axis("i0", 30))
@@ -30,26 +30,26 @@ def test_contiguous_axes_merge():
 
 def test_axes_that_only_the_load_permutes_do_not_merge():
     p, q = Axis("p", 4), Axis("q", 3)
-    (loop,) = canonical(double((p, q), index(p) + index(q) * 4, index(p) * 3 + q), hint).body
+    (loop,) = canonicalize(double((p, q), index(p) + index(q) * 4, index(p) * 3 + q), hint).body
     assert [a.size for a in loop.axes] == [4, 3]
 
 
 def test_the_axis_with_the_smallest_strides_goes_innermost():
     p, q = Axis("p", 3), Axis("q", 4)
-    (loop,) = canonical(double((p, q), index(p) + index(q) * 3), hint).body
+    (loop,) = canonicalize(double((p, q), index(p) + index(q) * 3), hint).body
     assert loop.axes == (Axis("i0", 12),)
 
 
 def test_division_by_a_divisor_splits_the_axis():
     p = Axis("p", 12)
-    (loop,) = canonical(double((p,), (index(p) // 4) + (index(p) % 4) * 3, index(p)), hint).body
+    (loop,) = canonicalize(double((p,), (index(p) // 4) + (index(p) % 4) * 3, index(p)), hint).body
     assert [a.size for a in loop.axes] == [3, 4]
     assert loop.body[0].index == index(loop.axes[0]) + index(loop.axes[1]) * 3
 
 
 def test_axes_of_size_one_go():
     p, q = Axis("p", 1), Axis("q", 4)
-    (loop,) = canonical(double((p, q), index(q)), hint).body
+    (loop,) = canonicalize(double((p, q), index(q)), hint).body
     assert loop.axes == (Axis("i0", 4),)
 
 
@@ -61,15 +61,15 @@ def test_the_axis_of_a_scan_stays_whatever_its_size():
         (Buffer("x", f32, 4, "in"), Buffer("y", f32, 4, "out")),
         (Loop("parallel", (q,), (Loop("scan", (p,), body),)),),
     )
-    (loop,) = canonical(kernel, hint).body
+    (loop,) = canonicalize(kernel, hint).body
     assert [a.size for a in loop.body[0].axes] == [1]
 
 
 def test_equal_kernels_get_equal_names_whatever_they_were_called():
     p, u = Axis("p", 8), Axis("u", 8)
     one, two = double((p,), index(p)), double((u,), index(u))
-    assert canonical(one, hint) == canonical(two, hint)
-    assert canonical(one, hint).name != canonical(double((Axis("p", 9),), index(Axis("p", 9))), hint).name
+    assert canonicalize(one, hint) == canonicalize(two, hint)
+    assert canonicalize(one, hint).name != canonicalize(double((Axis("p", 9),), index(Axis("p", 9))), hint).name
 
 
 def test_sibling_loops_share_names_and_inner_ones_count_on():
@@ -90,7 +90,7 @@ def test_sibling_loops_share_names_and_inner_ones_count_on():
             ),
         ),
     )
-    (outer,) = canonical(kernel, hint).body
+    (outer,) = canonicalize(kernel, hint).body
     assert [loop.axes for loop in outer.body] == [(Axis("j0", 4),), (Axis("j0", 4),)]
     assert outer.body[0].body[1].results == (1,)
     assert outer.body[1].body[1].args == (2, 1)

@@ -1,14 +1,14 @@
 import pytest
 
 from keel.loops.index import Axis, index, unflatten
-from keel.schedule.match_loops import Digits, NoSolution, Solution, radix
+from keel.schedule.match_loops import MixedRadix, NoSolution, Solution, radix
 from keel.types import symbol
 
 a, b, c = Axis("a", 4), Axis("b", 12), Axis("c", 64)
 
 
 def solve(lefts, rights, sizes):
-    solution = Solution(Digits("x"), Digits("y"))
+    solution = Solution(MixedRadix("x"), MixedRadix("y"))
     solution.equate(lefts, rights, sizes)
     return solution
 

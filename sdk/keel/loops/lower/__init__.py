@@ -8,7 +8,7 @@ from typing import Any
 import sympy
 import torch
 
-from keel.loops.builder import Definition, NoLoopForm, Rule, define
+from keel.loops.builder import LoopDefinition, NotLowerable, Rule, trace_rule
 from keel.loops.host_symbols import hosted
 from keel.symbols import HostNumbers
 from keel.types import DTYPE_NAMES, Call, SymType, TensorType, leaves, symbols_of
@@ -55,10 +55,10 @@ MOVING = frozenset(
 """Operators that may do no more than move elements about: their rules hold for complex numbers as well."""
 COMPLEX_MOVED = frozenset((torch.complex64, torch.complex128))
 
-_known: dict[tuple[Any, ...], Definition | str] = {}
+_known: dict[tuple[Any, ...], LoopDefinition | str] = {}
 
 
-def lower(call: Call, host: HostNumbers | None = None) -> Definition | str:
+def lower(call: Call, host: HostNumbers | None = None) -> LoopDefinition | str:
     """The loops of ``call``, or the sentence that says why it has none.
 
     They have symbols of ``host`` for what kernels cannot compute. Memoised by the call, and by what they stand for.
@@ -78,7 +78,7 @@ def _new_size(call: Call) -> str | None:
     return None
 
 
-def _lower(call: Call) -> Definition | str:
+def _lower(call: Call) -> LoopDefinition | str:
     rule = RULES.get(call.op)
     if rule is None:
         return f"{call.name} has no loop form."
@@ -96,8 +96,8 @@ def _lower(call: Call) -> Definition | str:
     if odd is not None:
         return f"{call.name} has no loop form on {str(odd).removeprefix('torch.')}."
     try:
-        return define(rule, call)
-    except NoLoopForm as why:
+        return trace_rule(rule, call)
+    except NotLowerable as why:
         return why.sentence
     except TypeError:
         if (late := _late_number(call)) is None:

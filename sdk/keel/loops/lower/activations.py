@@ -15,7 +15,7 @@ import torch
 
 from keel.loops.builder import Builder, Operand, Rule, Value
 
-from .rule_arguments import bounds, lift, literal, out_dtype, refuse, store
+from .rule_arguments import bounds, literal, not_lowerable, out_dtype, promote, store
 
 aten = torch.ops.aten
 
@@ -28,7 +28,7 @@ def of_one(body: Callable[..., Value]) -> Rule:
     """``body(b, x, *parameters)`` on the operand in the dtype of arithmetic."""
 
     def rule(b: Builder, x: Operand, *args: Any, **kwargs: Any) -> Value:
-        return store(b, body(b, lift(b, x, out_dtype(b)), *args, **kwargs))
+        return store(b, body(b, promote(b, x, out_dtype(b)), *args, **kwargs))
 
     return rule
 
@@ -38,7 +38,7 @@ def of_two(body: Callable[..., Value]) -> Rule:
 
     def rule(b: Builder, x: Operand, y: Operand, *args: Any, **kwargs: Any) -> Value:
         dtype = out_dtype(b)
-        return store(b, body(b, lift(b, x, dtype), lift(b, y, dtype), *args, **kwargs))
+        return store(b, body(b, promote(b, x, dtype), promote(b, y, dtype), *args, **kwargs))
 
     return rule
 
@@ -51,25 +51,25 @@ def sigmoid(b: Builder, x: Value) -> Value:
 
 
 def relu(b: Builder, x: Operand) -> Value:
-    value = lift(b, x, out_dtype(b))
+    value = promote(b, x, out_dtype(b))
     return store(b, b.apply("maximum", value, 0))
 
 
 def threshold(b: Builder, x: Operand, at: Any, value: Any) -> Value:
     """x where x > at or x is NaN, else value."""
     dtype = out_dtype(b)
-    v = lift(b, x, dtype)
+    v = promote(b, x, dtype)
     return store(b, b.where(v <= literal(b, at, dtype), literal(b, value, dtype), v))
 
 
 def threshold_backward(b: Builder, grad: Operand, x: Operand, at: Any) -> Value:
     dtype = out_dtype(b)
-    return store(b, b.where(lift(b, x, dtype) <= literal(b, at, dtype), 0, lift(b, grad, dtype)))
+    return store(b, b.where(promote(b, x, dtype) <= literal(b, at, dtype), 0, promote(b, grad, dtype)))
 
 
 def hardtanh(b: Builder, x: Operand, low: float = -1.0, high: float = 1.0) -> Value:
     dtype = out_dtype(b)
-    value = lift(b, x, dtype)
+    value = promote(b, x, dtype)
     for scalar, bound in bounds(b, low, high, dtype):
         value = b.apply(scalar, value, literal(b, bound, dtype))
     return store(b, value)
@@ -93,7 +93,7 @@ def prelu(b: Builder, x: Value, weight: Value) -> Value:
 
 def prelu_backward(b: Builder, grad: Operand, x: Operand, weight: Operand) -> tuple[Value, Value]:
     dtype = out_dtype(b)
-    g, v, w = (lift(b, t, dtype) for t in (grad, x, weight))
+    g, v, w = (promote(b, t, dtype) for t in (grad, x, weight))
     positive = v > 0.0
     return store(b, b.where(positive, g, w * g)), store(b, b.where(positive, 0.0, v * g), 1)
 
@@ -116,7 +116,9 @@ def elu_backward_rule(
     b: Builder, grad: Operand, alpha: float, scale: float, input_scale: float, is_result: bool, x: Operand
 ) -> Value:
     dtype = out_dtype(b)
-    return store(b, elu_backward(b, lift(b, grad, dtype), alpha, scale, input_scale, is_result, lift(b, x, dtype)))
+    return store(
+        b, elu_backward(b, promote(b, grad, dtype), alpha, scale, input_scale, is_result, promote(b, x, dtype))
+    )
 
 
 def hardshrink(b: Builder, x: Value, lambd: float = 0.5) -> Value:
@@ -258,19 +260,19 @@ def log_sigmoid_rule(b: Builder, x: Operand) -> Any:
     """The buffer that eager returns beside the result is e^-|x| on CPU and empty elsewhere."""
     out = b.call.out[1]
     if out is None or getattr(out, "shape", None) != b.shape:
-        refuse(b, "returns a buffer of another shape here.")
-    value = lift(b, x, out_dtype(b))
+        not_lowerable(b, "returns a buffer of another shape here.")
+    value = promote(b, x, out_dtype(b))
     return store(b, log_sigmoid(b, value)), store(b, b.apply("exp", -b.apply("abs", value)), 1)
 
 
 def log_sigmoid_backward(b: Builder, grad: Operand, x: Operand, buffer: Operand) -> Value:
     """The gradient from e^-|x|, where the forward kept it, as eager takes it; else from x alone."""
     dtype = out_dtype(b)
-    value = lift(b, x, dtype)
+    value = promote(b, x, dtype)
     if buffer.type.shape != x.type.shape:
-        return store(b, lift(b, grad, dtype) * sigmoid(b, -value))
-    kept = lift(b, buffer, dtype)
-    return store(b, lift(b, grad, dtype) * (b.where(value < 0, 1.0, kept) / (kept + 1)))
+        return store(b, promote(b, grad, dtype) * sigmoid(b, -value))
+    kept = promote(b, buffer, dtype)
+    return store(b, promote(b, grad, dtype) * (b.where(value < 0, 1.0, kept) / (kept + 1)))
 
 
 RULES: Mapping[Any, Rule] = {

@@ -14,7 +14,17 @@ import torch
 
 from keel.loops.builder import Builder, Operand, Rule, Value
 
-from .rule_arguments import Argument, lift, literal, math_dtype, out_dtype, overloads, refuse, rounded, store
+from .rule_arguments import (
+    Argument,
+    literal,
+    math_dtype,
+    not_lowerable,
+    out_dtype,
+    overloads,
+    promote,
+    rounded,
+    store,
+)
 
 aten = torch.ops.aten
 
@@ -24,7 +34,7 @@ def binary(scalar: str) -> Rule:
 
     def rule(b: Builder, x: Argument, y: Argument) -> Value:
         dtype = out_dtype(b)
-        return store(b, b.apply(scalar, lift(b, x, dtype), lift(b, y, dtype)))
+        return store(b, b.apply(scalar, promote(b, x, dtype), promote(b, y, dtype)))
 
     return rule
 
@@ -32,7 +42,7 @@ def binary(scalar: str) -> Rule:
 def add(b: Builder, x: Argument, y: Argument, alpha: Argument = 1) -> Value:
     """x + alpha * y; with an alpha the product is not rounded before the sum. Bools add as ``or``."""
     dtype = out_dtype(b)
-    left, right = lift(b, x, dtype), lift(b, y, dtype)
+    left, right = promote(b, x, dtype), promote(b, y, dtype)
     if dtype == torch.bool:
         return left | right if alpha else left
     return store(b, scaled_sum(b, left, right, alpha, dtype))
@@ -47,7 +57,7 @@ def scaled_sum(b: Builder, left: Value, right: Value, alpha: Argument, dtype: to
 
 def sub(b: Builder, x: Argument, y: Argument, alpha: Argument = 1) -> Value:
     dtype = out_dtype(b)
-    left, right = lift(b, x, dtype), lift(b, y, dtype)
+    left, right = promote(b, x, dtype), promote(b, y, dtype)
     if isinstance(alpha, bool | int | float) and alpha == 1:
         return store(b, left - right)
     if not dtype.is_floating_point:
@@ -61,13 +71,13 @@ def rsub(b: Builder, x: Argument, y: Argument, alpha: Argument = 1) -> Value:
 
 def mul(b: Builder, x: Argument, y: Argument) -> Value:
     dtype = out_dtype(b)
-    left, right = lift(b, x, dtype), lift(b, y, dtype)
+    left, right = promote(b, x, dtype), promote(b, y, dtype)
     return store(b, left & right if dtype == torch.bool else left * right)
 
 
 def div(b: Builder, x: Argument, y: Argument, *, rounding_mode: str | None = None) -> Value:
     dtype = out_dtype(b)
-    left, right = lift(b, x, dtype), lift(b, y, dtype)
+    left, right = promote(b, x, dtype), promote(b, y, dtype)
     if not dtype.is_floating_point:
         return unless_zero(b, "floordiv" if rounding_mode == "floor" else "truncdiv", left, right)
     if rounding_mode == "floor":
@@ -112,12 +122,12 @@ def remainder(scalar: str) -> Rule:
 
 def pow_scalar(b: Builder, x: Operand, exponent: Argument) -> Value:
     dtype = out_dtype(b)
-    value = lift(b, x, dtype)
+    value = promote(b, x, dtype)
     if not isinstance(exponent, bool | int | float):
-        refuse(b, "raises to a symbolic exponent.")
+        not_lowerable(b, "raises to a symbolic exponent.")
     if not dtype.is_floating_point:
         if exponent < 0:
-            refuse(b, f"raises integers to {exponent}, at which eager raises an error.")
+            not_lowerable(b, f"raises integers to {exponent}, at which eager raises an error.")
         return b.cast(_whole_power(b, b.cast(value, dtype), int(exponent)), dtype)
     return store(b, _float_power(b, value, float(exponent)))
 
@@ -159,7 +169,7 @@ def _float_power(b: Builder, x: Value, n: float) -> Value:
 
 def next_after(b: Builder, x: Operand, y: Operand) -> Value:
     dtype = out_dtype(b)
-    left, right = lift(b, x, dtype), lift(b, y, dtype)
+    left, right = promote(b, x, dtype), promote(b, y, dtype)
     if math_dtype(dtype) == dtype:
         return b.apply("nextafter", left, right)
     # The neighbour in a 16-bit float: one step of its bits, away from zero where y lies farther out.
@@ -175,7 +185,7 @@ def next_after(b: Builder, x: Operand, y: Operand) -> Value:
 def power(b: Builder, x: Argument, y: Argument) -> Value:
     """A tensor exponent. Integers: a negative exponent gives 0, but for the bases 1 and -1."""
     dtype = out_dtype(b)
-    base, exponent = lift(b, x, dtype), lift(b, y, dtype)
+    base, exponent = promote(b, x, dtype), promote(b, y, dtype)
     if dtype == torch.bool:
         return base | ~exponent
     if dtype.is_floating_point:
@@ -199,7 +209,7 @@ def xlogy(log: str) -> Rule:
 
     def rule(b: Builder, x: Argument, y: Argument) -> Value:
         dtype = out_dtype(b)
-        left, right = lift(b, x, dtype), lift(b, y, dtype)
+        left, right = promote(b, x, dtype), promote(b, y, dtype)
         product = b.where(left.equals(0.0), 0.0, left * b.apply(log, right))
         return store(b, b.where(b.apply("isnan", right), float("nan"), product))
 
@@ -208,7 +218,7 @@ def xlogy(log: str) -> Rule:
 
 def heaviside(b: Builder, x: Operand, at_zero: Operand) -> Value:
     dtype = out_dtype(b)
-    value, middle = lift(b, x, dtype), lift(b, at_zero, dtype)
+    value, middle = promote(b, x, dtype), promote(b, at_zero, dtype)
     if dtype == torch.bool:
         return value | middle
     return store(b, b.where(value.equals(0), middle, b.where(value > 0, b.const(1, value.dtype), 0)))
@@ -217,7 +227,7 @@ def heaviside(b: Builder, x: Operand, at_zero: Operand) -> Value:
 def hypot(b: Builder, x: Operand, y: Operand) -> Value:
     """sqrt(x^2 + y^2) without overflow on the way."""
     dtype = out_dtype(b)
-    left, right = (b.apply("abs", lift(b, t, dtype)) for t in (x, y))
+    left, right = (b.apply("abs", promote(b, t, dtype)) for t in (x, y))
     high, low = b.apply("maximum", left, right), b.apply("minimum", left, right)
     ratio = low / high
     slant = b.apply("sqrt", b.apply("fma", ratio, ratio, b.const(1, high.dtype)))
@@ -231,7 +241,7 @@ def log_add_exp(exp: str, log: Callable[[Builder, Value], Value]) -> Rule:
 
     def rule(b: Builder, x: Operand, y: Operand) -> Value:
         dtype = out_dtype(b)
-        left, right = lift(b, x, dtype), lift(b, y, dtype)
+        left, right = promote(b, x, dtype), promote(b, y, dtype)
         same_end = left.equals(right) & b.apply("isinf", left)
         gap = b.apply("abs", left - right)
         total = b.apply("maximum", left, right) + log(b, b.apply(exp, -gap))
@@ -242,7 +252,7 @@ def log_add_exp(exp: str, log: Callable[[Builder, Value], Value]) -> Rule:
 
 def addcmul(b: Builder, x: Operand, y: Operand, z: Operand, *, value: Argument = 1) -> Value:
     dtype = out_dtype(b)
-    start, left, right = (lift(b, t, dtype) for t in (x, y, z))
+    start, left, right = (promote(b, t, dtype) for t in (x, y, z))
     scaled = left if isinstance(value, bool | int | float) and value == 1 else literal(b, value, dtype) * left
     return store(b, b.apply("fma", scaled, right, start) if dtype.is_floating_point else start + scaled * right)
 
@@ -250,8 +260,8 @@ def addcmul(b: Builder, x: Operand, y: Operand, z: Operand, *, value: Argument =
 def addcdiv(b: Builder, x: Operand, y: Operand, z: Operand, *, value: Argument = 1) -> Value:
     dtype = out_dtype(b)
     if not dtype.is_floating_point:
-        refuse(b, "divides integers.")
-    start, left, right = (lift(b, t, dtype) for t in (x, y, z))
+        not_lowerable(b, "divides integers.")
+    start, left, right = (promote(b, t, dtype) for t in (x, y, z))
     scaled = left if isinstance(value, bool | int | float) and value == 1 else literal(b, value, dtype) * left
     return store(b, start + scaled / right)
 
@@ -259,7 +269,7 @@ def addcdiv(b: Builder, x: Operand, y: Operand, z: Operand, *, value: Argument =
 def lerp(b: Builder, start: Operand, end: Operand, weight: Argument) -> Value:
     """Measured from the nearer end, so that the weights 0 and 1 are exact."""
     dtype = out_dtype(b)
-    first, last, w = lift(b, start, dtype), lift(b, end, dtype), lift(b, weight, dtype)
+    first, last, w = promote(b, start, dtype), promote(b, end, dtype), promote(b, weight, dtype)
     near = b.apply("abs", w) < 0.5
     return store(b, b.apply("fma", b.where(near, w, w - 1.0), last - first, b.where(near, first, last)))
 

@@ -10,7 +10,7 @@ import torch
 from keel.loops.builder import Builder, Number, Rule, Value
 from keel.types import Dim
 
-from .rule_arguments import exact, literal, out_dtype, refuse, store
+from .rule_arguments import exact, literal, not_lowerable, out_dtype, store
 
 aten = torch.ops.aten
 prims = torch.ops.prims
@@ -75,7 +75,7 @@ def eye(b: Builder, *_: Any, **__: Any) -> Value:
 def linspace(b: Builder, start: Number, end: Number, steps: Dim, **_: Any) -> Value:
     """Measured from the nearer end, so that both ends are exact."""
     if not isinstance(steps, int) or not all(isinstance(v, bool | int | float) for v in (start, end)):
-        refuse(b, "has bounds or a length known only at run time.")
+        not_lowerable(b, "has bounds or a length known only at run time.")
     dtype = torch.float64 if out_dtype(b) == torch.float64 else torch.float32
     if steps == 1:
         return store(b, literal(b, start, dtype))

@@ -12,7 +12,7 @@ from keel.loops.builder import Builder, Number, Operand, Rule, Value
 from keel.loops.index import Index, flatten, floordiv, mod, unflatten
 from keel.types import Dim, as_dim, contiguous_strides
 
-from .rule_arguments import canonical, exact, literal, out_dtype, refuse, store
+from .rule_arguments import canonical_dim, exact, literal, not_lowerable, out_dtype, store
 from .views import diagonal_at, position_of, start_of
 
 aten = torch.ops.aten
@@ -24,7 +24,7 @@ aten = torch.ops.aten
 def cat(b: Builder, tensors: Sequence[Operand], dim: int = 0) -> Value:
     """An empty tensor of rank 1 joins anything, as it always has."""
     parts = [x for x in tensors if not (x.type.rank == 1 and x.type.shape[0] == 0)] or [tensors[0]]
-    dim = canonical(dim, len(b.shape))
+    dim = canonical_dim(dim, len(b.shape))
     start: Dim = 0
     pieces: list[tuple[Operand, Dim]] = []
     for x in parts:
@@ -34,7 +34,7 @@ def cat(b: Builder, tensors: Sequence[Operand], dim: int = 0) -> Value:
 
 
 def stack(b: Builder, tensors: Sequence[Operand], dim: int = 0) -> Value:
-    dim = canonical(dim, len(b.shape))
+    dim = canonical_dim(dim, len(b.shape))
     rest = [*b.at[:dim], *b.at[dim + 1 :]]
     return _piecewise(b, [(x, n) for n, x in enumerate(tensors)], dim, lambda x, i: rest)
 
@@ -112,13 +112,13 @@ def _slice_mask(b: Builder, dim: int, start: Dim, count: Dim, step: int) -> tupl
 def slice_scatter(
     b: Builder, x: Operand, part: Operand, dim: int = 0, start: Dim | None = None, end: Dim | None = None, step: int = 1
 ) -> Value:
-    dim = canonical(dim, x.type.rank)
+    dim = canonical_dim(dim, x.type.rank)
     first = start_of(b, start, x.type.shape[dim])
     return _written(b, x, part, dim, first, part.type.shape[dim], step)
 
 
 def slice_backward(b: Builder, grad: Operand, sizes: Sequence[Dim], dim: int, start: Dim, end: Dim, step: int) -> Value:
-    dim = canonical(dim, len(b.shape))
+    dim = canonical_dim(dim, len(b.shape))
     return _written(b, None, grad, dim, start_of(b, start, b.shape[dim]), grad.type.shape[dim], step)
 
 
@@ -132,12 +132,12 @@ def _written(b: Builder, x: Operand | None, part: Operand, dim: int, start: Dim,
 
 
 def select_scatter(b: Builder, x: Operand, part: Operand, dim: int, index: Dim) -> Value:
-    dim = canonical(dim, x.type.rank)
+    dim = canonical_dim(dim, x.type.rank)
     return _placed(b, x, part, dim, position_of(b, index, x.type.shape[dim]))
 
 
 def select_backward(b: Builder, grad: Operand, sizes: Sequence[Dim], dim: int, index: Dim) -> Value:
-    dim = canonical(dim, len(b.shape))
+    dim = canonical_dim(dim, len(b.shape))
     return _placed(b, None, grad, dim, position_of(b, index, b.shape[dim]))
 
 
@@ -156,7 +156,7 @@ def diagonal_backward(b: Builder, grad: Operand, sizes: Sequence[Dim], offset: i
 
 
 def _on_diagonal(b: Builder, x: Operand | None, part: Operand, offset: int, dim1: int, dim2: int) -> Value:
-    d1, d2 = canonical(dim1, len(b.shape)), canonical(dim2, len(b.shape))
+    d1, d2 = canonical_dim(dim1, len(b.shape)), canonical_dim(dim2, len(b.shape))
     along = b.at[d1] - max(-offset, 0)
     mask = b.position(along).equals(b.position(b.at[d2] - max(offset, 0)))
     rest = [i for d, i in enumerate(b.at) if d not in (d1, d2)]
@@ -169,7 +169,7 @@ def unfold_backward(b: Builder, grad: Operand, sizes: Sequence[Dim], dim: int, s
     """Each element sums what reached every window that holds it."""
     if not sizes:
         return store(b, grad[(0,) * grad.type.rank])
-    dim = canonical(dim, len(b.shape))
+    dim = canonical_dim(dim, len(b.shape))
     covering = -(-size // step)
     (back,) = b.fold_over([covering])
     window = floordiv(b.at[dim], step) - back
@@ -189,7 +189,7 @@ def unfold_backward(b: Builder, grad: Operand, sizes: Sequence[Dim], dim: int, s
 
 def flip(b: Builder, x: Operand, dims: Sequence[int]) -> Value:
     at = list(b.at)
-    for dim in {canonical(d, x.type.rank) for d in dims} if x.type.rank else ():
+    for dim in {canonical_dim(d, x.type.rank) for d in dims} if x.type.rank else ():
         at[dim] = (at[dim] * -1) + (x.type.shape[dim] - 1)
     return x[at]
 
@@ -213,7 +213,7 @@ def roll(b: Builder, x: Operand, shifts: Dim | Sequence[Dim], dims: int | Sequen
         return x[unflatten(_rolled(flatten(b.at, contiguous_strides(b.shape)), moves[0], total), x.type.shape)]
     at = list(b.at)
     for move, dim in zip(moves, over, strict=True):
-        d = canonical(dim, x.type.rank)
+        d = canonical_dim(dim, x.type.rank)
         at[d] = _rolled(at[d], move, x.type.shape[d])
     return x[at]
 
@@ -276,7 +276,7 @@ def replicated(b: Builder, i: Value, n: Value) -> Value:
 
 def copy(b: Builder, x: Operand, source: Operand, non_blocking: bool = False) -> Value:
     if x.type.device != source.type.device:
-        refuse(b, f"copies from {source.type.device} to another device.")
+        not_lowerable(b, f"copies from {source.type.device} to another device.")
     return store(b, b.broadcast(source))
 
 

@@ -12,10 +12,10 @@ import torch
 
 from keel.loops.builder import Builder, Number, Operand, Rule, Value
 from keel.loops.index import Index, unflatten
-from keel.loops.symbolic_sizes import positive
+from keel.loops.symbolic_sizes import is_positive
 from keel.types import Dim
 
-from .rule_arguments import canonical, literal, out_dtype, refuse, store
+from .rule_arguments import canonical_dim, literal, not_lowerable, out_dtype, store
 
 aten = torch.ops.aten
 
@@ -25,7 +25,7 @@ def gather(b: Builder, x: Operand, dim: int, index: Operand, *, sparse_grad: boo
         return x[()]
     if index.type.rank not in (x.type.rank, 0):  # an empty index may have any rank
         return _nothing(b)
-    dim = canonical(dim, x.type.rank)
+    dim = canonical_dim(dim, x.type.rank)
     at = list(b.at) or [Index()]
     place = b.as_index(b.read(index, b.at), x.type.shape[dim])
     return x[[*at[:dim], place, *at[dim + 1 :]]]
@@ -39,7 +39,7 @@ def _nothing(b: Builder) -> Value:
 def index_select(b: Builder, x: Operand, dim: int, index: Operand) -> Value:
     if not x.type.rank:
         return x[()]
-    dim = canonical(dim, x.type.rank)
+    dim = canonical_dim(dim, x.type.rank)
     place = b.as_index(index[[b.at[dim]] if index.type.rank else ()], x.type.shape[dim])
     return x[[*b.at[:dim], place, *b.at[dim + 1 :]]]
 
@@ -51,7 +51,7 @@ def embedding(b: Builder, weight: Operand, indices: Operand, *_: Any, **__: Any)
 
 def take(b: Builder, x: Operand, index: Operand) -> Value:
     if x.type.numel == 0:
-        return _nothing(b) if index.type.numel == 0 else refuse(b, "takes elements of a tensor that has none.")
+        return _nothing(b) if index.type.numel == 0 else not_lowerable(b, "takes elements of a tensor that has none.")
     place = b.as_index(index[b.at], x.type.numel, wrap=True)
     return x[unflatten(place, x.type.shape)]
 
@@ -69,7 +69,7 @@ def indexed(
         index = indices[n]
         assert index is not None
         if index.type.dtype in (torch.bool, torch.uint8):
-            refuse(b, "chooses by a mask, which gives a size that only the run will tell.")
+            not_lowerable(b, "chooses by a mask, which gives a size that only the run will tell.")
     if not given:
         return list(at)
     rank = max(i.type.rank for i in indices if i is not None)
@@ -92,7 +92,7 @@ def masked_index(b: Builder, x: Operand, mask: Operand, indices: Sequence[Operan
     """As ``x[indices]`` where the mask holds, ``fill`` elsewhere, where indices may be anything, and of no elements."""
     inside = b.broadcast(mask)
     for size in x.type.shape:
-        inside = inside if positive(size) else inside & (b.number(size, torch.int64) > 0)
+        inside = inside if is_positive(size) else inside & (b.number(size, torch.int64) > 0)
     value = b.math(x.where(inside, indexed(b, x.type.shape, indices, b.at, inside)))
     return store(b, b.where(inside, value, literal(b, fill, x.type.dtype)))
 

@@ -14,7 +14,7 @@ from keel.loops.index import Index, flatten, floordiv
 from keel.loops.monoids import lowest
 from keel.types import Dim, as_dim, contiguous_strides
 
-from .rule_arguments import out_dtype, refuse, store
+from .rule_arguments import not_lowerable, out_dtype, store
 
 aten = torch.ops.aten
 NOWHERE = torch.iinfo(torch.int64).max
@@ -155,7 +155,7 @@ def _longest(size: Dim, outs: Dim) -> Dim:
 def adaptive_avg_pool(n: int) -> Rule:
     def rule(b: Builder, x: Operand, _sizes: Sequence[Dim]) -> Value:
         if not _math(b).is_floating_point:
-            refuse(b, "averages integers.")
+            not_lowerable(b, "averages integers.")
         batch, out = b.at[:-n], b.at[-n:]
         sizes, outs = x.type.shape[-n:], b.shape[-n:]
         within = b.fold_over(_longest(s, o) for s, o in zip(sizes, outs, strict=True))
@@ -286,7 +286,7 @@ def _nearest(b: Builder, i: Index, size: Dim, outs: Dim, scale: float | None, ce
     if factor is not None and _divides(factor, outs, centred):
         return floordiv(i, factor)
     if scale is None and not (isinstance(size, int) and isinstance(outs, int)):
-        refuse(b, "resamples by a ratio of sizes known only at run time.")
+        not_lowerable(b, "resamples by a ratio of sizes known only at run time.")
     ratio = _ratio(size, outs, scale)
     place = b.cast(b.position(i), torch.float32)
     place = b.apply("floor", (place + 0.5 if centred else place) * ratio)
@@ -330,7 +330,7 @@ def upsample_nearest_backward(n: int) -> Rule:
         factors = [_factor(size, o, scale) for size, o, scale in zip(b.shape[-n:], outs, given, strict=True)]
         whole = [f for f, o in zip(factors, outs, strict=True) if f is not None and _divides(f, o, False)]
         if len(whole) != n:
-            refuse(b, "resamples by a ratio that is no whole number.")
+            not_lowerable(b, "resamples by a ratio that is no whole number.")
         within = b.fold_over(whole)
         at = [i * f + w for i, f, w in zip(here, whole, within, strict=True)]
         return store(b, b.reduce("sum", b.math(grad[[*batch, *at]])))

@@ -14,7 +14,7 @@ from keel.loops.builder import Builder, Operand, Rule, Value
 from keel.loops.index import Index, flatten
 from keel.types import contiguous_strides, product
 
-from .rule_arguments import canonical, canonical_all, out_dtype, refuse, store
+from .rule_arguments import canonical_dim, canonical_dims, not_lowerable, out_dtype, store
 
 aten = torch.ops.aten
 
@@ -36,7 +36,7 @@ def folded(b: Builder, monoid: str, value: Value, dims: Sequence[int]) -> Value:
 def some(b: Builder, x: Operand, dims: Sequence[int]) -> None:
     """Refuses to look for an extreme among no elements, of which eager makes an error."""
     if any(x.type.shape[d] == 0 for d in dims):
-        refuse(b, "looks for an extreme among no elements.")
+        not_lowerable(b, "looks for an extreme among no elements.")
 
 
 def converted(b: Builder, x: Operand, at: Sequence[Index]) -> Value:
@@ -50,14 +50,14 @@ def total(monoid: str) -> Rule:
     def rule(
         b: Builder, x: Operand, dim: Dims = None, keepdim: bool = False, *, dtype: torch.dtype | None = None
     ) -> Value:
-        dims = canonical_all(dim, x.type.rank)
+        dims = canonical_dims(dim, x.type.rank)
         return store(b, folded(b, monoid, converted(b, x, over(b, x, dims, keepdim)), dims))
 
     return rule
 
 
 def mean(b: Builder, x: Operand, dim: Dims = None, keepdim: bool = False, *, dtype: torch.dtype | None = None) -> Value:
-    dims = canonical_all(dim, x.type.rank)
+    dims = canonical_dims(dim, x.type.rank)
     value = folded(b, "sum", converted(b, x, over(b, x, dims, keepdim)), dims)
     return store(b, value / b.number(product(x.type.shape[d] for d in dims), value.dtype)) if dims else store(b, value)
 
@@ -66,7 +66,7 @@ def extreme(monoid: str) -> Rule:
     """max or min over dimensions; of bools, any or all."""
 
     def rule(b: Builder, x: Operand, dim: Dims = None, keepdim: bool = False) -> Value:
-        dims = canonical_all(dim, x.type.rank)
+        dims = canonical_dims(dim, x.type.rank)
         some(b, x, dims)
         value = b.math(x[over(b, x, dims, keepdim)])
         name = {"max": "any", "min": "all"}[monoid] if value.dtype == torch.bool else monoid
@@ -81,7 +81,7 @@ def truth(monoid: str) -> Rule:
     def rule(b: Builder, x: Operand, dim: Dims = None, keepdim: bool = False) -> Value:
         # Of ``any.dims`` alone, an empty list names no dimension.
         named_none = isinstance(dim, list | tuple) and not dim
-        dims = () if named_none and len(b.shape) == x.type.rank and not keepdim else canonical_all(dim, x.type.rank)
+        dims = () if named_none and len(b.shape) == x.type.rank and not keepdim else canonical_dims(dim, x.type.rank)
         if named_none and keepdim and b.shape == x.type.shape:
             dims = ()
         return store(b, folded(b, monoid, b.cast(x[over(b, x, dims, keepdim)], torch.bool), dims))
@@ -93,7 +93,7 @@ def position_of_extreme(monoid: str) -> Rule:
     """argmax or argmin: the first, or the first NaN; counted through the whole tensor where no dimension is named."""
 
     def rule(b: Builder, x: Operand, dim: int | None = None, keepdim: bool = False) -> Value:
-        dims = canonical_all(dim, x.type.rank)
+        dims = canonical_dims(dim, x.type.rank)
         if not dims:
             return b.const(0, torch.int64)
         some(b, x, dims)
@@ -110,7 +110,7 @@ def extreme_with_position(monoid: str) -> Rule:
     def rule(b: Builder, x: Operand, dim: int, keepdim: bool = False) -> tuple[Value, Value]:
         if not x.type.rank:
             return x[()], b.const(0, torch.int64)
-        dims = (canonical(dim, x.type.rank),)
+        dims = (canonical_dim(dim, x.type.rank),)
         some(b, x, dims)
         at = over(b, x, dims, keepdim)
         best, place = b.reduce_all(monoid, _ordered(b, x[at]), b.position(at[dims[0]]))
@@ -132,7 +132,7 @@ def running(monoid: str) -> Rule:
             return store(b, value)
         if value.dtype == torch.float32 and x.type.device.type == "cpu":
             value = b.cast(value, torch.float64)
-        return store(b, b.scan(monoid, canonical(dim, x.type.rank), value)[0])
+        return store(b, b.scan(monoid, canonical_dim(dim, x.type.rank), value)[0])
 
     return rule
 

@@ -12,16 +12,16 @@ from typing import Any, NoReturn, TypeAlias
 
 import torch
 
-from keel.loops.builder import SMALL_FLOATS, Builder, NoLoopForm, Number, Operand, Rule, Value
+from keel.loops.builder import SMALL_FLOATS, Builder, NotLowerable, Number, Operand, Rule, Value
 from keel.loops.clamp_bounds import keeps_all, keeps_none
 from keel.types import Dim, TensorType
 
 Argument: TypeAlias = Operand | Number | Dim
 
 
-def refuse(b: Builder, why: str) -> NoReturn:
+def not_lowerable(b: Builder, why: str) -> NoReturn:
     """Ends the rule: ``aten.pow.Tensor_Tensor <why>``, where ``why`` begins with a verb and ends with a full stop."""
-    raise NoLoopForm(f"{b.call.name} {why}")
+    raise NotLowerable(f"{b.call.name} {why}")
 
 
 def out_dtype(b: Builder, n: int = 0) -> torch.dtype:
@@ -70,7 +70,7 @@ def _outranked(high: torch.dtype | None, low: torch.dtype | None) -> torch.dtype
 # -- values ------------------------------------------------------------------------------------------
 
 
-def lift(b: Builder, a: Argument, dtype: torch.dtype) -> Value:
+def promote(b: Builder, a: Argument, dtype: torch.dtype) -> Value:
     """The element of ``a``, broadcast to the result, rounded to ``dtype`` and ready for arithmetic."""
     if isinstance(a, Operand):
         return b.math(b.cast(b.broadcast(a), dtype))
@@ -80,20 +80,20 @@ def lift(b: Builder, a: Argument, dtype: torch.dtype) -> Value:
 def literal(b: Builder, a: Number | Dim, dtype: torch.dtype) -> Value:
     """A number in the dtype that arithmetic on ``dtype`` is done in, not rounded to a 16-bit float; integers wrap."""
     if isinstance(a, complex) or (dtype.is_complex and a != 0):
-        refuse(b, f"makes the complex number {a}; loops have none but 0.")
+        not_lowerable(b, f"makes the complex number {a}; loops have none but 0.")
     if not isinstance(a, bool | int | float) and not a.is_integer:
         return b.cast(b.real(a), math_dtype(dtype))
-    return b.number(wrapped(a, dtype), math_dtype(dtype))
+    return b.number(wrap_to_dtype(a, dtype), math_dtype(dtype))
 
 
 def rounded(b: Builder, a: Argument, dtype: torch.dtype) -> Value:
-    """As ``lift``, but a number is rounded to ``dtype`` too: what comparisons see."""
+    """As ``promote``, but a number is rounded to ``dtype`` too: what comparisons see."""
     if isinstance(a, bool | int | float) and dtype in SMALL_FLOATS:
         a = float(torch.tensor(float(a), dtype=torch.float64).to(dtype))
-    return lift(b, a, dtype)
+    return promote(b, a, dtype)
 
 
-def wrapped(a: Number | Dim, dtype: torch.dtype) -> Number | Dim:
+def wrap_to_dtype(a: Number | Dim, dtype: torch.dtype) -> Number | Dim:
     """``a`` as C converts it to the integer ``dtype``; unchanged for other dtypes and for symbolic sizes."""
     if not isinstance(a, bool | int | float) or dtype == torch.bool or dtype.is_floating_point or dtype.is_complex:
         return a
@@ -106,9 +106,9 @@ def exact(b: Builder, a: Number | Dim, dtype: torch.dtype) -> Number | Dim:
     if isinstance(a, bool | int | float) and dtype != torch.bool and not dtype.is_floating_point | dtype.is_complex:
         unsigned = torch.iinfo(dtype).min == 0
         if not math.isfinite(a):
-            refuse(b, f"cannot hold {a} in {str(dtype).removeprefix('torch.')}.")
-        if wrapped(a, dtype) != int(a) and not (unsigned and -torch.iinfo(dtype).max <= a < 0):
-            refuse(b, f"cannot hold {a} in {str(dtype).removeprefix('torch.')}.")
+            not_lowerable(b, f"cannot hold {a} in {str(dtype).removeprefix('torch.')}.")
+        if wrap_to_dtype(a, dtype) != int(a) and not (unsigned and -torch.iinfo(dtype).max <= a < 0):
+            not_lowerable(b, f"cannot hold {a} in {str(dtype).removeprefix('torch.')}.")
     return a
 
 
@@ -120,15 +120,15 @@ def store(b: Builder, value: Value, n: int = 0) -> Value:
 # -- dimensions --------------------------------------------------------------------------------------
 
 
-def canonical(dim: int, rank: int) -> int:
+def canonical_dim(dim: int, rank: int) -> int:
     """``dim`` counted from the front; a 0-d tensor counts as one dimension."""
     return dim % max(rank, 1)
 
 
-def canonical_all(dims: int | Iterable[int] | None, rank: int) -> tuple[int, ...]:
+def canonical_dims(dims: int | Iterable[int] | None, rank: int) -> tuple[int, ...]:
     """Sorted dimensions counted from the front; None and an empty list mean all."""
     given = [dims] if isinstance(dims, int) else list(dims or range(rank))
-    return tuple(sorted(canonical(d, rank) for d in given)) if rank else ()
+    return tuple(sorted(canonical_dim(d, rank) for d in given)) if rank else ()
 
 
 # -- tables ------------------------------------------------------------------------------------------
@@ -141,9 +141,9 @@ def overloads(packet: Any, rule: Rule, *names: str) -> dict[Any, Rule]:
 
 def bounds(b: Builder, low: Any, high: Any, dtype: torch.dtype) -> Iterator[tuple[str, Any]]:
     """A lower and an upper bound (None is none), each with the scalar operator that applies it, but for one beyond all
-    that ``dtype`` holds.  Raises NoLoopForm for one that nothing in ``dtype`` keeps to."""
+    that ``dtype`` holds.  Raises NotLowerable for one that nothing in ``dtype`` keeps to."""
     for bound, scalar, upper in ((low, "maximum", False), (high, "minimum", True)):
         if keeps_none(bound, dtype, upper=upper):
-            refuse(b, f"cannot hold {bound} in {str(dtype).removeprefix('torch.')}.")
+            not_lowerable(b, f"cannot hold {bound} in {str(dtype).removeprefix('torch.')}.")
         if bound is not None and not keeps_all(bound, dtype, upper=upper):
             yield scalar, bound

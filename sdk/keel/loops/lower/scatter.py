@@ -15,7 +15,7 @@ from keel.loops.index import Index
 from keel.loops.ir import StoreMode
 
 from .indexing import indexed
-from .rule_arguments import canonical, literal, refuse, store
+from .rule_arguments import canonical_dim, literal, not_lowerable, store
 
 aten = torch.ops.aten
 
@@ -34,7 +34,7 @@ def along(b: Builder, x: Operand, dim: int, index: Operand) -> list[Index]:
     at = list(b.updates_over(index.type.shape))
     if not x.type.rank:
         return []
-    dim = canonical(dim, x.type.rank)
+    dim = canonical_dim(dim, x.type.rank)
     at = at or [Index()]
     place = b.as_index(b.read(index, at if index.type.rank else ()), x.type.shape[dim])
     return [*at[:dim], place, *at[dim + 1 :]]
@@ -63,15 +63,15 @@ def scatter_reduce(
     b: Builder, x: Operand, dim: int, index: Operand, source: Operand, reduce: str, *, include_self: bool = True
 ) -> None:
     if not include_self:
-        refuse(b, "leaves out what stood where it writes.")
+        not_lowerable(b, "leaves out what stood where it writes.")
     scatter(b, x, dim, index, source, reduce=reduce)
 
 
 def _mode(b: Builder, x: Operand, reduce: str) -> StoreMode:
     if reduce not in MODES:
-        refuse(b, f"combines with {reduce}, which takes more than one pass.")
+        not_lowerable(b, f"combines with {reduce}, which takes more than one pass.")
     if x.type.dtype == torch.bool:
-        refuse(b, f"combines bools with {reduce}.")
+        not_lowerable(b, f"combines bools with {reduce}.")
     return MODES[reduce]
 
 
@@ -104,7 +104,7 @@ def broadcast_shape(shapes: Sequence[Sequence[Any]]) -> list[Any]:
 
 def index_add(b: Builder, x: Operand, dim: int, index: Operand, source: Operand, *, alpha: Number = 1) -> None:
     if x.type.dtype == torch.bool:
-        refuse(b, "adds bools.")
+        not_lowerable(b, "adds bools.")
     at, value = _rows(b, x, dim, index, source)
     value = b.math(value)
     b.scatter(x, at, store(b, value if alpha == 1 else value * literal(b, alpha, x.type.dtype)), "add")
@@ -116,7 +116,7 @@ def index_copy(b: Builder, x: Operand, dim: int, index: Operand, source: Operand
 
 
 def index_fill(b: Builder, x: Operand, dim: int, index: Operand, value: Operand | Number) -> None:
-    dim = canonical(dim, x.type.rank)
+    dim = canonical_dim(dim, x.type.rank)
     count = index.type.numel
     at = list(b.updates_over([count if d == dim else n for d, n in enumerate(x.type.shape)]))
     number = b.broadcast(value, ()) if isinstance(value, Operand) else literal(b, value, x.type.dtype)
@@ -124,7 +124,7 @@ def index_fill(b: Builder, x: Operand, dim: int, index: Operand, value: Operand 
 
 
 def _rows(b: Builder, x: Operand, dim: int, index: Operand, source: Operand) -> tuple[list[Index], Value]:
-    dim = canonical(dim, x.type.rank)
+    dim = canonical_dim(dim, x.type.rank)
     at = list(b.updates_over(source.type.shape))
     return _row(b, x, dim, index, at), source[at]
 

@@ -9,7 +9,18 @@ import torch
 
 from keel.loops.builder import Builder, Operand, Rule, Value
 
-from .rule_arguments import Argument, bounds, exact, lift, out_dtype, overloads, refuse, result_dtype, rounded, store
+from .rule_arguments import (
+    Argument,
+    bounds,
+    exact,
+    not_lowerable,
+    out_dtype,
+    overloads,
+    promote,
+    result_dtype,
+    rounded,
+    store,
+)
 
 aten = torch.ops.aten
 
@@ -25,7 +36,7 @@ def comparison(scalar: str) -> Rule:
 def bitwise(scalar: str) -> Rule:
     def rule(b: Builder, x: Argument, y: Argument) -> Value:
         dtype = out_dtype(b)
-        return b.apply(scalar, lift(b, x, dtype), lift(b, y, dtype))
+        return b.apply(scalar, promote(b, x, dtype), promote(b, y, dtype))
 
     return rule
 
@@ -44,8 +55,8 @@ def shift(scalar: str) -> Rule:
     def rule(b: Builder, x: Argument, y: Argument) -> Value:
         dtype = out_dtype(b)
         if dtype.is_floating_point:
-            refuse(b, "shifts floating-point numbers.")
-        value, amount = lift(b, x, dtype), lift(b, y, dtype)
+            not_lowerable(b, "shifts floating-point numbers.")
+        value, amount = promote(b, x, dtype), promote(b, y, dtype)
         info = torch.iinfo(dtype)
         last = info.bits - 1
         beyond = amount > last if info.min == 0 else (amount < 0) | (amount > last)
@@ -61,7 +72,7 @@ def extremum(scalar: str) -> Rule:
 
     def rule(b: Builder, x: Operand, y: Operand) -> Value:
         dtype = out_dtype(b)
-        return store(b, _farther(b, scalar, lift(b, x, dtype), lift(b, y, dtype)))
+        return store(b, _farther(b, scalar, promote(b, x, dtype), promote(b, y, dtype)))
 
     return rule
 
@@ -80,7 +91,7 @@ def number_extremum(scalar: str) -> Rule:
         dtype = out_dtype(b)
         if not dtype.is_floating_point:
             return plain(b, x, y)  # type: ignore[no-any-return]
-        left, right = lift(b, x, dtype), lift(b, y, dtype)
+        left, right = promote(b, x, dtype), promote(b, y, dtype)
         best = b.where(b.apply("isnan", right), left, b.apply(scalar, left, right))
         return store(b, b.where(b.apply("isnan", left), right, best))
 
@@ -89,7 +100,9 @@ def number_extremum(scalar: str) -> Rule:
 
 def where(b: Builder, mask: Operand, x: Argument, y: Argument) -> Value:
     dtype = out_dtype(b)
-    chosen = b.where(b.cast(b.broadcast(mask), torch.bool), lift(b, _exact(b, x), dtype), lift(b, _exact(b, y), dtype))
+    chosen = b.where(
+        b.cast(b.broadcast(mask), torch.bool), promote(b, _exact(b, x), dtype), promote(b, _exact(b, y), dtype)
+    )
     return store(b, chosen)
 
 
@@ -104,9 +117,9 @@ def masked_fill(b: Builder, x: Operand, mask: Operand, value: Argument) -> Value
 def clamp(b: Builder, x: Operand, min: Argument | None = None, max: Argument | None = None) -> Value:
     """The bounds are applied from below, then from above; a NaN anywhere is the result. Bools: or, and."""
     dtype = out_dtype(b)
-    value = lift(b, x, dtype)
+    value = promote(b, x, dtype)
     for scalar, bound in bounds(b, min, max, dtype):
-        value = _farther(b, scalar, value, lift(b, _exact(b, bound), dtype))
+        value = _farther(b, scalar, value, promote(b, _exact(b, bound), dtype))
     return store(b, value)
 
 

@@ -12,7 +12,7 @@ import torch
 
 from keel.loops.builder import Builder, Operand, Rule, Value
 
-from .rule_arguments import lift, out_dtype, refuse, store
+from .rule_arguments import not_lowerable, out_dtype, promote, store
 
 aten = torch.ops.aten
 prims = torch.ops.prims
@@ -22,7 +22,7 @@ def unary(scalar: str) -> Rule:
     """A rule that applies one scalar op in the result's dtype."""
 
     def rule(b: Builder, x: Operand) -> Value:
-        return store(b, b.apply(scalar, lift(b, x, out_dtype(b))))
+        return store(b, b.apply(scalar, promote(b, x, out_dtype(b))))
 
     return rule
 
@@ -31,7 +31,7 @@ def rounding(scalar: str) -> Rule:
     """floor, ceil, trunc, round: integers are what they are."""
 
     def rule(b: Builder, x: Operand) -> Value:
-        value = lift(b, x, out_dtype(b))
+        value = promote(b, x, out_dtype(b))
         return store(b, b.apply(scalar, value) if value.dtype.is_floating_point else value)
 
     return rule
@@ -41,7 +41,7 @@ def float_test(test: Callable[[Builder, Value], Value]) -> Rule:
     """A question about floating-point values; False for integers."""
 
     def rule(b: Builder, x: Operand) -> Value:
-        value = lift(b, x, x.type.dtype)
+        value = promote(b, x, x.type.dtype)
         return test(b, value) if value.dtype.is_floating_point else b.const(False, torch.bool)
 
     return rule
@@ -52,26 +52,26 @@ def identity(b: Builder, x: Operand, *_: Any, **__: Any) -> Value:
 
 
 def absolute(b: Builder, x: Operand) -> Value:
-    value = lift(b, x, out_dtype(b))
+    value = promote(b, x, out_dtype(b))
     return store(b, value if value.dtype in (torch.bool, torch.uint8) else b.apply("abs", value))
 
 
 def sign(b: Builder, x: Operand) -> Value:
-    value = lift(b, x, out_dtype(b))
+    value = promote(b, x, out_dtype(b))
     return store(b, value if value.dtype == torch.bool else b.apply("sign", value))
 
 
 def signbit(b: Builder, x: Operand) -> Value:
-    value = lift(b, x, x.type.dtype)
+    value = promote(b, x, x.type.dtype)
     if value.dtype.is_floating_point:
         return b.apply("copysign", b.const(1, value.dtype), value) < 0
     return b.const(False, torch.bool) if value.dtype == torch.bool else value < 0
 
 
 def round_decimals(b: Builder, x: Operand, *, decimals: int) -> Value:
-    value = lift(b, x, out_dtype(b))
+    value = promote(b, x, out_dtype(b))
     if not value.dtype.is_floating_point:
-        refuse(b, "rounds integers to decimals.")
+        not_lowerable(b, "rounds integers to decimals.")
     if decimals == 0:
         return store(b, b.apply("round", value))
     ten = float(10 ** abs(decimals))
@@ -79,32 +79,32 @@ def round_decimals(b: Builder, x: Operand, *, decimals: int) -> Value:
 
 
 def frac(b: Builder, x: Operand) -> Value:
-    value = lift(b, x, out_dtype(b))
+    value = promote(b, x, out_dtype(b))
     return store(b, value - b.apply("trunc", value))
 
 
 def sinc(b: Builder, x: Operand) -> Value:
-    value = lift(b, x, out_dtype(b))
+    value = promote(b, x, out_dtype(b))
     angle = value * torch.pi
     return store(b, b.where(value.equals(0.0), 1.0, b.apply("sin", angle) / angle))
 
 
 def logit(b: Builder, x: Operand, eps: float | None = None) -> Value:
-    value = lift(b, x, out_dtype(b))
+    value = promote(b, x, out_dtype(b))
     if eps is not None:
         value = b.where(value < eps, eps, b.where(value > 1 - eps, 1 - eps, value))
     return store(b, b.apply("log", value / (1.0 - value)))
 
 
 def entr(b: Builder, x: Operand) -> Value:
-    value = lift(b, x, out_dtype(b))
+    value = promote(b, x, out_dtype(b))
     inside = b.where(value.equals(0.0), value * 0.0, -value * b.apply("log", value))
     return store(b, b.where(value < 0, float("-inf"), inside))
 
 
 def angle(b: Builder, x: Operand) -> Value:
     """Of a real number: pi below zero, 0 elsewhere, NaN at NaN."""
-    value = lift(b, x, out_dtype(b))
+    value = promote(b, x, out_dtype(b))
     return store(b, b.where(b.apply("isnan", value), value, b.where(value < 0, torch.pi, b.const(0, value.dtype))))
 
 
@@ -112,7 +112,7 @@ def nan_to_num(
     b: Builder, x: Operand, nan: float | None = None, posinf: float | None = None, neginf: float | None = None
 ) -> Value:
     dtype = out_dtype(b)
-    value = lift(b, x, dtype)
+    value = promote(b, x, dtype)
     if not dtype.is_floating_point:
         return value
     limits = torch.finfo(dtype)
@@ -137,13 +137,13 @@ def convert(b: Builder, x: Operand, *_: Any, **__: Any) -> Value:
     """A copy in the result's dtype; on another device it is no loop."""
     out = b.call.out[0]
     if out is not None and getattr(out, "device", x.type.device) != x.type.device:
-        refuse(b, f"copies from {x.type.device} to another device.")
+        not_lowerable(b, f"copies from {x.type.device} to another device.")
     return store(b, b.broadcast(x))
 
 
 def bitcast(b: Builder, x: Operand, dtype: torch.dtype) -> Value:
     if not isinstance(dtype, torch.dtype) or dtype.itemsize != x.type.dtype.itemsize:
-        refuse(b, "reads bits as a dtype of another width.")
+        not_lowerable(b, "reads bits as a dtype of another width.")
     value = b.broadcast(x)
     return value if value.dtype == dtype else b.apply("bitcast", value, dtype=dtype)
 

@@ -10,10 +10,10 @@ import torch
 
 from keel.loops.builder import Builder, Operand, Rule, Value, reshaped
 from keel.loops.index import Index, floordiv, mod
-from keel.loops.symbolic_sizes import non_negative, positive
+from keel.loops.symbolic_sizes import is_positive, non_negative
 from keel.types import Dim, as_dim
 
-from .rule_arguments import canonical, math_dtype, overloads, refuse, store
+from .rule_arguments import canonical_dim, math_dtype, not_lowerable, overloads, store
 from .unary import identity
 
 aten = torch.ops.aten
@@ -33,14 +33,14 @@ def expand(b: Builder, x: Operand, *_: Any, **__: Any) -> Value:
 def permute(b: Builder, x: Operand, dims: Sequence[int]) -> Value:
     at: list[Index] = [Index()] * x.type.rank
     for here, dim in zip(b.at, dims, strict=True):
-        at[canonical(dim, x.type.rank)] = here
+        at[canonical_dim(dim, x.type.rank)] = here
     return x[at]
 
 
 def transpose(b: Builder, x: Operand, dim0: int, dim1: int) -> Value:
     at = list(b.at)
     if at:
-        d0, d1 = canonical(dim0, len(at)), canonical(dim1, len(at))
+        d0, d1 = canonical_dim(dim0, len(at)), canonical_dim(dim1, len(at))
         at[d0], at[d1] = at[d1], at[d0]
     return x[at]
 
@@ -51,7 +51,7 @@ def t(b: Builder, x: Operand) -> Value:
 
 def unsqueeze(b: Builder, x: Operand, dim: int) -> Value:
     at = list(b.at)
-    del at[canonical(dim, len(at))]
+    del at[canonical_dim(dim, len(at))]
     return x[at]
 
 
@@ -59,7 +59,7 @@ def squeeze(b: Builder, x: Operand, dims: int | Sequence[int] | None = None) -> 
     """Dimensions of another size than 1 stay, although they are named."""
     rank = x.type.rank
     named = range(rank) if dims is None else [dims] if isinstance(dims, int) else dims
-    gone = {d for n in named if rank and x.type.shape[d := canonical(n, rank)] == 1}
+    gone = {d for n in named if rank and x.type.shape[d := canonical_dim(n, rank)] == 1}
     left = iter(b.at)
     return x[[0 if d in gone else next(left) for d in range(rank)]]
 
@@ -72,15 +72,15 @@ def start_of(b: Builder, start: Dim | None, size: Dim) -> Dim:
         return min(max(start + size if start < 0 else start, 0), size)
     if non_negative(start):
         return start
-    if positive(as_dim(sympy.sympify(-start))):
+    if is_positive(as_dim(sympy.sympify(-start))):
         return as_dim(sympy.Max(0, start + size)) if not non_negative(as_dim(start + size)) else as_dim(start + size)
-    refuse(b, f"starts at {start}, whose sign is not known.")
+    not_lowerable(b, f"starts at {start}, whose sign is not known.")
 
 
 def slice_(
     b: Builder, x: Operand, dim: int = 0, start: Dim | None = None, end: Dim | None = None, step: int = 1
 ) -> Value:
-    dim = canonical(dim, x.type.rank)
+    dim = canonical_dim(dim, x.type.rank)
     size = x.type.shape[dim]
     to_the_end = step == 1 and (end is None or (isinstance(end, int) and end >= MAX_SIZE))
     first = as_dim(sympy.expand(size - b.shape[dim])) if to_the_end else start_of(b, start, size)
@@ -95,20 +95,20 @@ def position_of(b: Builder, index: Dim, size: Dim) -> Dim:
         return index if index >= 0 else as_dim(index + size)
     if non_negative(index):
         return index
-    if positive(as_dim(-index)):
+    if is_positive(as_dim(-index)):
         return as_dim(index + size)
-    refuse(b, f"takes element {index}, whose sign is not known.")
+    not_lowerable(b, f"takes element {index}, whose sign is not known.")
 
 
 def select(b: Builder, x: Operand, dim: int, index: Dim) -> Value:
-    dim = canonical(dim, x.type.rank)
+    dim = canonical_dim(dim, x.type.rank)
     at = list(b.at)
     return x[[*at[:dim], position_of(b, index, x.type.shape[dim]), *at[dim:]]]
 
 
 def diagonal_at(rank: int, offset: int, dim1: int, dim2: int, at: Sequence[Index]) -> list[Index]:
     """Coordinates in the whole of the element that stands at ``at`` in the diagonal, whose own dimension is last."""
-    d1, d2 = canonical(dim1, rank), canonical(dim2, rank)
+    d1, d2 = canonical_dim(dim1, rank), canonical_dim(dim2, rank)
     rest = iter(at[:-1])
     along = at[-1]
     shift = {d1: max(-offset, 0), d2: max(offset, 0)}
@@ -123,7 +123,7 @@ def unfold(b: Builder, x: Operand, dim: int, size: int, step: int) -> Value:
     if not x.type.rank:
         return x[()]
     *at, within = b.at
-    dim = canonical(dim, x.type.rank)
+    dim = canonical_dim(dim, x.type.rank)
     at[dim] = at[dim] * step + within
     return x[at]
 
@@ -133,11 +133,11 @@ def as_strided(
 ) -> Value:
     """Only from where the operand begins, and only if the operand leaves no gaps in its memory."""
     if storage_offset is not None:
-        refuse(b, "counts from the start of a storage that may hold more than its operand.")
+        not_lowerable(b, "counts from the start of a storage that may hold more than its operand.")
     offset = sum((i * s for i, s in zip(b.at, stride, strict=True)), Index())
     at = _at_offset(x, offset)
     if at is None:
-        refuse(b, f"reads memory of {x.type}, which has gaps or overlaps.")
+        not_lowerable(b, f"reads memory of {x.type}, which has gaps or overlaps.")
     return x[at]
 
 

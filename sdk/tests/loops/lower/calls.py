@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from keel.loops.builder import Definition
+from keel.loops.builder import LoopDefinition
 from keel.loops.lower import lower
 from keel.symbols import HostNumbers
 from keel.symbols import evaluate as value_of
@@ -56,16 +56,16 @@ def eager(op: Any, *args: Any, **kwargs: Any) -> Any:
         return op(*args, **kwargs)
 
 
-def lowered(op: Any, *args: Any, **kwargs: Any) -> Definition | str:
+def lowered(op: Any, *args: Any, **kwargs: Any) -> LoopDefinition | str:
     return lower(call_of(op, args, kwargs, eager(op, *args, **kwargs)))
 
 
-def check(op: Any, *args: Any, rtol: float | None = None, atol: float | None = None, **kwargs: Any) -> Definition:
+def check(op: Any, *args: Any, rtol: float | None = None, atol: float | None = None, **kwargs: Any) -> LoopDefinition:
     """Asserts that the rule of ``op`` gives what ``op`` gives: dtype, shape, values, NaN for NaN."""
     want = eager(op, *args, **kwargs)
     call = call_of(op, args, kwargs, want)
     definition = lower(call)
-    assert isinstance(definition, Definition), definition
+    assert isinstance(definition, LoopDefinition), definition
     compare(call, evaluate(definition, tensors_in([*args, *kwargs.values()])), want, rtol, atol)
     return definition
 
@@ -88,7 +88,7 @@ def compare(call: Call, got: Sequence[Tensor], want: Any, rtol: float | None = N
         )
 
 
-def check_symbolic(function: Callable[..., Any], *tensors: Tensor) -> list[Definition]:
+def check_symbolic(function: Callable[..., Any], *tensors: Tensor) -> list[LoopDefinition]:
     """Traces ``function`` with symbolic sizes and asserts that each of its operators is lowered, with symbols, to what
     the static one gives when the symbols are bound.  Returns the definitions that do have symbols."""
     from keel.graph.calls import call_of as call_of_node
@@ -116,7 +116,7 @@ def check_symbolic(function: Callable[..., Any], *tensors: Tensor) -> list[Defin
             continue
         host = HostNumbers(symbols)
         definition = lower(call, host)
-        assert isinstance(definition, Definition), definition
+        assert isinstance(definition, LoopDefinition), definition
         known = symbols | {name: value_of(expr, symbols) for name, expr in host.by_name.items()}
         compare(call, evaluate(definition, tensors_in([*args, *kwargs.values()]), known), env[node])
         if any(t.symbols for t in call.out if isinstance(t, TensorType)):

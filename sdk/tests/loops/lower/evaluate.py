@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from keel.loops.builder import Definition, Place, Read, Step, Update
+from keel.loops.builder import CheckedIndex, LoopDefinition, Read, Step, Update
 from keel.loops.index import Axis, Div, Index, Loaded, Mod, loaded_of
 from keel.loops.ir import Apply, Const, Position, Reduce, Scan
 from keel.loops.symbolic_sizes import evaluate as size_of
@@ -103,7 +103,7 @@ APPLY = {
 
 
 def evaluate(
-    definition: Definition, tensors: Sequence[Tensor], symbols: Mapping[str, int] | None = None
+    definition: LoopDefinition, tensors: Sequence[Tensor], symbols: Mapping[str, int] | None = None
 ) -> list[Tensor]:
     """The results of ``definition`` on ``tensors``, its symbols bound; the result of a scatter is the written copy."""
     return _Run(definition, tensors, symbols or {}).results()
@@ -112,7 +112,7 @@ def evaluate(
 class _Run:
     """Every value has the rank of axes and folded axes together, 1 along those it does not depend on."""
 
-    def __init__(self, definition: Definition, tensors: Sequence[Tensor], symbols: Mapping[str, int]):
+    def __init__(self, definition: LoopDefinition, tensors: Sequence[Tensor], symbols: Mapping[str, int]):
         self.definition, self.tensors, self.symbols = definition, tensors, symbols
         self.space = (*definition.axes, *definition.folded)
         self.sizes = [size_of(a.size, symbols) for a in self.space]
@@ -129,7 +129,7 @@ class _Run:
                     self.values[step.result] = self.at(step.index)
                 case Read():
                     self.values[step.result] = self.read(step)
-                case Place():
+                case CheckedIndex():
                     self.values[step.result] = self.place(step)
                 case Apply():
                     self.values[step.result] = self.apply(step)
@@ -166,7 +166,7 @@ class _Run:
             case Mod():
                 return self.at(atom.of) % size_of(atom.by, self.symbols)
 
-    def place(self, step: Place) -> Tensor:
+    def place(self, step: CheckedIndex) -> Tensor:
         value, bound = self.values[step.value], size_of(step.bound, self.symbols)
         value = torch.where(value < 0, value + bound, value) if step.wrap else value
         inside = (value >= 0) & (value < bound)
@@ -242,7 +242,7 @@ def used_by(step: Step) -> set[int]:
             return loaded_of(step.index)
         case Read():
             return {n for i in step.at for n in loaded_of(i)} | ({step.mask} if step.mask is not None else set())
-        case Place():
+        case CheckedIndex():
             return {step.value} | ({step.mask} if step.mask is not None else set())
         case Apply() | Reduce() | Scan():
             return set(step.args)

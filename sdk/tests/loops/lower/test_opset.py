@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from keel.loops.builder import Definition
+from keel.loops.builder import LoopDefinition
 from keel.loops.lower import RULES, lower
 from keel.spec import MEMBERS, Op
 from keel.spec.normal import overload_of
@@ -29,7 +29,7 @@ UNDEFINED = frozenset({"empty"})
 """Operators whose values are whatever the memory held."""
 
 
-def cases(op: Op, dtype: torch.dtype) -> Iterator[tuple[Call, Definition, list[Tensor], Any]]:
+def cases(op: Op, dtype: torch.dtype) -> Iterator[tuple[Call, LoopDefinition, list[Tensor], Any]]:
     """The samples that have loops, with what eager gives; those it does not run are left out."""
     assert op.samples is not None
     for sample in op.samples(dtype):
@@ -40,7 +40,7 @@ def cases(op: Op, dtype: torch.dtype) -> Iterator[tuple[Call, Definition, list[T
             continue
         call = call_of(target, sample.args, sample.kwargs, want)
         definition = lower(call)
-        if isinstance(definition, Definition):
+        if isinstance(definition, LoopDefinition):
             yield call, definition, tensors_in([*sample.args, *sample.kwargs.values()]), want
 
 
