@@ -26,8 +26,8 @@ from keel.graph.purity import why_not_rerunnable
 from keel.graph.verify import verify
 from keel.interpreter import in_one_chunk, no_collection
 from keel.pins import pinned
-from keel.placement.audit import certificate
 from keel.placement.audit.itemized_cost import PartCost, itemize
+from keel.placement.audit.verify import Refused, verify_placement
 from keel.placement.placement import Plan, Refusals
 from keel.placement.select import Selection, replan, select_placement
 from keel.placement.solve.build_problem import Pricing, sheets_of
@@ -197,8 +197,8 @@ def _placed(captured: Captured, settings: Settings, folder: Path | None, listen:
 def _certify(gm: fx.GraphModule, plan: Plan, constants: Collection[str], answers: SupportCache) -> None:
     """Raises KeelError[bad-plan], or ``Fault`` where an owner took a call before that it refuses now."""
     try:
-        certificate.verify_placement(gm, plan, constants)
-    except certificate.Refused as refused:
+        verify_placement(gm, plan, constants)
+    except Refused as refused:
         raise answers.contradiction(refused) or refused from None
 
 

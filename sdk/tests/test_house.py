@@ -14,10 +14,12 @@ import pytest
 
 import keel
 
-from .source_files import code, imports, module_of, short
+from .source_files import ROOT, code, imports, module_of, short
 
 STATEMENTS, LINES, RUN = 60, 500, 12
 """More lines make a function long, a file large; so many lines of code that stand twice make a run."""
+SHOWN = 80
+"""The most places that are printed for a figure."""
 Files = Mapping[str, Path]
 """Each module's file."""
 Graph = Mapping[str, set[str]]
@@ -29,7 +31,20 @@ CEILINGS = {
     f"files over {LINES} lines": 19,
     "public names without a docstring": 0,
     f"runs of {RUN} lines that stand twice": 11,
+    "base names of modules with several meanings": 58,
+    "identifiers that say nothing of their values": 1850,
 }
+
+SAME_PURPOSE = {
+    "verify": "each intermediate representation has a verifier",
+    "opset": "keel.opset is the public face of keel.spec.opset",
+}
+"""Base names of modules that stand in several rooms on purpose, and why."""
+FAMILIES = ("keel.spec.ops", "keel.loops.lower", "keel_conformance.cases.domains")
+"""A family of operators has a module of one name in each of these rooms."""
+VAGUE = {"anew", "apart", "asked", "begun", "beside", "found", "given", "heard", "kept", "mine"}
+VAGUE |= {"said", "seen", "taken", "told", "tried", "untold", "wanted", "whole"}
+"""Words that say how a value came about and not what it is."""
 
 
 def modules() -> Files:
@@ -128,6 +143,46 @@ def undocumented() -> list[str]:
     )
 
 
+# -- names -------------------------------------------------------------------------------------------------
+
+
+def collisions(modules: Iterable[str]) -> list[str]:
+    """Base names that modules of several rooms have, unless they have one purpose or are one family of operators."""
+    rooms = defaultdict[str, set[str]](set)
+    for module in modules:
+        room, _, base = module.rpartition(".")
+        if room and base != room.rpartition(".")[2]:
+            rooms[base].add("a family of operators" if room in FAMILIES else "a backend" if is_backend(room) else room)
+    return sorted(
+        f"{base}: {', '.join(sorted(where))}"
+        for base, where in rooms.items()
+        if len(where) > 1 and base not in SAME_PURPOSE
+    )
+
+
+def is_backend(package: str) -> bool:
+    """Reference backends have the same file names for the same purposes."""
+    return (ROOT / "reference_backends" / package).is_dir()
+
+
+def vague_identifiers(path: Path) -> list[str]:
+    """Where a function, class, parameter or variable has one of the ``VAGUE`` words as its whole name."""
+    return [
+        f"{path.name}:{line} {name}"
+        for line, name in defined_names(ast.parse(path.read_text()))
+        if name.strip("_").lower() in VAGUE
+    ]
+
+
+def defined_names(tree: ast.AST) -> Iterable[tuple[int, str]]:
+    for node in ast.walk(tree):
+        match node:
+            case ast.FunctionDef(name=name) | ast.ClassDef(name=name) | ast.arg(arg=name):
+                yield node.lineno, name
+            case ast.Name(id=name, ctx=ast.Store()) | ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)):
+                yield node.lineno, name
+
+
 # -- the figures ---------------------------------------------------------------------------------------------
 
 
@@ -142,6 +197,8 @@ def figures() -> dict[str, list[str]]:
         f"files over {LINES} lines": [short(p) for p in files.values() if len(p.read_text().splitlines()) > LINES],
         "public names without a docstring": undocumented(),
         f"runs of {RUN} lines that stand twice": twice(files.values()),
+        "base names of modules with several meanings": collisions(files),
+        "identifiers that say nothing of their values": [v for p in files.values() for v in vague_identifiers(p)],
     }
 
 
@@ -155,7 +212,7 @@ def lines_of_packages() -> dict[str, int]:
 def test_figures_only_fall() -> None:
     found = figures()
     for figure, places in found.items():
-        print(f"{len(places):6}  {figure}", *([f"({', '.join(places)})"] if places else []))
+        print(f"{len(places):6}  {figure}", *([f"({', '.join(places[:SHOWN])})"] if places else []))
     for package, lines in lines_of_packages().items():
         print(f"{lines:6}  lines of code in {package}")
     assert found.keys() == CEILINGS.keys()
@@ -195,6 +252,9 @@ BODY = "".join(f"    x{i} = {i}\n" for i in range(RUN))
         (2, twice, ["def f():\n" + BODY + "    y = 1\n", "def g():\n" + BODY + "    y = 1\n"]),
         (0, twice, ["def f():\n" + BODY, "def g():\n" + BODY.replace("x3", "y3")]),
         (0, twice, ["from a import (\n" + "    b,\n" * RUN + ")\n"] * 2),
+        (2, vague_identifiers, ["def _apart(mine: int) -> int:\n    return mine\n"]),
+        (3, vague_identifiers, ["found, rest = f(told=1)\nfor kept in rest: pass\nclass Found: found_in = 1\n"]),
+        (1, vague_identifiers, ["match x:\n    case [y, *found]: pass\n    case A(found=z): pass\n"]),
     ],
 )
 def test_what_counts(count: int, figure: Callable[..., list[str]], texts: list[str], tmp_path: Path) -> None:
@@ -202,6 +262,21 @@ def test_what_counts(count: int, figure: Callable[..., list[str]], texts: list[s
     for path, text in zip(paths, texts, strict=True):
         path.write_text(text)
     assert len(figure(paths) if figure is twice else figure(paths[0])) == count
+
+
+@pytest.mark.parametrize(
+    "names, found",
+    [
+        (["keel.a.plan", "keel.b.plan", "keel.b.order"], ["plan: keel.a, keel.b"]),
+        (["keel.a.verify", "keel.b.verify"], []),
+        (["keel.spec.ops.fft", "keel.loops.lower.fft"], []),
+        (["keel.spec.ops.fft", "keel.a.fft"], ["fft: a family of operators, keel.a"]),
+        (["keel_cpp.build", "keel_triton.build"], []),
+        (["keel_cpp.build", "keel.build"], ["build: a backend, keel"]),
+    ],
+)
+def test_which_base_names_collide(names: list[str], found: list[str]) -> None:
+    assert collisions(names) == found
 
 
 def test_code_lines_leave_out_what_is_no_code(tmp_path: Path) -> None:

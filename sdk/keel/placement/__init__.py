@@ -1,7 +1,7 @@
 """Who compiles what: an owner for each call, convex parts, a certificate, and a graph per part."""
 
-from keel.placement.audit.certificate import verify_placement
 from keel.placement.audit.itemized_cost import PartCost, itemize
+from keel.placement.audit.verify import verify_placement
 from keel.placement.call_graph import CallGraph, call_graph_of
 from keel.placement.cluster import cluster
 from keel.placement.part_graphs import PartGraph, build_part_graphs

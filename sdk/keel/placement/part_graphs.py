@@ -19,7 +19,7 @@ from torch import fx
 
 from keel.placement.call_graph import is_getitem, is_size_arithmetic
 from keel.placement.placement import Part, Plan
-from keel.symbols import free_symbols, told
+from keel.symbols import free_symbols, implied_symbols
 from keel.torch_adapter import expression
 from keel.types import leaves
 
@@ -151,7 +151,7 @@ def _untold(numbers: Mapping[str, fx.Node], own: Iterable[fx.Node], inputs: Iter
     held = {name for dim in (*given, *(d for n in own for d in _sizes(n))) for name in free_symbols(dim)}
     if not held - {str(dim) for dim in given}:  # each is a size by itself, as nearly always
         return set()
-    return {numbers[name] for name in held - told(given) if name in numbers}
+    return {numbers[name] for name in held - implied_symbols(given) if name in numbers}
 
 
 def _sizes(node: fx.Node) -> Iterator[Any]:

@@ -18,7 +18,7 @@ from typing import Any
 from keel.cost import LONGEST, Cost
 from keel.errors import KeelError, KeelWarning, message_of
 from keel.interrupts import is_interrupt
-from keel.placement.audit.certificate import Refused
+from keel.placement.audit.verify import Refused
 from keel.placement.placement import Plan
 from keel.plugin import Backend, Refusal
 from keel.refusals import CannotSay, answer

@@ -23,7 +23,7 @@ from keel.loops.host_symbols import hosted_type
 from keel.loops.ir import Apply, Reduce
 from keel.plugin import Extern
 from keel.spec import bind
-from keel.symbols import HostNumbers, free_symbols, told
+from keel.symbols import HostNumbers, free_symbols, implied_symbols
 from keel.torch_adapter import dim_of
 from keel.types import Call, Dim, SymType, TensorType, Type, as_dim, leaves
 
@@ -230,7 +230,7 @@ class _Reader:
         sizes = [d for t in types if isinstance(t, TensorType) for d in t.shape]
         strides = [d for t in types if isinstance(t, TensorType) for d in t.strides if isinstance(d, sympy.Symbol)]
         sizes += [t.expr for t in types if isinstance(t, SymType) and t.kind == "int"]
-        known = told([*strides, *sizes])
+        known = implied_symbols([*strides, *sizes])
         for d in sizes:
             if not known.issuperset(free_symbols(d)):
                 self.out.host.stand(d)

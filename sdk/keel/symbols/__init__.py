@@ -8,10 +8,10 @@ from keel.symbols.bounds import bounds
 from keel.symbols.evaluate import evaluate, exact
 from keel.symbols.functions import FUNCTIONS, Function, Kind, function_of, kind_of
 from keel.symbols.host import BitsOfFloat, FloatOfBits, HostNumbers, kernel_form
+from keel.symbols.linear_solve import implied_symbols, solve_linear
 from keel.symbols.printing import C_PRELUDE, PYTHON_NAMES, c_text, python_text
 from keel.symbols.ranges import Range
-from keel.symbols.solve import solve_linear, told
-from keel.symbols.symbols import checked_name, free_symbols
+from keel.symbols.symbol_names import checked_name, free_symbols
 
 __all__ = [
     "C_PRELUDE",
@@ -30,9 +30,9 @@ __all__ = [
     "exact",
     "free_symbols",
     "function_of",
+    "implied_symbols",
     "kernel_form",
     "kind_of",
     "python_text",
     "solve_linear",
-    "told",
 ]

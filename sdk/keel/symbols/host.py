@@ -16,7 +16,7 @@ import sympy
 
 from keel.symbols.bounds import bounds
 from keel.symbols.functions import arguments_of, function_of, kind_of
-from keel.symbols.symbols import free_symbols
+from keel.symbols.symbol_names import free_symbols
 
 Stand = Callable[[sympy.Expr], sympy.Expr]
 

@@ -17,7 +17,7 @@ from keel.errors import KeelError
 from keel.symbols import functions
 from keel.symbols.evaluate import constant, unknown_function
 from keel.symbols.functions import Kind, Value, arguments_of, function_of, kind_of
-from keel.symbols.symbols import checked_name
+from keel.symbols.symbol_names import checked_name
 
 PYTHON_NAMES: Mapping[str, Any] = {
     "Fraction": Fraction,

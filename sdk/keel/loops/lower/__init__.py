@@ -19,10 +19,10 @@ from . import (
     creation,
     data_movement,
     indexing,
+    logic,
     pooling,
     reductions,
     scatter,
-    select,
     unary,
     views,
 )
@@ -30,7 +30,7 @@ from . import (
 RULES: Mapping[Any, Rule] = {
     **unary.RULES,
     **arithmetic.RULES,
-    **select.RULES,
+    **logic.RULES,
     **activations.RULES,
     **creation.RULES,
     **views.RULES,
@@ -48,7 +48,7 @@ MOVING = frozenset(
         *indexing.RULES,
         *creation.RULES,
         *scatter.RULES,
-        *select.CHOOSING,
+        *logic.CHOOSING,
         *unary.COPYING,
     )
 )

@@ -7,7 +7,7 @@ from typing import Any
 
 import sympy
 
-from keel.symbols.symbols import free_symbols
+from keel.symbols.symbol_names import free_symbols
 
 
 def solve_linear(expr: Any, known: Collection[str]) -> tuple[str, Any, Any] | None:
@@ -26,7 +26,7 @@ def solve_linear(expr: Any, known: Collection[str]) -> tuple[str, Any, Any] | No
     return symbol.name, factor, rest
 
 
-def told(sizes: Iterable[Any]) -> frozenset[str]:
+def implied_symbols(sizes: Iterable[Any]) -> frozenset[str]:
     """The symbols whose values follow from those of ``sizes``: each is a size itself, or solved for in one."""
     dims = list(sizes)
     found = {d.name for d in dims if isinstance(d, sympy.Symbol)}
