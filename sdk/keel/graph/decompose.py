@@ -69,9 +69,9 @@ class SymbolMap:
 
     def learn(self, size: int | torch.SymInt, promised: int | torch.SymInt) -> None:
         """Takes a size that has a symbol of its own for the promised one."""
-        mine, theirs = expression(size).xreplace(self.found), expression(promised)
-        if mine.is_Symbol and late(mine) - self.known and not theirs.free_symbols - self.known:
-            self.found[mine] = theirs
+        actual, expected = expression(size).xreplace(self.found), expression(promised)
+        if actual.is_Symbol and late(actual) - self.known and not expected.free_symbols - self.known:
+            self.found[actual] = expected
 
     def equal(self, a: Sequence[int | torch.SymInt], b: Sequence[int | torch.SymInt]) -> bool:
         """Whether sizes that a decomposition gives are the promised ones."""
@@ -79,13 +79,16 @@ class SymbolMap:
             self._known(x) == expression(y) or same(x, y) for x, y in zip(a, b, strict=True)
         )
 
-    def laid_out(self, found: torch.Tensor, promised: MemoryLayout) -> bool:
+    def laid_out(self, result: torch.Tensor, promised: MemoryLayout) -> bool:
         """Whether elements of tensors of equal sizes lie where they do; where there are none, they do."""
         sizes = [expression(n) for n in promised.sizes]
-        mine, theirs = _layout(MemoryLayout.of(found), [self._known(n) for n in found.shape]), _layout(promised, sizes)
-        return len(mine) == len(theirs) and all(
+        actual, expected = (
+            _layout(MemoryLayout.of(result), [self._known(n) for n in result.shape]),
+            _layout(promised, sizes),
+        )
+        return len(actual) == len(expected) and all(
             of_some(self._known(x), sizes) == of_some(expression(y), sizes) or same(x, y)
-            for x, y in zip(mine, theirs, strict=True)
+            for x, y in zip(actual, expected, strict=True)
         )
 
     def _known(self, size: int | torch.SymInt) -> sympy.Expr:
@@ -100,26 +103,26 @@ def _value(arg: Any) -> Any:
     return arg.meta["val"]
 
 
-def match_type(found: Any, promised: Any, names: SymbolMap) -> Any:
-    """``found`` with the strides of ``promised``, copied if it has others.  Raises NotRecorded where types differ."""
+def match_type(result: Any, promised: Any, names: SymbolMap) -> Any:
+    """``result`` with the strides of ``promised``, copied if it has others.  Raises NotRecorded where types differ."""
     if promised is None:
         return None
-    if all(isinstance(n, int | torch.SymInt) for n in (found, promised)):
-        names.learn(found, promised)
-        if names.equal([found], [promised]):
-            return found
-    if not isinstance(found, torch.Tensor) or not isinstance(promised, torch.Tensor):
+    if all(isinstance(n, int | torch.SymInt) for n in (result, promised)):
+        names.learn(result, promised)
+        if names.equal([result], [promised]):
+            return result
+    if not isinstance(result, torch.Tensor) or not isinstance(promised, torch.Tensor):
         raise NotRecorded("Its decomposition gives a number, or nothing, for a result.")
-    if found.dtype != promised.dtype or found.device != promised.device:
+    if result.dtype != promised.dtype or result.device != promised.device:
         raise NotRecorded(
-            f"Its decomposition gives {found.dtype} on {found.device}, not {promised.dtype} on {promised.device}."
+            f"Its decomposition gives {result.dtype} on {result.device}, not {promised.dtype} on {promised.device}."
         )
-    for mine, theirs in zip(found.shape, promised.shape, strict=False):
-        names.learn(mine, theirs)
-    if not names.equal(found.shape, promised.shape):
-        raise NotRecorded(f"Its decomposition gives the shape {list(found.shape)}, not {list(promised.shape)}.")
-    names.learn(found.storage_offset(), promised.storage_offset())
-    if (laid := _laid(found, MemoryLayout.of(promised), names)) is None:
+    for actual, expected in zip(result.shape, promised.shape, strict=False):
+        names.learn(actual, expected)
+    if not names.equal(result.shape, promised.shape):
+        raise NotRecorded(f"Its decomposition gives the shape {list(result.shape)}, not {list(promised.shape)}.")
+    names.learn(result.storage_offset(), promised.storage_offset())
+    if (laid := _laid(result, MemoryLayout.of(promised), names)) is None:
         raise NotRecorded("Its decomposition gives a layout that no copy turns into the promised one.")
     return laid
 
@@ -137,27 +140,27 @@ class MemoryLayout:
         return cls(tuple(t.shape), t.stride(), t.storage_offset())
 
 
-def _laid(found: torch.Tensor, like: MemoryLayout, names: SymbolMap) -> torch.Tensor | None:
-    """``found``, or a copy of it, whose elements lie as ``like`` says; None if no copy's do."""
-    if names.laid_out(found, like):
-        return found
+def _laid(result: torch.Tensor, like: MemoryLayout, names: SymbolMap) -> torch.Tensor | None:
+    """``result``, or a copy of it, whose elements lie as ``like`` says; None if no copy's do."""
+    if names.laid_out(result, like):
+        return result
     for copied in (_permuted, _spread, _repeated):
-        candidate = copied(found, like)
+        candidate = copied(result, like)
         if candidate is not None and names.laid_out(candidate, like):
             return candidate
     return None
 
 
-def _permuted(found: torch.Tensor, like: MemoryLayout) -> torch.Tensor:
+def _permuted(result: torch.Tensor, like: MemoryLayout) -> torch.Tensor:
     """A copy without gaps whose dimensions lie in memory in the order that those of ``like`` do."""
     order = _order(like)
     back = [order.index(d) for d in range(len(order))]
-    dense = aten.clone.default(aten.permute.default(found, order), memory_format=torch.contiguous_format)
+    dense = aten.clone.default(aten.permute.default(result, order), memory_format=torch.contiguous_format)
     placed: torch.Tensor = aten.permute.default(dense, back)
     return placed
 
 
-def _spread(found: torch.Tensor, like: MemoryLayout) -> torch.Tensor | None:
+def _spread(result: torch.Tensor, like: MemoryLayout) -> torch.Tensor | None:
     """A copy with the gaps between elements that ``like`` has, filled with zeros; None where those of ``like`` overlap,
     or may, or where only the run tells where they lie.
     """
@@ -167,13 +170,13 @@ def _spread(found: torch.Tensor, like: MemoryLayout) -> torch.Tensor | None:
     extent: Any = start + 1
     for n, s in zip(sizes, strides, strict=True):
         extent = extent + (n - 1) * s
-    memory = aten.full.default([extent], 0, dtype=found.dtype, device=found.device)
-    filled = aten.as_strided_scatter.default(memory, found, sizes, strides, start)
+    memory = aten.full.default([extent], 0, dtype=result.dtype, device=result.device)
+    filled = aten.as_strided_scatter.default(memory, result, sizes, strides, start)
     placed: torch.Tensor = aten.as_strided.default(filled, sizes, strides, start)
     return placed
 
 
-def _repeated(found: torch.Tensor, like: MemoryLayout) -> torch.Tensor | None:
+def _repeated(result: torch.Tensor, like: MemoryLayout) -> torch.Tensor | None:
     """One element of each dimension along which all lie in one place in ``like``, repeated: in one place they are
     equal.  None where no dimension is such.
     """
@@ -183,9 +186,9 @@ def _repeated(found: torch.Tensor, like: MemoryLayout) -> torch.Tensor | None:
     if not repeated:
         return None
     for d in repeated:
-        found = aten.slice.Tensor(found, d, 0, 1)
+        result = aten.slice.Tensor(result, d, 0, 1)
     once = MemoryLayout(tuple(1 if d in repeated else n for d, n in enumerate(like.sizes)), like.strides, like.start)
-    laid = _laid(found, once, SymbolMap())
+    laid = _laid(result, once, SymbolMap())
     return None if laid is None else aten.expand.default(laid, list(like.sizes))
 
 

@@ -84,19 +84,19 @@ def unclaimed_calls(
     """The calls at the bottom that nobody takes, and why each is not written out: what ``legalize`` would need for all
     of the graph to have an owner.  Empty if it has one already.
     """
-    desk, found = _Desk(tuple(backends), descent, False, captured.fake_mode), dict[Any, tuple[Call, str]]()
+    desk, unclaimed = _Desk(tuple(backends), descent, False, captured.fake_mode), dict[Any, tuple[Call, str]]()
     above: list[Any] = []
 
     def descend(node: fx.Node) -> None:
         call = call_of(node)
         assert call is not None
-        if call.key in found or desk.verdict(node) is not None:
+        if call.key in unclaimed or desk.verdict(node) is not None:
             return
         parts = desk.written_out(node, call)
         pieces = [n for n in parts.nodes if is_call(n)] if parts is not None else []
         if parts is None or call.key in above:
             refused = (str(why) for why in desk.refusals(node).values())
-            found[call.key] = call, " ".join([*refused, desk.undone.get(call.key, "It is made of itself.")])
+            unclaimed[call.key] = call, " ".join([*refused, desk.undone.get(call.key, "It is made of itself.")])
             return
         above.append(call.key)
         for piece in pieces:
@@ -106,7 +106,7 @@ def unclaimed_calls(
     for node in captured.gm.graph.nodes:
         if is_call(node):
             descend(node)
-    return list(found.values())
+    return list(unclaimed.values())
 
 
 @dataclass
@@ -137,10 +137,10 @@ class _Desk:
     def refusals(self, node: fx.Node) -> Mapping[str, Refusal]:
         call = call_of(node)
         assert call is not None
-        if (found := self.asked.get(call.key)) is None:
+        if (refusals := self.asked.get(call.key)) is None:
             answers = ((b.name, self._refusal(b, call)) for b in self.backends)
-            found = self.asked[call.key] = {name: why for name, why in answers if why is not None}
-        return found
+            refusals = self.asked[call.key] = {name: why for name, why in answers if why is not None}
+        return refusals
 
     def _refusal(self, backend: Backend, call: Call) -> Refusal | None:
         if not backend.last_resort and (sentence := self._broken(call)) is not None:
@@ -184,12 +184,12 @@ class _Desk:
         return None
 
     def written_out(self, node: fx.Node, call: Call) -> fx.Graph | None:
-        found = self.descent(call) if is_overload(call.op) else None
-        if found is None:
+        decomposition = self.descent(call) if is_overload(call.op) else None
+        if decomposition is None:
             self.undone[call.key] = why_no_decomposition(call)
             return None
         try:
-            parts = decompose_call(node, found, self.mode)
+            parts = decompose_call(node, decomposition, self.mode)
         except NotRecorded as e:
             self.undone[call.key] = str(e)
             self.whole[call.key] = f"It stays whole, for its decomposition failed: {str(e).removesuffix('.')}."
@@ -240,9 +240,9 @@ class _Rewrite:
         old = alias_bases(self.gm.graph)
         returned = _returned(self.gm.graph)
         # Memory that the caller gets must stay apart from all other memory.
-        apart = frozenset[fx.Node]().union(*(old[n] for n in returned if n is not None))
+        returned_memory = frozenset[fx.Node]().union(*(old[n] for n in returned if n is not None))
         for node in self.gm.graph.nodes:
-            self.made[node] = self._old(node, bool(old[node] & apart))
+            self.made[node] = self._old(node, bool(old[node] & returned_memory))
         self._unalias(old, returned)
         _drop_unused(self.graph)
         self.graph.lint()
@@ -250,29 +250,29 @@ class _Rewrite:
         gm.meta = dict(self.gm.meta)
         return gm
 
-    def _old(self, node: fx.Node, apart: bool) -> Made:
+    def _old(self, node: fx.Node, returned: bool) -> Made:
         if node.op == "call_function":
-            return self._function(node, self.made, None, apart)
+            return self._function(node, self.made, None, returned)
         new = self.graph.node_copy(node, lambda n: self.made[n])
         if isinstance(value := node.meta.get("val"), Symbolic):
             self.numbers.setdefault(expression(value), new)
         return new
 
-    def _function(self, node: fx.Node, made: Mapping[fx.Node, Made], origin: fx.Node | None, apart: bool) -> Made:
+    def _function(self, node: fx.Node, made: Mapping[fx.Node, Made], origin: fx.Node | None, returned: bool) -> Made:
         """``node``, of the old graph or of the parts of its node ``origin``, in the new graph."""
         if node.target is operator.getitem:
             source = made[node.args[0]]  # type: ignore[index]
             if isinstance(source, tuple):
                 return cast(Made, source[node.args[1]])  # type: ignore[index]
         if not is_call(node):
-            return self._once(node, made, origin, apart)
+            return self._once(node, made, origin, returned)
         verdict = self.desk.verdict(node)
         if verdict is None:
             raise self.desk.nobody(node if origin is None else origin)
         if verdict.parts is None:
-            return self._once(node, made, origin, apart)
-        given = (made[a] for a in leaves((*node.args, *node.kwargs.values())) if isinstance(a, fx.Node))
-        results = self._inline(self._parts(node, verdict), list(given), node if origin is None else origin, apart)
+            return self._once(node, made, origin, returned)
+        operands = (made[a] for a in leaves((*node.args, *node.kwargs.values())) if isinstance(a, fx.Node))
+        results = self._inline(self._parts(node, verdict), list(operands), node if origin is None else origin, returned)
         return results if isinstance(node.meta["val"], tuple | list) else results[0]
 
     def _parts(self, node: fx.Node, verdict: Decision) -> fx.Graph:
@@ -285,20 +285,20 @@ class _Rewrite:
             self.placed.add(parts)
         return parts
 
-    def _inline(self, parts: fx.Graph, given: list[Made], origin: fx.Node, apart: bool) -> tuple[Any, ...]:
+    def _inline(self, parts: fx.Graph, operands: list[Made], origin: fx.Node, returned: bool) -> tuple[Any, ...]:
         made: dict[fx.Node, Made] = {}
-        inputs = iter(given)
+        inputs = iter(operands)
         for node in parts.nodes:
             match node.op:
                 case "placeholder":
                     made[node] = next(inputs)
                 case "call_function":
-                    made[node] = self._function(node, made, origin, apart)
+                    made[node] = self._function(node, made, origin, returned)
                 case "output":
                     return tuple(made[r] if isinstance(r, fx.Node) else r for r in node.args[0])
         raise AssertionError("a graph ends in its output")
 
-    def _once(self, node: fx.Node, made: Mapping[fx.Node, Made], origin: fx.Node | None, apart: bool) -> fx.Node:
+    def _once(self, node: fx.Node, made: Mapping[fx.Node, Made], origin: fx.Node | None, returned: bool) -> fx.Node:
         """A copy of ``node``, or the equal node that the new graph has already."""
         value = node.meta["val"]
         number = expression(value) if isinstance(value, Symbolic) and not is_call(node) else None
@@ -307,7 +307,7 @@ class _Rewrite:
         args, kwargs = fx.node.map_aggregate(
             (node.args, node.kwargs), lambda a: made[a] if isinstance(a, fx.Node) else a
         )
-        pure = not apart and not has_effect(node.target) and not is_random(node.target)
+        pure = not returned and not has_effect(node.target) and not is_random(node.target)
         key = (node.target, _frozen(args), _frozen(tuple(kwargs.items()))) if pure else None
         if key is not None and (known := self.equal.get(key)) is not None:
             return known
@@ -329,8 +329,8 @@ class _Rewrite:
         for i, (was, now) in enumerate(zip(returned, results, strict=True)):
             if was is None or not isinstance(now, fx.Node) or not isinstance(now.meta["val"], torch.Tensor):
                 continue
-            mine = {self.made[b] for b in old[was] if b.op == "placeholder"}
-            inputs = {b for b in new[now] if b.op == "placeholder"} - mine
+            own_inputs = {self.made[b] for b in old[was] if b.op == "placeholder"}
+            inputs = {b for b in new[now] if b.op == "placeholder"} - own_inputs
             shared = any(not old[o] & old[was] for base in new[now] for o in before.get(base, ()))
             if inputs or shared:
                 with self.graph.inserting_before(output):
@@ -360,8 +360,8 @@ _KEPT_META = ("stack_trace", "nn_module_stack", "source_fn_stack", "seq_nr", "pa
 
 def _origin(node: fx.Node) -> dict[str, Any]:
     """What the nodes written out for ``node`` keep of it."""
-    kept = {k: node.meta[k] for k in _KEPT_META if k in node.meta}
-    return {**kept, "keel.composite": node.meta.get("keel.composite", node.name)}
+    copied = {k: node.meta[k] for k in _KEPT_META if k in node.meta}
+    return {**copied, "keel.composite": node.meta.get("keel.composite", node.name)}
 
 
 def _frozen(value: Any) -> Any:

@@ -152,13 +152,13 @@ def make(const: Dim, terms: Iterable[tuple[Atom, Dim]]) -> Index:
         if isinstance(atom, Axis) and atom.size == 1:
             continue
         merged[atom] = merged[atom] + c if atom in merged else c
-    kept = [(a, k) for a, c in merged.items() if (k := canonicalize(c)) != 0]
-    if len(kept) > 1:
-        joined = _rejoined(kept)
+    nonzero = [(a, k) for a, c in merged.items() if (k := canonicalize(c)) != 0]
+    if len(nonzero) > 1:
+        joined = _rejoined(nonzero)
         if joined is not None:
             return joined + index(const)
-        kept.sort(key=lambda t: _order(t[0]))
-    return Index(canonicalize(const), tuple(kept))
+        nonzero.sort(key=lambda t: _order(t[0]))
+    return Index(canonicalize(const), tuple(nonzero))
 
 
 def _order(atom: Atom) -> tuple[int, str]:
@@ -168,7 +168,7 @@ def _order(atom: Atom) -> tuple[int, str]:
 def _rejoined(terms: list[tuple[Atom, Dim]]) -> Index | None:
     """The sum of ``terms`` if a pair of them is one: c*b*(x // b) + c*(x % b) = c*x and
     c*b*((x // b) % a) + c*(x % b) = c*(x % (a*b))."""
-    found = dict(terms)
+    coefficients = dict(terms)
     for atom, c in terms:
         if not isinstance(atom, Mod):
             continue
@@ -180,8 +180,8 @@ def _rejoined(terms: list[tuple[Atom, Dim]]) -> Index | None:
                 joined = mod(atom.of, canonicalize(atom.by * other.by)) * c
             else:
                 continue
-            del found[atom], found[other]
-            total: Index = make(0, found.items()) + joined
+            del coefficients[atom], coefficients[other]
+            total: Index = make(0, coefficients.items()) + joined
             return total
     return None
 
@@ -246,25 +246,25 @@ def _top(atom: Atom) -> Dim | None:
 
 
 def _split(i: Index, by: Dim) -> tuple[Index, Index]:
-    """``i`` as (whole, rest) with i = by * whole + rest, every term that ``by`` divides in ``whole``."""
-    whole: list[tuple[Atom, Dim]] = []
+    """``i`` as (multiples, rest) with i = by * multiples + rest, every term that ``by`` divides in ``multiples``."""
+    multiples: list[tuple[Atom, Dim]] = []
     rest: list[tuple[Atom, Dim]] = []
     for atom, c in i.terms:
         q = quotient(c, by)
         if q is None:
             rest.append((atom, c))
         else:
-            whole.append((atom, q))
+            multiples.append((atom, q))
     if isinstance(i.const, int) and isinstance(by, int):
         q, r = divmod(i.const, by)
-        return make(q, whole), make(r, rest)
+        return make(q, multiples), make(r, rest)
     exact = quotient(i.const, by)
-    return (make(exact, whole), make(0, rest)) if exact is not None else (make(0, whole), make(i.const, rest))
+    return (make(exact, multiples), make(0, rest)) if exact is not None else (make(0, multiples), make(i.const, rest))
 
 
 def _within(i: Index, by: Dim) -> bool:
-    found = bounds(i)
-    return found is not None and non_negative(found[0]) and is_provably_less(found[1], by)
+    interval = bounds(i)
+    return interval is not None and non_negative(interval[0]) and is_provably_less(interval[1], by)
 
 
 def floordiv(i: Index, by: Dim) -> Index:
@@ -272,21 +272,21 @@ def floordiv(i: Index, by: Dim) -> Index:
     by = canonicalize(by)
     if by == 1:
         return i
-    whole, rest = _split(i, by)
+    quotient_part, rest = _split(i, by)
     if _within(rest, by):
-        return whole
+        return quotient_part
     if rest.is_const:
-        return whole + index(sympy.floor(sympy.expand(sympy.sympify(rest.const) / by)))
+        return quotient_part + index(sympy.floor(sympy.expand(sympy.sympify(rest.const) / by)))
     inner = _lone(rest)
     if isinstance(inner, Div):  # (x // a) // b = x // (a * b)
-        return whole + floordiv(inner.of, inner.by * by)
+        return quotient_part + floordiv(inner.of, inner.by * by)
     if isinstance(inner, Mod) and (a := quotient(inner.by, by)) is not None:
-        return whole + mod(floordiv(inner.of, by), a)  # (x % (a * b)) // b = (x // b) % a
+        return quotient_part + mod(floordiv(inner.of, by), a)  # (x % (a * b)) // b = (x // b) % a
     for c, n in _factors(rest, by):  # (c*x + r) // (c*n) = x // n where 0 <= r < c
         x, r = _split(rest, c)
         if _within(r, c):
-            return whole + floordiv(x, n)
-    return whole + index(Div(rest, by))
+            return quotient_part + floordiv(x, n)
+    return quotient_part + index(Div(rest, by))
 
 
 def mod(i: Index, by: Dim) -> Index:
@@ -316,13 +316,13 @@ def _lone(i: Index) -> Atom | None:
 
 def _factors(i: Index, by: Dim) -> list[tuple[Dim, Dim]]:
     """The (c, n) with by = c * n that could come out of ``i``: each c > 1 shares a factor with a coefficient."""
-    found: dict[Dim, Dim] = {}
+    factors: dict[Dim, Dim] = {}
     for _, k in i.terms:
         c = gcd(k, by) if isinstance(k, int) and isinstance(by, int) else k
         n = quotient(by, c) if c != 1 and is_positive(c) else None
         if n is not None and n != 1:
-            found[c] = n
-    return list(found.items())
+            factors[c] = n
+    return list(factors.items())
 
 
 def substitute(i: Index, values: Mapping[Axis, Index], loaded: Callable[[int], int] | None = None) -> Index:
@@ -365,55 +365,55 @@ def _moved(i: Index, values: Mapping[Axis, Index]) -> Index | None:
 
 def axes_of(i: Index) -> set[Axis]:
     """Every axis that occurs in ``i``, inside Div and Mod too."""
-    found: set[Axis] = set()
+    axes: set[Axis] = set()
     for atom, _ in i.terms:
         match atom:
             case Axis():
-                found.add(atom)
+                axes.add(atom)
             case Div() | Mod():
-                found |= axes_of(atom.of)
+                axes |= axes_of(atom.of)
             case Loaded():
                 pass
-    return found
+    return axes
 
 
 def loaded_of(i: Index) -> set[int]:
     """The numbers of the values that ``i`` reads as indices."""
-    found: set[int] = set()
+    values: set[int] = set()
     for atom, _ in i.terms:
         match atom:
             case Loaded():
-                found.add(atom.value)
+                values.add(atom.value)
             case Div() | Mod():
-                found |= loaded_of(atom.of)
+                values |= loaded_of(atom.of)
             case Axis():
                 pass
-    return found
+    return values
 
 
 def loaded_bounds(i: Index) -> list[Dim]:
     """The bounds of the values that ``i`` reads as indices."""
-    found: list[Dim] = []
+    limits: list[Dim] = []
     for atom, _ in i.terms:
         match atom:
             case Loaded():
-                found.append(atom.bound)
+                limits.append(atom.bound)
             case Div() | Mod():
-                found += loaded_bounds(atom.of)
+                limits += loaded_bounds(atom.of)
             case Axis():
                 pass
-    return found
+    return limits
 
 
 def dims_of(i: Index) -> set[Dim]:
     """Every symbolic size that ``i`` mentions, as coefficients, constants, divisors or bounds."""
-    found = {i.const, *(c for _, c in i.terms)}
+    dims = {i.const, *(c for _, c in i.terms)}
     for atom, _ in i.terms:
         if isinstance(atom, Div | Mod):
-            found |= {atom.by} | dims_of(atom.of)
+            dims |= {atom.by} | dims_of(atom.of)
         elif isinstance(atom, Loaded):
-            found.add(atom.bound)
-    return {d for d in found if not isinstance(d, int)}
+            dims.add(atom.bound)
+    return {d for d in dims if not isinstance(d, int)}
 
 
 def flatten(indices: Iterable[Index], strides: Iterable[Dim]) -> Index:

@@ -60,10 +60,10 @@ def why_unsupported(
     Without ``dtype`` the answer is for all that the op takes.
     """
     have, held = _forms(scalars), _held(dtypes)
-    for given in (dtype,) if dtype else _EXAMPLES[SCALARS[op].domain]:
-        found = _written(op, _operands(op, given), have, held)
-        if not isinstance(found, Program):
-            return _sentence(op, given, found)
+    for operand_dtype in (dtype,) if dtype else _EXAMPLES[SCALARS[op].domain]:
+        program = _written(op, _operands(op, operand_dtype), have, held)
+        if not isinstance(program, Program):
+            return _sentence(op, operand_dtype, program)
     return None
 
 
@@ -152,41 +152,43 @@ def _sentence(op: str, dtype: torch.dtype, lacks: Names) -> str:
 
 @lru_cache(maxsize=1 << 14)
 def _written(
-    op: str, given: Dtypes, have: Names, held: frozenset[torch.dtype], busy: Names = frozenset()
+    op: str, dtypes: Dtypes, have: Names, held: frozenset[torch.dtype], busy: Names = frozenset()
 ) -> Program | Names:
     """A program for ``op`` on operands of these dtypes made of ops in ``have``; else the ops and dtypes that it lacks.
 
     ``busy`` are the ops under expansion, which cannot be made of themselves.
     """
-    if _has(op, given[-1], have):
-        result = torch.bool if SCALARS[op].result == "bool" else given[-1]
-        return Program((Apply(len(given), op, tuple(range(len(given))), result),), (len(given),))
-    ways = [row for row in EXPANSIONS if row.op == op and row.kind in _kinds(given[-1])] if op not in busy else []
+    if _has(op, dtypes[-1], have):
+        result = torch.bool if SCALARS[op].result == "bool" else dtypes[-1]
+        return Program((Apply(len(dtypes), op, tuple(range(len(dtypes))), result),), (len(dtypes),))
+    ways = [row for row in EXPANSIONS if row.op == op and row.kind in _kinds(dtypes[-1])] if op not in busy else []
     lacks: list[Names] = []
     for row in ways:
-        found = _filled(compiled(row, given), given, have, held, busy | {op})
-        if isinstance(found, Program):
-            return found
-        lacks.append(found)
+        program = _filled(compiled(row, dtypes), dtypes, have, held, busy | {op})
+        if isinstance(program, Program):
+            return program
+        lacks.append(program)
     # Of the ways that failed, the one to tell of runs in no circle and needs least.
     return min(lacks, key=lambda names: (not names.isdisjoint(busy | {op}), len(names)), default=frozenset((op,)))
 
 
-def _filled(program: Program, given: Dtypes, have: Names, held: frozenset[torch.dtype], busy: Names) -> Program | Names:
+def _filled(
+    program: Program, dtypes: Dtypes, have: Names, held: frozenset[torch.dtype], busy: Names
+) -> Program | Names:
     """``program`` with its own missing ops written out in turn."""
     lacks: set[str] = {DTYPE_NAMES[s.dtype] for s in program.steps if s.dtype not in held and s.dtype != torch.bool}
-    writer = _Writer(have, held, len(given) + len(program.steps), busy)
-    types = dict(enumerate(given))
+    writer = _Writer(have, held, len(dtypes) + len(program.steps), busy)
+    types = dict(enumerate(dtypes))
     body: list[Stmt] = []
     for step in program.steps:
         types[step.result] = step.dtype
         if isinstance(step, Const):
             body.append(step)
-        elif isinstance(found := writer.way(step, tuple(types[a] for a in step.args)), Program):
-            writer.place(step, found, body)
+        elif isinstance(replacement := writer.way(step, tuple(types[a] for a in step.args)), Program):
+            writer.place(step, replacement, body)
         else:
-            lacks |= found
-    return frozenset(lacks) if lacks else _numbered(body, len(given), program.outputs)
+            lacks |= replacement
+    return frozenset(lacks) if lacks else _numbered(body, len(dtypes), program.outputs)
 
 
 def _numbered(body: Sequence[Stmt], arity: int, outputs: tuple[int, ...]) -> Program:
@@ -243,21 +245,21 @@ class _Writer:
                     self.dtypes |= {r: stmt.dtype for r in results_of(stmt)}  # type: ignore[union-attr]
         return tuple(out)
 
-    def apply(self, stmt: Apply, given: Dtypes, out: list[Stmt]) -> None:
-        found = self.way(stmt, given)
-        if not isinstance(found, Program):
-            why = _sentence(stmt.op, given[-1], found)
+    def apply(self, stmt: Apply, dtypes: Dtypes, out: list[Stmt]) -> None:
+        program = self.way(stmt, dtypes)
+        if not isinstance(program, Program):
+            why = _sentence(stmt.op, dtypes[-1], program)
             raise KeelError(
                 "no-lowering",
                 f"The target cannot compute {stmt.op}. {why}",
-                do=f"Add {', '.join(sorted(found))} to the target's scalars.",
+                do=f"Add {', '.join(sorted(program))} to the target's scalars.",
             )
-        self.place(stmt, found, out)
+        self.place(stmt, program, out)
 
-    def way(self, stmt: Apply, given: Dtypes) -> Program | Names:
-        if _has(stmt.op, given[-1], self.have):
+    def way(self, stmt: Apply, dtypes: Dtypes) -> Program | Names:
+        if _has(stmt.op, dtypes[-1], self.have):
             return Program((), ())
-        return _written(stmt.op, given, self.have, self.held, self.busy)
+        return _written(stmt.op, dtypes, self.have, self.held, self.busy)
 
     def place(self, stmt: Apply, program: Program, out: list[Stmt]) -> None:
         """Appends ``stmt`` itself if the program is empty, else the program, its result numbered as ``stmt`` is."""
@@ -311,12 +313,12 @@ class _Literal:
 
 
 @lru_cache(maxsize=4096)
-def compiled(row: Expansion, given: Dtypes) -> Program:
+def compiled(row: Expansion, dtypes: Dtypes) -> Program:
     """The row's program on operands of these dtypes, its own ops not yet expanded."""
-    reader = _Compiler(given[-1], list(given))
-    names: dict[str, int | _Literal] = dict(zip(("x", "y", "z"), range(len(given)), strict=False))
+    reader = _Compiler(dtypes[-1], list(dtypes))
+    names: dict[str, int | _Literal] = dict(zip(("x", "y", "z"), range(len(dtypes)), strict=False))
     result = reader.run(row.program, names)
-    assert isinstance(result, int) and result >= len(given), row.op
+    assert isinstance(result, int) and result >= len(dtypes), row.op
     return Program(tuple(reader.steps), (result,))
 
 

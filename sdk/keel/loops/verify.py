@@ -235,22 +235,22 @@ class _State:
         """Where the index is a sum of distinct axes its bounds are reached, so that crossing an end is certain; but not
         in loops of which one may have no steps.
         """
-        found = bounds(i)
+        interval = bounds(i)
         if (
-            found is None
+            interval is None
             or not all(isinstance(a, Axis) for a, _ in i.terms)
             or not all(is_positive(a.size) for a in axes)
         ):
             return
-        if is_positive(-found[0]):
-            self.fail(f"the index goes down to {found[0]}.")
-        if non_negative(found[1] - size):
-            self.fail(f"the index goes up to {found[1]}, in a buffer of {size}.")
+        if is_positive(-interval[0]):
+            self.fail(f"the index goes down to {interval[0]}.")
+        if non_negative(interval[1] - size):
+            self.fail(f"the index goes up to {interval[1]}, in a buffer of {size}.")
 
     def store(self, stmt: Store) -> None:
-        held, given = self.buffers[stmt.buffer].dtype, self.value(stmt.value)
-        if held != given:
-            self.fail(f"{stmt.buffer} holds {DTYPE_NAMES[held]}, %{stmt.value} is {DTYPE_NAMES[given]}.")
+        held, stored = self.buffers[stmt.buffer].dtype, self.value(stmt.value)
+        if held != stored:
+            self.fail(f"{stmt.buffer} holds {DTYPE_NAMES[held]}, %{stmt.value} is {DTYPE_NAMES[stored]}.")
         narrow = held.is_floating_point and held.itemsize == 1
         if stmt.mode != "write" and (held in BOOL | COMPLEX or narrow):
             self.fail(f"there is no {stmt.mode} of {DTYPE_NAMES[held]}.")
@@ -272,25 +272,25 @@ class _State:
             self.fail(f"there is no scalar op {stmt.op}.")
         if len(stmt.args) != row.arity:
             self.fail(f"{stmt.op} takes {row.arity} values, not {len(stmt.args)}.")
-        given = [self.value(a) for a in stmt.args]
+        dtypes = [self.value(a) for a in stmt.args]
         if stmt.op in ("cast", "bitcast"):
-            return self.converts(stmt, given[0])
-        if stmt.op == "where" and given.pop(0) != torch.bool:
+            return self.converts(stmt, dtypes[0])
+        if stmt.op == "where" and dtypes.pop(0) != torch.bool:
             self.fail(f"%{stmt.args[0]} is not bool.")
-        if len(set(given)) > 1:
-            self.fail(f"the operands are {' and '.join(DTYPE_NAMES[d] for d in given)}.")
-        if given[0] not in DOMAINS[row.domain] and not (stmt.op == "where" and given[0] in COMPLEX):
-            self.fail(f"{stmt.op} does not take {DTYPE_NAMES[given[0]]}.")
-        want = torch.bool if row.result == "bool" else given[0]
+        if len(set(dtypes)) > 1:
+            self.fail(f"the operands are {' and '.join(DTYPE_NAMES[d] for d in dtypes)}.")
+        if dtypes[0] not in DOMAINS[row.domain] and not (stmt.op == "where" and dtypes[0] in COMPLEX):
+            self.fail(f"{stmt.op} does not take {DTYPE_NAMES[dtypes[0]]}.")
+        want = torch.bool if row.result == "bool" else dtypes[0]
         if stmt.dtype != want:
             self.fail(f"{stmt.op} gives {DTYPE_NAMES[want]}, not {DTYPE_NAMES[stmt.dtype]}.")
 
-    def converts(self, stmt: Apply, given: torch.dtype) -> None:
-        for dtype, word in ((stmt.dtype, "to"), (given, "of")):
+    def converts(self, stmt: Apply, source: torch.dtype) -> None:
+        for dtype, word in ((stmt.dtype, "to"), (source, "of")):
             if dtype not in CASTS:
                 self.fail(f"there is no {stmt.op} {word} {dtype}.")
-        if stmt.op == "bitcast" and stmt.dtype.itemsize != given.itemsize:
-            self.fail(f"{DTYPE_NAMES[given]} and {DTYPE_NAMES[stmt.dtype]} differ in width.")
+        if stmt.op == "bitcast" and stmt.dtype.itemsize != source.itemsize:
+            self.fail(f"{DTYPE_NAMES[source]} and {DTYPE_NAMES[stmt.dtype]} differ in width.")
 
     def fold(self, stmt: Reduce | Scan) -> None:
         monoid = MONOIDS.get(stmt.monoid)
@@ -298,11 +298,11 @@ class _State:
             self.fail(f"there is no monoid {stmt.monoid}.")
         if not len(stmt.args) == len(stmt.results) == len(stmt.dtypes) == monoid.arity:
             self.fail(f"{stmt.monoid} folds {monoid.arity} values.")
-        given = tuple(self.value(a) for a in stmt.args)
-        if given != stmt.dtypes:
-            self.fail(f"the values are {', '.join(DTYPE_NAMES[d] for d in given)}.")
-        for domain, dtype in zip(monoid.domains, given, strict=True):
+        dtypes = tuple(self.value(a) for a in stmt.args)
+        if dtypes != stmt.dtypes:
+            self.fail(f"the values are {', '.join(DTYPE_NAMES[d] for d in dtypes)}.")
+        for domain, dtype in zip(monoid.domains, dtypes, strict=True):
             if dtype not in DOMAINS[domain]:
                 self.fail(f"{stmt.monoid} does not fold {DTYPE_NAMES[dtype]}.")
-        if stmt.monoid == "welford" and len(set(given)) > 1:
+        if stmt.monoid == "welford" and len(set(dtypes)) > 1:
             self.fail("the three parts of welford share one dtype.")

@@ -59,8 +59,8 @@ def build_part_graphs(gm: fx.GraphModule, plan: Plan) -> list[PartGraph]:
     part_of = _part_of(gm.graph, plan)
     members, inputs = _members(gm, part_of, len(plan.parts))
     if numbers := _numbers(gm.graph):
-        for nodes, given in zip(members, inputs, strict=True):
-            given |= _untold(numbers, nodes, given)
+        for nodes, part_inputs in zip(members, inputs, strict=True):
+            part_inputs |= _untold(numbers, nodes, part_inputs)
     crossing = _crossing(gm.graph, inputs)
     order = {node: i for i, node in enumerate(gm.graph.nodes)}
     made = []
@@ -94,16 +94,16 @@ def sources(node: fx.Node) -> set[fx.Node]:
     """What a value is made of when arithmetic on sizes is repeated: ``node`` itself, or where its sizes come from."""
     if not is_size_arithmetic(node):
         return {node}
-    found: set[fx.Node] = set()
-    seen, todo = {node}, [node]
+    producers: set[fx.Node] = set()
+    visited, todo = {node}, [node]
     while todo:
         for a in todo.pop().all_input_nodes:
             if not is_size_arithmetic(a):
-                found.add(a)
-            elif a not in seen:
-                seen.add(a)
+                producers.add(a)
+            elif a not in visited:
+                visited.add(a)
                 todo.append(a)
-    return found
+    return producers
 
 
 def _part_of(graph: fx.Graph, plan: Plan) -> dict[fx.Node, int]:
@@ -147,11 +147,11 @@ def _numbers(graph: fx.Graph) -> dict[str, fx.Node]:
 
 def _untold(numbers: Mapping[str, fx.Node], own: Iterable[fx.Node], inputs: Iterable[fx.Node]) -> set[fx.Node]:
     """The ``numbers`` that sizes of a part hold and no input of it tells: one may have ``n // 2`` rows, none ``n``."""
-    given = [dim for n in inputs for dim in _sizes(n)]
-    held = {name for dim in (*given, *(d for n in own for d in _sizes(n))) for name in free_symbols(dim)}
-    if not held - {str(dim) for dim in given}:  # each is a size by itself, as nearly always
+    input_sizes = [dim for n in inputs for dim in _sizes(n)]
+    held = {name for dim in (*input_sizes, *(d for n in own for d in _sizes(n))) for name in free_symbols(dim)}
+    if not held - {str(dim) for dim in input_sizes}:  # each is a size by itself, as nearly always
         return set()
-    return {numbers[name] for name in held - implied_symbols(given) if name in numbers}
+    return {numbers[name] for name in held - implied_symbols(input_sizes) if name in numbers}
 
 
 def _sizes(node: fx.Node) -> Iterator[Any]:
@@ -164,10 +164,10 @@ def _sizes(node: fx.Node) -> Iterator[Any]:
 
 def _crossing(graph: fx.Graph, inputs: Iterable[set[fx.Node]]) -> set[fx.Node]:
     """The nodes whose values some part, or the caller, needs from outside."""
-    wanted = set[fx.Node]().union(*inputs)
+    crossing = set[fx.Node]().union(*inputs)
     for result in graph.output_node().all_input_nodes:
-        wanted |= sources(result)
-    return wanted
+        crossing |= sources(result)
+    return crossing
 
 
 def _build(

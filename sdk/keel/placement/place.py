@@ -45,18 +45,18 @@ def place(
     """
     order = tuple(sorted(backends, key=lambda b: b.last_resort))
     units = call_graph_of(gm.graph)
-    asked = _Asked(order, {name: dict(by) for name, by in (refusals or {}).items()}, strict)
-    solved = None if price is None else by_cost(units, asked, price)
+    answers = _Asked(order, {name: dict(by) for name, by in (refusals or {}).items()}, strict)
+    solved = None if price is None else by_cost(units, answers, price)
     if solved is not None:
-        found, given = solved
-        colours, groups = found.backend.tolist(), list(found.group)
+        solution, problem = solved
+        colours, groups = solution.backend.tolist(), list(solution.group)
     else:
         colour = {b.name: i for i, b in enumerate(order)}
-        colours = [colour[b.name] for b in by_order(units, asked)]
+        colours = [colour[b.name] for b in by_order(units, answers)]
         groups = cluster(colours, units.needs)
-    chained = {u for s in given.savings if s.chain for u in s.units} if solved is not None else set[int]()
+    chained = {u for s in problem.savings if s.chain for u in s.units} if solved is not None else set[int]()
     movable = [m and u not in chained for u, m in enumerate(_movable(units))]
-    if solved is None or not np.isfinite(given.memory).any():  # else what waits might keep too much alive
+    if solved is None or not np.isfinite(problem.memory).any():  # else what waits might keep too much alive
         groups = delay_to_consumers(groups, colours, units.needs, movable)
     members: list[list[int]] = [[] for _ in range(max(groups, default=-1) + 1)]
     for unit, group in enumerate(groups):
@@ -66,9 +66,9 @@ def place(
     )
     claim = None
     if solved is not None:  # sinking may have left fewer parts
-        launches = float(given.launch[[colours[us[0]] for us in members]].sum())
-        claim = CostEstimate(found.work + found.moves + launches, found.bound, found.tick)
-    return Plan(parts, order, asked.refusals, claim)
+        launches = float(problem.launch[[colours[us[0]] for us in members]].sum())
+        claim = CostEstimate(solution.work + solution.moves + launches, solution.bound, solution.tick)
+    return Plan(parts, order, answers.refusals, claim)
 
 
 class _Asked:
@@ -95,13 +95,13 @@ class _Asked:
         return self.answers[key]
 
 
-def by_order(units: CallGraph, asked: _Asked) -> list[Backend]:
+def by_order(units: CallGraph, answers: _Asked) -> list[Backend]:
     """The first backend that takes each call.
 
     A view goes where its operand is made if that takes it, or else where it is read; a neighbour of last resort counts
     after one that is not.
     """
-    owners = [_first(units, unit, asked) for unit in range(len(units.nodes))]
+    owners = [_first(units, unit, answers) for unit in range(len(units.nodes))]
     unsettled: set[int] = set()
     for unit, call in enumerate(units.calls):
         if not is_view(call):
@@ -111,7 +111,7 @@ def by_order(units: CallGraph, asked: _Asked) -> list[Backend]:
             made is not None
             and made not in unsettled
             and not owners[made].last_resort
-            and asked.takes(owners[made], units, unit)
+            and answers.takes(owners[made], units, unit)
         ):
             owners[unit] = owners[made]
         else:
@@ -120,40 +120,40 @@ def by_order(units: CallGraph, asked: _Asked) -> list[Backend]:
     for unit in sorted(unsettled, reverse=True):
         made = units.maker(unit)
         neighbours = [owners[u] for u in (*readers[unit], *(() if made is None else (made,)))]
-        takers = [b for b in neighbours if asked.takes(b, units, unit)]
+        takers = [b for b in neighbours if answers.takes(b, units, unit)]
         owners[unit] = next((b for b in takers if not b.last_resort), next(iter(takers), owners[unit]))
     return owners
 
 
-def by_cost(units: CallGraph, asked: _Asked, price: Price) -> tuple[SolvedPlacement, Problem] | None:
+def by_cost(units: CallGraph, answers: _Asked, price: Price) -> tuple[SolvedPlacement, Problem] | None:
     """The cheapest placement that is found, and of what problem; None where there is no price.
 
     Every backend is asked about every distinct call; what it refuses it does not get, whatever ``price`` says.
     """
     for unit in range(len(units.nodes)):
-        _first(units, unit, asked)
-    taken = np.array(
-        [[asked.takes(b, units, unit) for b in asked.backends] for unit in range(len(units.nodes))], bool
-    ).reshape(len(units.nodes), len(asked.backends))
-    given = price(units, asked.backends, taken)
-    if given is None:
+        _first(units, unit, answers)
+    supported = np.array(
+        [[answers.takes(b, units, unit) for b in answers.backends] for unit in range(len(units.nodes))], bool
+    ).reshape(len(units.nodes), len(answers.backends))
+    problem = price(units, answers.backends, supported)
+    if problem is None:
         return None
-    found = solve_placement(replace(given, compute=np.where(taken, given.compute, np.inf)))
-    if found.over:
-        short = ", ".join(f"{extra} bytes at {names}" for names, extra in _places(given, asked.backends, found))
+    solution = solve_placement(replace(problem, compute=np.where(supported, problem.compute, np.inf)))
+    if solution.over:
+        short = ", ".join(f"{extra} bytes at {names}" for names, extra in _places(problem, answers.backends, solution))
         raise KeelError(
             "no-room",
             f"no placement of the graph was found that fits into memory: {short} are missing.",
             do="Raise `memory` in the data sheet, or add a backend on another device.",
         )
-    return found, given
+    return solution, problem
 
 
-def _places(given: Problem, backends: Sequence[Backend], found: SolvedPlacement) -> list[tuple[str, int]]:
+def _places(problem: Problem, backends: Sequence[Backend], solution: SolvedPlacement) -> list[tuple[str, int]]:
     """The names of the backends of each place that is too small, and the bytes missing."""
     return [
-        (" and ".join(b.name for b, p in zip(backends, given.place.tolist(), strict=True) if p == place), extra)
-        for place, extra in sorted(found.over.items())
+        (" and ".join(b.name for b, p in zip(backends, problem.place.tolist(), strict=True) if p == place), extra)
+        for place, extra in sorted(solution.over.items())
     ]
 
 
@@ -162,12 +162,12 @@ def is_view(call: Call) -> bool:
     return bool(getattr(call.op, "is_view", False))
 
 
-def _first(units: CallGraph, unit: int, asked: _Asked) -> Backend:
-    for backend in asked.backends:
-        if asked.takes(backend, units, unit):
+def _first(units: CallGraph, unit: int, answers: _Asked) -> Backend:
+    for backend in answers.backends:
+        if answers.takes(backend, units, unit):
             return backend
     node = units.nodes[unit]
-    raise no_owner(node, units.calls[unit], asked.refusals[node.name], asked.backends)
+    raise no_owner(node, units.calls[unit], answers.refusals[node.name], answers.backends)
 
 
 def no_owner(node: fx.Node, call: Call, why: Mapping[str, Refusal], backends: Sequence[Backend]) -> KeelError:
@@ -186,9 +186,9 @@ def _movable(units: CallGraph) -> list[bool]:
     """Which calls may wait for their readers without more memory: those that read only inputs of the graph or other
     such calls, and those whose result has at least the bytes that waiting keeps alive."""
     movable: list[bool] = []
-    for node, wanted in zip(units.nodes, units.needs, strict=True):
-        kept, made = sum(_bytes(units.nodes[u]) for u in wanted), _bytes(node)
-        movable.append(all(movable[u] for u in wanted) or kept <= made < _UNKNOWN)
+    for node, needs in zip(units.nodes, units.needs, strict=True):
+        operand_bytes, result_bytes = sum(_bytes(units.nodes[u]) for u in needs), _bytes(node)
+        movable.append(all(movable[u] for u in needs) or operand_bytes <= result_bytes < _UNKNOWN)
     return movable
 
 

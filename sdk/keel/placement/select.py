@@ -68,7 +68,7 @@ def select_placement(
     plan = place(gm, backends, gm.meta["keel.refusals"], strict=strict, price=price)
     if price is None or plan.claim is None:
         return Selection(gm, plan)
-    forms, tried = {_signature(gm): gm}, [(plan.claim, gm, plan)]
+    forms, candidates = {_signature(gm): gm}, [(plan.claim, gm, plan)]
     single: list[Placed] = []
     for some in _single_backend_sets(backends, price.compete):
         try:
@@ -77,16 +77,16 @@ def select_placement(
             continue
         form = _signature(other)
         if form not in forms:
-            tried += _placed(other, backends, strict, price)
+            candidates += _placed(other, backends, strict, price)
         other = forms.setdefault(form, other)
         single += _placed(other, backends, strict, _among(price, some))
     most = len(gm.graph.nodes) if price.compete else _fallback_calls(plan)
-    best = min((t for t in tried if _fallback_calls(t[2]) <= most), key=lambda t: t[0].seconds)
+    best = min((t for t in candidates if _fallback_calls(t[2]) <= most), key=lambda t: t[0].seconds)
     fitting = [t for t in single if _fallback_calls(t[2]) <= most]
     pure = [t for t in fitting if len(_owners(t[2])) == 1]
     alone = min(pure or fitting, key=lambda t: t[0].seconds, default=best)
     claim, gm, plan = _robust_selection(best, alone, backends, strict, price, most)
-    bound = min(claim.seconds, *(c.bound for c, *_ in tried))
+    bound = min(claim.seconds, *(c.bound for c, *_ in candidates))
     cheapest: dict[str, tuple[fx.GraphModule, Plan]] = {}
     for own, written, one in sorted(pure, key=lambda t: t[0].seconds):
         own = replace(own, bound=min(own.seconds, bound))  # what one backend is bound by, others may undercut
@@ -135,10 +135,10 @@ def _robust_selection(
         replace(b, cost=slowed(sheets[b.name], 1 + sheets[b.name].doubt * (-1 if b.name == anchor else 1)))
         for b in backends
     ]
-    found = [alone, best]
+    candidates = [alone, best]
     for gm in {id(t[1]): t[1] for t in (best, alone)}.values():
-        found += [_repriced(placed, backends, price) for placed in _placed(gm, doubted, strict, price, refusals)]
-    return min((t for t in found if _fallback_calls(t[2]) <= most), key=lambda t: _apart(t, doubted, price))
+        candidates += [_repriced(placed, backends, price) for placed in _placed(gm, doubted, strict, price, refusals)]
+    return min((t for t in candidates if _fallback_calls(t[2]) <= most), key=lambda t: _apart(t, doubted, price))
 
 
 def _dominant_backend(placed: Placed, price: Pricing) -> str:
@@ -224,8 +224,8 @@ def _among(price: Price, some: Sequence[Backend]) -> Price:
     names = {b.name for b in some}
 
     def priced(units: CallGraph, backends: tuple[Backend, ...], taken: Taken) -> Problem | None:
-        mine = taken & np.array([b.name in names for b in backends])
-        return price(units, backends, mine) if mine.any(axis=1).all() else None
+        supported = taken & np.array([b.name in names for b in backends])
+        return price(units, backends, supported) if supported.any(axis=1).all() else None
 
     return priced
 

@@ -32,22 +32,22 @@ def compile_parallel(graphs: Sequence[PartGraph]) -> Mapping[str, CompileResult]
     Begins them in order, here; finishes them on as many threads as there are cores (a single one here), and returns
     when all are done.
     """
-    begun = {
+    first_stage = {
         graph.part.name: _outcome(partial(graph.part.owner.compile.begin, graph.gm))
         for graph in graphs
         if isinstance(graph.part.owner.compile, Staged)
     }
-    threads = min(_cores(), sum(found.raised is None for found in begun.values()))
+    threads = min(_cores(), sum(result.raised is None for result in first_stage.values()))
     if threads < 2:
-        return {name: _finished(found) for name, found in begun.items()}
-    return dict(zip(begun, _on_threads(list(begun.values()), threads), strict=True))
+        return {name: _finished(result) for name, result in first_stage.items()}
+    return dict(zip(first_stage, _on_threads(list(first_stage.values()), threads), strict=True))
 
 
-def _on_threads(begun: Sequence[CompileResult], threads: int) -> list[CompileResult]:
+def _on_threads(first_stage: Sequence[CompileResult], threads: int) -> list[CompileResult]:
     """All of them finished.  The threads are no pool: Ctrl-C ends the wait for one that hangs, and so does the end of
     the program, where a pool would wait for it."""
     todo, done = SimpleQueue[int](), SimpleQueue[tuple[int, CompileResult]]()
-    for number in range(len(begun)):
+    for number in range(len(first_stage)):
         todo.put(number)
 
     def work() -> None:
@@ -55,23 +55,23 @@ def _on_threads(begun: Sequence[CompileResult], threads: int) -> list[CompileRes
             while True:
                 number = todo.get_nowait()
                 try:
-                    done.put((number, _finished(begun[number])))
+                    done.put((number, _finished(first_stage[number])))
                 except BaseException as raised:  # who compiles the graph raises it
                     done.put((number, CompileResult(raised=raised)))
 
-    found: dict[int, CompileResult] = {}
+    results: dict[int, CompileResult] = {}
     with stopped_with_this():  # an interrupt leaves no compiler behind
         for _ in range(threads):
             Thread(target=copy_context().run, args=(work,), daemon=True, name="keel-compile").start()
-        while len(found) < len(begun):
+        while len(results) < len(first_stage):
             with suppress(Empty):  # with a timeout, so that signals are seen everywhere
                 number, outcome = done.get(timeout=1.0)
-                found[number] = outcome
-    return [found[number] for number in range(len(begun))]
+                results[number] = outcome
+    return [results[number] for number in range(len(first_stage))]
 
 
-def _finished(begun: CompileResult) -> CompileResult:
-    return begun if begun.raised is not None else _outcome(begun.run)
+def _finished(first_stage: CompileResult) -> CompileResult:
+    return first_stage if first_stage.raised is not None else _outcome(first_stage.run)
 
 
 def _outcome(work: Callable[[], Any]) -> CompileResult:

@@ -62,28 +62,28 @@ class InputGuard:
     tree: Tree | None
 
     def __call__(self, module: fx.GraphModule, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        given = flat(args, kwargs) if self.tree is not None else [*args, *kwargs.values()]
-        if len(given) != len(self.names):
-            raise _misfit("The call", f"It has {len(given)} arguments, not {len(self.names)}.")
+        values = flat(args, kwargs) if self.tree is not None else [*args, *kwargs.values()]
+        if len(values) != len(self.names):
+            raise _misfit("The call", f"It has {len(values)} arguments, not {len(self.names)}.")
         for i, value in self.fixed.items():
-            if type(given[i]) is not type(value) or given[i] != value:
-                raise _misfit(self.names[i], f"It is {given[i]!r}, not {value!r}, which the graph was traced for.")
+            if type(values[i]) is not type(value) or values[i] != value:
+                raise _misfit(self.names[i], f"It is {values[i]!r}, not {value!r}, which the graph was traced for.")
         known: dict[str, int] = {}
         for i, want in self.types.items():
-            _bind(self.names[i], want, given[i], known)
+            _bind(self.names[i], want, values[i], known)
         for i, want in self.types.items():
-            _check(self.names[i], want, given[i], known)
+            _check(self.names[i], want, values[i], known)
         for name, value in known.items():
             lower, upper = self.ranges.get(name, (None, None))
             if (lower is not None and value < lower) or (upper is not None and value > upper):
                 raise _misfit(name, f"This size is {value}, not between {_end(lower)} and {_end(upper)}.")
-        moved = {i: _laid_out(self.names[i], want, given[i], known) for i, want in self.types.items()}
-        if all(moved[i] is given[i] for i in moved):
+        moved = {i: _laid_out(self.names[i], want, values[i], known) for i, want in self.types.items()}
+        if all(moved[i] is values[i] for i in moved):
             return None
-        if wrong := [self.names[i] for i in moved if self.names[i] in self.written and moved[i] is not given[i]]:
+        if wrong := [self.names[i] for i in moved if self.names[i] in self.written and moved[i] is not values[i]]:
             raise _misfit(wrong[0], "The graph writes to it, and it has other strides than the graph was traced for.")
-        taken = [moved.get(i, value) for i, value in enumerate(given)]
-        return (tuple(taken), {}) if self.tree is None else unflatten(self.tree, taken)
+        inputs = [moved.get(i, value) for i, value in enumerate(values)]
+        return (tuple(inputs), {}) if self.tree is None else unflatten(self.tree, inputs)
 
 
 def _end(bound: int | None) -> str:
@@ -114,46 +114,46 @@ def _no_node(name: str) -> fx.Node:
     raise NotSerializable(f"{name} is no value.")
 
 
-def _bind(name: str, want: Data, given: Any, known: dict[str, int]) -> None:
+def _bind(name: str, want: Data, argument: Any, known: dict[str, int]) -> None:
     """The symbols that are a size or a number as they stand."""
     if "dtype" not in want:
-        pairs = [(next(iter(want.values())), given)]
-    elif not isinstance(given, torch.Tensor):
-        raise _misfit(name, f"It is {type(given).__name__}, not a tensor.")
-    elif given.dim() != len(want["shape"]):
-        raise _misfit(name, f"It has {given.dim()} dimensions, not {len(want['shape'])}.")
+        pairs = [(next(iter(want.values())), argument)]
+    elif not isinstance(argument, torch.Tensor):
+        raise _misfit(name, f"It is {type(argument).__name__}, not a tensor.")
+    elif argument.dim() != len(want["shape"]):
+        raise _misfit(name, f"It has {argument.dim()} dimensions, not {len(want['shape'])}.")
     else:
-        pairs = list(zip(want["shape"], given.shape, strict=True))
+        pairs = list(zip(want["shape"], argument.shape, strict=True))
     for size, value in pairs:
         if isinstance(size, str) and size not in known:
             known[size] = value
 
 
-def _check(name: str, want: Data, given: Any, known: Mapping[str, int]) -> None:
+def _check(name: str, want: Data, value: Any, known: Mapping[str, int]) -> None:
     if "dtype" not in want:
-        wanted = value_of(next(iter(want.values())), known)
-        if wanted is not None and given != wanted:
-            raise _misfit(name, f"It is {given}, not {wanted}.")
+        expected = value_of(next(iter(want.values())), known)
+        if expected is not None and value != expected:
+            raise _misfit(name, f"It is {value}, not {expected}.")
         return
-    if given.dtype != want["dtype"]:
-        raise _misfit(name, f"Its dtype is {given.dtype}, not {want['dtype']}.")
-    if given.device.type != torch.device(want["device"]).type:
-        raise _misfit(name, f"Its device is {given.device}, not {want['device']}.")
+    if value.dtype != want["dtype"]:
+        raise _misfit(name, f"Its dtype is {value.dtype}, not {want['dtype']}.")
+    if value.device.type != torch.device(want["device"]).type:
+        raise _misfit(name, f"Its device is {value.device}, not {want['device']}.")
     for d, size in enumerate(want["shape"]):
-        wanted = value_of(size, known)
-        if wanted is not None and given.shape[d] != wanted:
-            raise _misfit(name, f"Its size in dimension {d} is {given.shape[d]}, not {wanted}.")
+        expected = value_of(size, known)
+        if expected is not None and value.shape[d] != expected:
+            raise _misfit(name, f"Its size in dimension {d} is {value.shape[d]}, not {expected}.")
 
 
-def _laid_out(name: str, want: Data, given: Any, known: Mapping[str, int]) -> Any:
-    """``given``, or a copy of it that has the strides wanted."""
+def _laid_out(name: str, want: Data, tensor: Any, known: Mapping[str, int]) -> Any:
+    """``tensor``, or a copy of it that has the strides wanted."""
     if "dtype" not in want:
-        return given
+        return tensor
     strides = [value_of(s, known) for s in want["strides"]]
-    if all(n <= 1 or s is None or s == t for n, s, t in zip(given.shape, strides, given.stride(), strict=True)):
-        return given
-    solid = [t if s is None else s for s, t in zip(strides, given.stride(), strict=True)]
-    return torch.empty_strided(given.shape, solid, dtype=given.dtype, device=given.device).copy_(given)
+    if all(n <= 1 or s is None or s == t for n, s, t in zip(tensor.shape, strides, tensor.stride(), strict=True)):
+        return tensor
+    solid = [t if s is None else s for s, t in zip(strides, tensor.stride(), strict=True)]
+    return torch.empty_strided(tensor.shape, solid, dtype=tensor.dtype, device=tensor.device).copy_(tensor)
 
 
 def value_of(data: Data, known: Mapping[str, int]) -> Any:

@@ -88,7 +88,7 @@ class _Found:
     launches: int
 
 
-def solve_placement(given: Problem, *, exact: bool = False) -> SolvedPlacement:
+def solve_placement(problem: Problem, *, exact: bool = False) -> SolvedPlacement:
     """A placement of every unit.  Same problem, same placement.
 
     For two backends without launch costs it is the cheapest there is, in the fewest parts.  Otherwise it
@@ -96,25 +96,25 @@ def solve_placement(given: Problem, *, exact: bool = False) -> SolvedPlacement:
     dozen units.  Where places have limits, work there is made dearer by the byte until what is alive there at once
     fits; ``over`` is not empty where nothing found does.
     """
-    terms = scaled(given)
-    order = _Order(given.needs, users_of(given.needs), [s for s in given.savings if s.chain])
+    terms = scaled(problem)
+    order = _Order(problem.needs, users_of(problem.needs), [s for s in problem.savings if s.chain])
 
     def again(dearer: Terms) -> tuple[Ints, list[int]]:
         placed, _ = _joint(dearer, order, False)
         return placed.labels, placed.groups
 
-    found, floor = _joint(terms, order, exact)
-    labels, over = fit_budget(given, terms, (found.labels, found.groups), again)
-    if labels is not found.labels:
-        found = _parted(terms, order, labels)
+    best, floor = _joint(terms, order, exact)
+    labels, over = fit_budget(problem, terms, (best.labels, best.groups), again)
+    if labels is not best.labels:
+        best = _parted(terms, order, labels)
     work = int(terms.cost[np.arange(len(labels)), labels].sum())
     return SolvedPlacement(
         labels[terms.bundle],
-        tuple(found.groups),
+        tuple(best.groups),
         work * terms.tick,
-        (found.ticks - found.launches - work) * terms.tick,
-        found.launches * terms.tick,
-        min(floor, found.ticks) * terms.tick,
+        (best.ticks - best.launches - work) * terms.tick,
+        best.launches * terms.tick,
+        min(floor, best.ticks) * terms.tick,
         over,
         terms.tick,
     )
@@ -183,9 +183,9 @@ def _dearest_path(terms: Terms, order: _Order, found: _Found) -> list[tuple[int,
     colours, launch = found.labels[terms.bundle].tolist(), terms.launch.tolist()
     paid = [launch[c] for c in colours]
     came = [-1] * len(order)
-    for v, wanted in enumerate(order.needs):
+    for v, needs in enumerate(order.needs):
         c, most = colours[v], paid[v]
-        for u in wanted:
+        for u in needs:
             if (now := paid[u] + (launch[c] if colours[u] != c else 0)) >= most:
                 most, came[v] = now, u
         paid[v] = most
@@ -232,14 +232,14 @@ def _links(makers: Ints, readers: Ints, price: Ints) -> Stars:
     )
 
 
-def _merged(terms: Terms, order: _Order, found: _Found) -> _Found:
+def _merged(terms: Terms, order: _Order, best: _Found) -> _Found:
     """The placement after whole parts went over to other backends as long as that helps: the best set of parts at once
     for two backends, since parts in a row that change hands cost a launch each, which is a cut again."""
     for _ in range(next(r for size, r in ROUNDS if len(order) <= size)):
-        into = _together(found.groups, terms.bundle, len(terms.cost))
+        into = _together(best.groups, terms.bundle, len(terms.cost))
         coarse = contracted(terms, into)
-        part = np.zeros(max(found.groups) + 1, np.int64)
-        part[found.groups] = into[terms.bundle]
+        part = np.zeros(max(best.groups) + 1, np.int64)
+        part[best.groups] = into[terms.bundle]
         cost = coarse.cost.copy()
         cost[part[0]] += terms.launch
         price = np.broadcast_to(terms.launch, (len(part) - 1, terms.backends))
@@ -247,12 +247,12 @@ def _merged(terms: Terms, order: _Order, found: _Found) -> _Found:
             coarse, cost=np.minimum(cost, FORBIDDEN), stars=(*coarse.stars, _links(part[:-1], part[1:], price))
         )
         start = np.zeros(len(coarse.cost), np.int64)
-        start[into] = found.labels
+        start[into] = best.labels
         now = _parted(terms, order, expand_moves(coarse, start)[into])
-        if now.ticks >= found.ticks:
-            return found
-        found = now
-    return found
+        if now.ticks >= best.ticks:
+            return best
+        best = now
+    return best
 
 
 def _together(groups: Sequence[int], bundle: Ints, bundles: int) -> Ints:
