@@ -1,6 +1,6 @@
 """Kernels for targets that lack scalar ops: each missing op is written out with ops that the target has.
 
-How an op is made is data, in ``expansions``; here it is read, chosen and put in place.
+How an op is made is data, in ``expansion``; here it is read, chosen and put in place.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from functools import lru_cache
 import torch
 
 from keel.errors import KeelError
-from keel.loops.expansions import EXPANSIONS, MACROS, Expansion, Kind
+from keel.loops.expansion import MACROS, Expansion, Kind
+from keel.loops.expansions import EXPANSIONS
 from keel.loops.ir import Apply, Const, Kernel, Loop, Reduce, Scan, Stmt, results_of, walk
 from keel.loops.monoids import MONOIDS
 from keel.loops.scalar_ops import SCALARS, ByKind, Domain, kind_of

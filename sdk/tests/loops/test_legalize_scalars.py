@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from keel.errors import KeelError
-from keel.loops.expansions import EXPANSIONS, Expansion
+from keel.loops.expansion import Expansion
+from keel.loops.expansions import EXPANSIONS
 from keel.loops.interpret import interpret
 from keel.loops.ir import Apply, Kernel, show, walk
 from keel.loops.legalize_scalars import Program, _kinds, combination, compiled, expand, why_unsupported
