@@ -28,7 +28,7 @@ CEILINGS = {
     "modules in import circles": 0,
     "rooms of the conformance suite in import circles": 7,
     f"functions over {STATEMENTS} lines": 6,
-    f"files over {LINES} lines": 18,
+    f"files over {LINES} lines": 17,
     "public names without a docstring": 0,
     f"runs of {RUN} lines that stand twice": 11,
     "base names of modules with several meanings": 57,

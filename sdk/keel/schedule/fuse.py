@@ -1,70 +1,34 @@
 """Fusion is one decision: which tensors get memory.
 
-1. A map that is cheap to repeat, or has one reader that evaluates it once, is computed in place (``inlined``). 2.
+1. A map that is cheap to repeat, or has one reader that evaluates it once, is computed in place (``inline``). 2.
 Every other defined node joins, in topological order, the group with which it shares most bytes: its producers'
-groups (vertical) or those that read the same tensors (horizontal), if its loops match theirs (``unify``), the
+groups (vertical) or those that read the same tensors (horizontal), if its loops match theirs (``match_loops``), the
 spaces stay a chain, the machine stays busy, and no cycle arises. 3. Only tensors that leave their group are stored.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
 from keel.loops.builder import Read
 from keel.loops.index import Axis, Index, axes_of, index, substitute
-from keel.loops.ir import Apply
 from keel.plugin import Limits
 from keel.schedule.emit import Coords, FusedNode, Group, Space
 from keel.schedule.fuel import Fuel
+from keel.schedule.inline import Hint, Inliner, bytes_of, iterations
 from keel.schedule.match_loops import MixedRadix, NoSolution, Solution
 from keel.schedule.tensor_graph import ExternCall, LoopNode, TensorGraph
 from keel.schedule.topological_order import UnitOrder
-from keel.types import Dim, TensorType, product
+from keel.types import Dim, product
 
-CHEAP = frozenset(
-    (
-        "cast",
-        "bitcast",
-        "where",
-        "neg",
-        "abs",
-        "add",
-        "sub",
-        "mul",
-        "minimum",
-        "maximum",
-        "eq",
-        "ne",
-        "lt",
-        "le",
-        "gt",
-        "ge",
-        "and",
-        "or",
-        "xor",
-        "not",
-        "isnan",
-        "isinf",
-        "fma",
-        "floor",
-        "ceil",
-        "trunc",
-        "round",
-    )
-)
-DEEPEST = 24
-"""How many nodes computed in place may stand in a chain: evaluation nests with it."""
-REPEATED = 6
-"""How many cheap steps may be computed again in each reader."""
-SELDOM = 4
+MIN_SHRINK = 4
 """A map is computed again at other points only if there are this many times fewer of them."""
-NEAREST = 8
+MAX_CANDIDATES = 8
 """How many groups are tried for a node, and how many of those that touch a tensor are looked at."""
-LARGEST = 48
+MAX_GROUP = 48
 """How many nodes a group may have."""
-Hint = Callable[[Dim], int]
 LeafRead = tuple[int, Coords]
 
 
@@ -103,10 +67,8 @@ class _Fuser:
             t: n for n in tensors.nodes if isinstance(n, LoopNode) for t in n.results
         }
         self.position = {id(n): k for k, n in enumerate(tensors.nodes)}
-        self.escaping = self._escaping()
-        self.readers = self._readers()
-        self.cones: dict[int, tuple[int, frozenset[int]]] = {}  # of what is computed in place
-        self.inlined = self._inlined()
+        inliner = Inliner(tensors, self.producers, hint)
+        self.escaping, self.inlined = inliner.escaping, inliner.inlined
         self.leaves: dict[int, list[LeafRead]] = {}
         self.unit: dict[int, Unit] = {}  # of each tensor with a producer that is not inlined
         self.order: UnitOrder[Unit] = UnitOrder(self._before)
@@ -125,87 +87,6 @@ class _Fuser:
         stored = self._stored()
         steps = tuple(self._closed(u, stored) if isinstance(u, _OpenGroup) else u for u in order)
         return Fusion(steps, frozenset(self.inlined), self.producers)
-
-    # -- what gets memory ----------------------------------------------------------------------------
-
-    def _escaping(self) -> set[int]:
-        """Tensors that must have memory: outputs, operands of library calls, bases of scatters, and what those are
-        views of.
-        """
-        wanted: set[int] = {o for o in self.tensors.outputs if isinstance(o, int)}
-        for node in self.tensors.nodes:
-            if isinstance(node, ExternCall):
-                wanted |= set(node.operands)
-        return {self.tensors.base(t)[0] for t in wanted}
-
-    def _readers(self) -> dict[int, list[LoopNode]]:
-        """The nodes other than views that read each tensor, through views."""
-        readers: dict[int, list[LoopNode]] = {}
-        for node in self.tensors.nodes:
-            if isinstance(node, LoopNode) and not node.definition.is_view:
-                for t in set(node.operands):
-                    for s in self._through_views(t):
-                        readers.setdefault(s, []).append(node)
-        return readers
-
-    def _through_views(self, tensor: int) -> Iterator[int]:
-        yield tensor
-        while (node := self.producers.get(tensor)) is not None and node.definition.is_view:
-            tensor = node.operands[0]
-            yield tensor
-
-    def _inlined(self) -> set[int]:
-        inlined: set[int] = set()
-        depth: dict[int, int] = {}
-        for node in self.tensors.nodes:
-            if not isinstance(node, LoopNode) or node.definition.kind != "map":
-                continue
-            if len(node.results) == 1 and (node.results[0] not in self.escaping or self._is_alias(node)):
-                below = 1 + max((depth.get(t, 0) for t in node.operands), default=0)
-                if node.definition.is_view or (below <= DEEPEST and self._in_place(node)):
-                    inlined.add(node.results[0])
-                    self.cones[node.results[0]] = self._cone(node)
-                    depth[node.results[0]] = below
-        return inlined
-
-    def _is_alias(self, node: LoopNode) -> bool:
-        return self.tensors.tensors[node.results[0]].alias is not None
-
-    def _in_place(self, node: LoopNode) -> bool:
-        definition = node.definition
-        ops = [s.op for s in definition.steps if isinstance(s, Apply)]
-        reads = [s for s in definition.steps if isinstance(s, Read)]
-        readers = self.readers.get(node.results[0], [])
-        light = all(op in CHEAP for op in ops) and len(ops) <= 4
-        if not reads:
-            return light
-        size = self.hint(self.tensors.tensors[node.results[0]].type.numel)
-        if self._again(node):
-            return True
-        return len(readers) == 1 and (self._work(readers[0]) <= size or (light and len(reads) <= 2))
-
-    def _again(self, node: LoopNode) -> bool:
-        """Whether to compute the node again takes a few cheap steps and reads hardly more than to load it."""
-        work, leaves = self._cone(node)
-        result = self._bytes(self.tensors.tensors[node.results[0]].type)
-        read = sum(self._bytes(self.tensors.tensors[t].type) for t in leaves)
-        alone = len(leaves) == 1 and len(self.readers.get(node.results[0], ())) <= 1
-        return work <= REPEATED and (alone or 8 * read <= 9 * result)
-
-    def _cone(self, node: LoopNode) -> tuple[int, frozenset[int]]:
-        """How many steps the node takes from what is in memory, many if one is dear, and what it reads there."""
-        ops = [s.op for s in node.definition.steps if isinstance(s, Apply)]
-        work, leaves = len(ops) if all(op in CHEAP for op in ops) else REPEATED + 1, frozenset[int]()
-        for t in {node.operands[s.operand] for s in node.definition.steps if isinstance(s, Read)}:
-            more, below = self.cones[t] if t in self.cones else (0, frozenset([t]))
-            work, leaves = work + more, leaves | below
-        return work, leaves
-
-    def _bytes(self, type: TensorType) -> int:
-        return self.hint(type.numel) * type.dtype.itemsize
-
-    def _work(self, node: LoopNode) -> int:
-        return self.hint(product(a.size for a in (*node.definition.axes, *node.definition.folded)))
 
     # -- which loops match ----------------------------------------------------------------------------
 
@@ -255,7 +136,7 @@ class _Fuser:
         nodes does not join or a cycle would arise.
         """
         outside = [u for u in self._before(group) if u is not other]
-        if len(group.members) + len(other.members) > LARGEST or self.order.reaches(outside, other):
+        if len(group.members) + len(other.members) > MAX_GROUP or self.order.reaches(outside, other):
             return
         before = _OpenGroup(
             group.order,
@@ -293,15 +174,15 @@ class _Fuser:
         makers: set[int] = set()
         total = 0
         for tensor in dict.fromkeys(t for t, _ in reads):
-            size = self._bytes(self.tensors.tensors[tensor].type)
+            size = bytes_of(self.hint, self.tensors.tensors[tensor].type)
             total += size
-            for group in self.touching.get(tensor, ())[-NEAREST:]:
+            for group in self.touching.get(tensor, ())[-MAX_CANDIDATES:]:
                 made = tensor in group.made
                 shared[id(group)] = shared.get(id(group), 0) + (2 * size if made else size)
                 by_id[id(group)] = group
                 makers |= {id(group)} if made else set()
         worth = [g for k, g in by_id.items() if k in makers or 8 * shared[k] >= total]
-        return sorted(worth, key=lambda g: (-shared[id(g)], -g.order))[:NEAREST]
+        return sorted(worth, key=lambda g: (-shared[id(g)], -g.order))[:MAX_CANDIDATES]
 
     def _joined(
         self, group: _OpenGroup, node: LoopNode, reads: Sequence[LeafRead]
@@ -310,7 +191,7 @@ class _Fuser:
 
         The group's digits are refined only if it does.
         """
-        if len(group.members) >= LARGEST or self._buffers(group, node, reads) > self.limits.max_buffers:
+        if len(group.members) >= MAX_GROUP or self._buffers(group, node, reads) > self.limits.max_buffers:
             return None
         definition = node.definition
         own = (*definition.axes, *definition.folded)
@@ -320,7 +201,7 @@ class _Fuser:
             for result in node.results:
                 for known in group.read.get(result, ()):
                     solution.equate(map(index, definition.axes), known, self.tensors.tensors[result].type.shape)
-            for tensor, coords in sorted(reads, key=lambda r: -self._bytes(self.tensors.tensors[r[0]].type)):
+            for tensor, coords in sorted(reads, key=lambda r: -bytes_of(self.hint, self.tensors.tensors[r[0]].type)):
                 for known in group.read.get(tensor, ()):
                     solution = self._attempt(solution, coords, known, self.tensors.tensors[tensor].type.shape)
             placed = self._complete(group, node, own, solution)
@@ -352,7 +233,9 @@ class _Fuser:
                 solution = trial
             except NoSolution:
                 maker = self.producers[tensor]
-                if maker.definition.kind != "map" or SELDOM * self._work(node) > self.hint(product(shape)):
+                if maker.definition.kind != "map" or MIN_SHRINK * iterations(self.hint, node) > self.hint(
+                    product(shape)
+                ):
                     raise
                 kept.pop()
                 values = dict(zip(maker.definition.axes, coords, strict=True))

@@ -1,0 +1,144 @@
+"""Which tensors get no memory: maps that are cheap to repeat, or that have one reader which evaluates them once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+from keel.loops.builder import Read
+from keel.loops.ir import Apply
+from keel.schedule.tensor_graph import ExternCall, LoopNode, TensorGraph
+from keel.types import Dim, TensorType, product
+
+CHEAP = frozenset(
+    (
+        "cast",
+        "bitcast",
+        "where",
+        "neg",
+        "abs",
+        "add",
+        "sub",
+        "mul",
+        "minimum",
+        "maximum",
+        "eq",
+        "ne",
+        "lt",
+        "le",
+        "gt",
+        "ge",
+        "and",
+        "or",
+        "xor",
+        "not",
+        "isnan",
+        "isinf",
+        "fma",
+        "floor",
+        "ceil",
+        "trunc",
+        "round",
+    )
+)
+MAX_DEPTH = 24
+"""How many nodes computed in place may stand in a chain: evaluation nests with it."""
+MAX_RECOMPUTED = 6
+"""How many cheap steps may be computed again in each reader."""
+Hint = Callable[[Dim], int]
+
+
+class Inliner:
+    """Decides for each node of ``tensors`` whether its readers compute it in place; ``inlined`` are its results.
+
+    ``escaping`` are the tensors that must have memory.
+    """
+
+    def __init__(self, tensors: TensorGraph, producers: Mapping[int, LoopNode], hint: Hint):
+        self.tensors, self.producers, self.hint = tensors, producers, hint
+        self.escaping = self._escaping()
+        self.readers = self._readers()
+        self.cones: dict[int, tuple[int, frozenset[int]]] = {}  # of what is computed in place
+        self.inlined = self._inlined()
+
+    def _escaping(self) -> set[int]:
+        """Tensors that must have memory: outputs, operands of library calls, bases of scatters, and what those are
+        views of.
+        """
+        needed: set[int] = {o for o in self.tensors.outputs if isinstance(o, int)}
+        for node in self.tensors.nodes:
+            if isinstance(node, ExternCall):
+                needed |= set(node.operands)
+        return {self.tensors.base(t)[0] for t in needed}
+
+    def _readers(self) -> dict[int, list[LoopNode]]:
+        """The nodes other than views that read each tensor, through views."""
+        readers: dict[int, list[LoopNode]] = {}
+        for node in self.tensors.nodes:
+            if isinstance(node, LoopNode) and not node.definition.is_view:
+                for t in set(node.operands):
+                    for s in self._through_views(t):
+                        readers.setdefault(s, []).append(node)
+        return readers
+
+    def _through_views(self, tensor: int) -> Iterator[int]:
+        yield tensor
+        while (node := self.producers.get(tensor)) is not None and node.definition.is_view:
+            tensor = node.operands[0]
+            yield tensor
+
+    def _inlined(self) -> set[int]:
+        inlined: set[int] = set()
+        depth: dict[int, int] = {}
+        for node in self.tensors.nodes:
+            if not isinstance(node, LoopNode) or node.definition.kind != "map":
+                continue
+            if len(node.results) == 1 and (node.results[0] not in self.escaping or self._is_alias(node)):
+                below = 1 + max((depth.get(t, 0) for t in node.operands), default=0)
+                if node.definition.is_view or (below <= MAX_DEPTH and self._is_inlined(node)):
+                    inlined.add(node.results[0])
+                    self.cones[node.results[0]] = self._cone(node)
+                    depth[node.results[0]] = below
+        return inlined
+
+    def _is_alias(self, node: LoopNode) -> bool:
+        return self.tensors.tensors[node.results[0]].alias is not None
+
+    def _is_inlined(self, node: LoopNode) -> bool:
+        definition = node.definition
+        ops = [s.op for s in definition.steps if isinstance(s, Apply)]
+        reads = [s for s in definition.steps if isinstance(s, Read)]
+        readers = self.readers.get(node.results[0], [])
+        light = all(op in CHEAP for op in ops) and len(ops) <= 4
+        if not reads:
+            return light
+        size = self.hint(self.tensors.tensors[node.results[0]].type.numel)
+        if self._cheap_to_recompute(node):
+            return True
+        return len(readers) == 1 and (iterations(self.hint, readers[0]) <= size or (light and len(reads) <= 2))
+
+    def _cheap_to_recompute(self, node: LoopNode) -> bool:
+        """Whether to compute the node again takes a few cheap steps and reads hardly more than to load it."""
+        work, leaves = self._cone(node)
+        result = bytes_of(self.hint, self.tensors.tensors[node.results[0]].type)
+        read = sum(bytes_of(self.hint, self.tensors.tensors[t].type) for t in leaves)
+        alone = len(leaves) == 1 and len(self.readers.get(node.results[0], ())) <= 1
+        return work <= MAX_RECOMPUTED and (alone or 8 * read <= 9 * result)
+
+    def _cone(self, node: LoopNode) -> tuple[int, frozenset[int]]:
+        """How many steps the node takes from what is in memory, many if one is dear, and what it reads there."""
+        ops = [s.op for s in node.definition.steps if isinstance(s, Apply)]
+        work, leaves = len(ops) if all(op in CHEAP for op in ops) else MAX_RECOMPUTED + 1, frozenset[int]()
+        for t in {node.operands[s.operand] for s in node.definition.steps if isinstance(s, Read)}:
+            more, below = self.cones[t] if t in self.cones else (0, frozenset([t]))
+            work, leaves = work + more, leaves | below
+        return work, leaves
+
+
+def bytes_of(hint: Hint, type: TensorType) -> int:
+    """The bytes of a tensor of that type, at the sizes that ``hint`` assumes."""
+    return hint(type.numel) * type.dtype.itemsize
+
+
+def iterations(hint: Hint, node: LoopNode) -> int:
+    """How often the body of the node's loops runs."""
+    return hint(product(a.size for a in (*node.definition.axes, *node.definition.folded)))
