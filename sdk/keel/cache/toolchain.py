@@ -124,28 +124,28 @@ def _exchanged(process: subprocess.Popen[bytes], text: bytes, limit: float) -> t
     """What the process prints while it is given ``text``, until it has ended.  Raises subprocess.TimeoutExpired."""
     assert process.stdin is not None and process.stdout is not None and process.stderr is not None
     out, err, rest = bytearray(), bytearray(), memoryview(text)
-    kept = {process.stdout.fileno(): out, process.stderr.fileno(): err}
-    given = process.stdin.fileno()
-    os.set_blocking(given, False)
+    buffers = {process.stdout.fileno(): out, process.stderr.fileno(): err}
+    stdin = process.stdin.fileno()
+    os.set_blocking(stdin, False)
     deadline = time.monotonic() + limit
     last = math.inf
     with selectors.DefaultSelector() as waiting:
-        for pipe in kept:
+        for pipe in buffers:
             waiting.register(pipe, selectors.EVENT_READ)
-        waiting.register(given, selectors.EVENT_WRITE)
+        waiting.register(stdin, selectors.EVENT_WRITE)
         while waiting.get_map() and (now := time.monotonic()) < last:
             if now >= deadline:
                 raise subprocess.TimeoutExpired(process.args, limit)
             if not _runs(process):
                 last = min(last, now + _GRACE)
             for key, _ in waiting.select(_PAUSE):
-                if key.fd == given:
-                    rest = rest[_written(given, rest) :]
+                if key.fd == stdin:
+                    rest = rest[_written(stdin, rest) :]
                     if not rest:
-                        waiting.unregister(given)
+                        waiting.unregister(stdin)
                         process.stdin.close()
                 elif data := os.read(key.fd, 1 << 16):
-                    kept[key.fd] += data[: KEPT - len(kept[key.fd])]
+                    buffers[key.fd] += data[: KEPT - len(buffers[key.fd])]
                 else:
                     waiting.unregister(key.fd)
     if process.poll() is None:  # it may run on with its streams closed
@@ -203,11 +203,11 @@ def compiler_fingerprint(program: str) -> str:
     For a driver that answers ``-print-prog-name``, as GCC's and Clang's do, the programs that it runs count, too.
     Raises KeelError[build-failed] if the program is not on PATH, or hangs.
     """
-    found = shutil.which(program)
-    if found is None:
+    executable = shutil.which(program)
+    if executable is None:
         raise KeelError("build-failed", f"{program} is not on PATH.")
     searched = tuple(os.environ.get(name, "") for name in ("PATH", "COMPILER_PATH", "GCC_EXEC_PREFIX"))
-    parts = [_identity(path) for path in (found, *_run_by(found, _identity(found), searched))]
+    parts = [_identity(path) for path in (executable, *_run_by(executable, _identity(executable), searched))]
     return hashlib.sha256("".join(_content(part) for part in parts).encode()).hexdigest()
 
 
@@ -221,24 +221,24 @@ def _identity(path: str) -> Identity:
 @lru_cache(maxsize=64)
 def _run_by(driver: str, identity: Identity, searched: tuple[str, ...]) -> tuple[str, ...]:
     """The programs that the driver runs; ``searched`` are the variables that say where it looks for them."""
-    found = []
+    programs = []
     for name in RUN_BY_DRIVERS:
         ran = run_compiler([driver, f"-print-prog-name={name}"], seconds=min(30.0, _limit()))
         if ran.returncode != 0:
             break  # no driver of that family
-        said = ran.stdout.strip()
-        if said and (path := shutil.which(said)) is not None:
-            found.append(path)
-    return tuple(found)
+        output = ran.stdout.strip()
+        if output and (path := shutil.which(output)) is not None:
+            programs.append(path)
+    return tuple(programs)
 
 
 @lru_cache(maxsize=64)
 def _content(identity: Identity) -> str:
     """The SHA-256 of the file, kept on disk, too: compilers are large."""
     cache, key = Cache("compilers"), [str(part) for part in identity]
-    kept = cache.get(key)
-    if kept is None or not _DIGITS.fullmatch(kept):
+    digest = cache.get(key)
+    if digest is None or not _DIGITS.fullmatch(digest):
         with Path(identity[0]).open("rb") as file:
-            kept = hashlib.file_digest(file, "sha256").hexdigest().encode()
-        cache.put(key, kept)
-    return kept.decode()
+            digest = hashlib.file_digest(file, "sha256").hexdigest().encode()
+        cache.put(key, digest)
+    return digest.decode()

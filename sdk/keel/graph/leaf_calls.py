@@ -63,11 +63,11 @@ def _known(value: Any, sizes: Mapping[str, int]) -> Any:
 
 def _ends(call: Call, sizes: Mapping[str, int], depth: int) -> tuple[Call, ...] | None:
     """The pieces of a call; None where it is not written out."""
-    found = decomposition_of(call.op) if depth else None
-    if found is None:
+    decomposition = decomposition_of(call.op) if depth else None
+    if decomposition is None:
         return None
     try:
-        graph = recorded(found, _known(call.args, sizes), {k: _known(v, sizes) for k, v in call.kwargs.items()})
+        graph = recorded(decomposition, _known(call.args, sizes), {k: _known(v, sizes) for k, v in call.kwargs.items()})
     except NotRecorded:
         return None
     ends: list[Call] = []
@@ -80,14 +80,14 @@ def _ends(call: Call, sizes: Mapping[str, int], depth: int) -> tuple[Call, ...] 
 
 def _needed(graph: fx.Graph) -> list[fx.Node]:
     """The calls that results depend on."""
-    wanted = set(graph.output_node().all_input_nodes)
-    kept = []
+    live = set(graph.output_node().all_input_nodes)
+    needed_nodes = []
     for node in reversed(graph.nodes):
-        if node in wanted:
-            wanted.update(node.all_input_nodes)
+        if node in live:
+            live.update(node.all_input_nodes)
             if is_call(node):
-                kept.append(node)
-    return kept[::-1]
+                needed_nodes.append(node)
+    return needed_nodes[::-1]
 
 
 def _composite(call: Call) -> bool:

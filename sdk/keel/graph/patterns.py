@@ -30,11 +30,11 @@ def match_patterns(graph: fx.Graph, patterns: Sequence[Pattern]) -> Iterator[Pat
 
     Takes time linear in the graph for each pattern.
     """
-    taken: set[fx.Node] = set()
+    matched: set[fx.Node] = set()
     for node in graph.nodes if patterns else ():
         for pattern in patterns:
-            if node not in taken and (match := _begun(node, pattern)) is not None and taken.isdisjoint(match.nodes):
-                taken |= {*match.nodes}
+            if node not in matched and (match := _begun(node, pattern)) is not None and matched.isdisjoint(match.nodes):
+                matched |= {*match.nodes}
                 yield match
 
 
@@ -69,9 +69,9 @@ def _reader(node: fx.Node) -> fx.Node | None:
 def _positions(node: fx.Node, operand: fx.Node) -> tuple[int, ...]:
     """Where the operand stands among the call's tensors."""
     call = call_of(node)
-    given = leaves([list(node.args), list(node.kwargs.values())])
+    arguments = leaves([list(node.args), list(node.kwargs.values())])
     types = leaves([] if call is None else [list(call.args), list(call.kwargs.values())])
-    tensors = [a for a, t in zip(given, types, strict=True) if isinstance(t, TensorType)]
+    tensors = [a for a, t in zip(arguments, types, strict=True) if isinstance(t, TensorType)]
     return tuple(i for i, a in enumerate(tensors) if a is operand)
 
 

@@ -114,10 +114,10 @@ class _Run:
         results: dict[int, Tensor] = {}
         for stmt in (s for s in loop.body if isinstance(s, Reduce)):
             if parts:
-                whole = fold(stmt.monoid, [torch.stack([p[r] for p in parts], -1) for r in stmt.results])
+                total = fold(stmt.monoid, [torch.stack([p[r] for p in parts], -1) for r in stmt.results])
             else:
-                whole = identity(stmt.monoid, tuple(self.wide(d) for d in stmt.dtypes), (1,) * len(outer))
-            results |= zip(stmt.results, whole, strict=True)
+                total = identity(stmt.monoid, tuple(self.wide(d) for d in stmt.dtypes), (1,) * len(outer))
+            results |= zip(stmt.results, total, strict=True)
         return results
 
     def whole(self, loop: Loop) -> tuple[_Range, ...]:
@@ -155,16 +155,16 @@ class _Run:
         args = tuple(self.value(a) for a in stmt.args)
         if self.precise and stmt.op in ("bitcast", "nextafter"):  # these speak of the bits that the value would have
             rounded = tuple(a.to(self.dtypes.get(n, a.dtype)) for n, a in zip(stmt.args, args, strict=True))
-            found = evaluate_op(stmt.op, rounded, stmt.dtype).to(self.wide(stmt.dtype))
+            result = evaluate_op(stmt.op, rounded, stmt.dtype).to(self.wide(stmt.dtype))
         else:
-            found = evaluate_op(stmt.op, args, self.wide(stmt.dtype))
+            result = evaluate_op(stmt.op, args, self.wide(stmt.dtype))
         self.dtypes[stmt.result] = stmt.dtype
-        return found
+        return result
 
     def value(self, number: int) -> Tensor:
         """The value over the current ranges."""
-        found = self.values[number]
-        return found.reshape(found.shape + (1,) * (len(self.ranges) - found.dim()))
+        value = self.values[number]
+        return value.reshape(value.shape + (1,) * (len(self.ranges) - value.dim()))
 
     def over(self, value: Tensor, axes: int) -> Tensor:
         """``value`` with one element for each point of the innermost ``axes`` axes."""

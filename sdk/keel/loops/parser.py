@@ -52,8 +52,8 @@ class _Line:
     text: str
 
     def wants(self, what: str) -> NoReturn:
-        found = self.text if len(self.text) <= _SHOWN else f"{self.text[:_SHOWN]}..."
-        raise KeelError("bad-text", f"Line {self.number}: expected {what}, found {found!r}.")
+        shown = self.text if len(self.text) <= _SHOWN else f"{self.text[:_SHOWN]}..."
+        raise KeelError("bad-text", f"Line {self.number}: expected {what}, found {shown!r}.")
 
 
 def parse(text: str) -> Kernel:
@@ -126,25 +126,30 @@ class _Reader:
     def kernel(self) -> Kernel:
         line = self.lines[0]
         head, _, tail = line.text.partition(") -> (")
-        name, found = _HEADER.match(head), _RESULTS.fullmatch(tail)
-        if name is None or found is None or line.depth:
+        name, results = _HEADER.match(head), _RESULTS.fullmatch(tail)
+        if name is None or results is None or line.depth:
             line.wants("kernel name(buffers) -> (buffers):")
-        for part in _parts(found[2] or ""):
+        for part in _parts(results[2] or ""):
             if (known := _SYMBOL.fullmatch(part)) is None:
                 line.wants(f"a size's name after where, not {part!r}")
             self.names[known[1]] = symbol(known[1], known[2] or ">= 1")
         self.limit(line)
-        lists = ((head[name.end() :], "in"), (found[1], "out"))
+        lists = ((head[name.end() :], "in"), (results[1], "out"))
         buffers = [self.buffer(line, b, role) for text, role in lists for b in _parts(text)]
         self.buffers = {b.name: b for b in buffers}
         self.at = 1
         return Kernel(name[1], tuple(buffers), self.block(1))
 
     def buffer(self, line: _Line, text: str, role: str) -> Buffer:
-        found = _BUFFER.fullmatch(text)
-        if found is None:
+        declaration = _BUFFER.fullmatch(text)
+        if declaration is None:
             line.wants(f"a buffer as name: dtype[size], not {text!r}")
-        return Buffer(found[1], _dtype(line, found[3]), self.size(line, found[4]), cast(Role, found[2] or role))
+        return Buffer(
+            declaration[1],
+            _dtype(line, declaration[3]),
+            self.size(line, declaration[4]),
+            cast(Role, declaration[2] or role),
+        )
 
     def block(self, depth: int) -> tuple[Stmt, ...]:
         body: list[Stmt] = []
@@ -158,10 +163,10 @@ class _Reader:
         return tuple(body)
 
     def loop(self, line: _Line, depth: int) -> Loop:
-        found = _LOOP.fullmatch(line.text)
-        assert found is not None
+        header = _LOOP.fullmatch(line.text)
+        assert header is not None
         axes = []
-        for part in _parts(found[2] or ""):
+        for part in _parts(header[2] or ""):
             axis = _AXIS.fullmatch(part)
             if axis is None:
                 line.wants(f"an axis as name < size, not {part!r}")
@@ -171,7 +176,7 @@ class _Reader:
         self.limit(line)
         body = self.block(depth + 1)
         self.names = outer
-        return Loop(cast(LoopKind, found[1]), tuple(axes), body)
+        return Loop(cast(LoopKind, header[1]), tuple(axes), body)
 
     def limit(self, line: _Line) -> None:
         """Each loop and statement takes time by the names that it sees."""
@@ -182,11 +187,11 @@ class _Reader:
         if store := _STORE.fullmatch(line.text):
             mode = cast(StoreMode, store[1] or "write")
             return Store(store[2], self.index(line, store[3]), int(store[4]), mode, _number(store[5]))
-        found = _ASSIGN.fullmatch(line.text)
-        if found is None:
+        assignment = _ASSIGN.fullmatch(line.text)
+        if assignment is None:
             line.wants("a loop (parallel, reduce, scan), a store, or %n = op ...")
-        results = tuple(int(r.lstrip("%")) for r in found[1].split(", "))
-        word, rest = found[2], found[3]
+        results = tuple(int(r.lstrip("%")) for r in assignment[1].split(", "))
+        word, rest = assignment[2], assignment[3]
         if word in ("reduce", "scan"):
             return self.fold(line, Reduce if word == "reduce" else Scan, results, rest)
         if len(results) > 1:
@@ -223,16 +228,16 @@ class _Reader:
         return Apply(result, word, args, given or line.wants("the result's dtype after a colon"))
 
     def fold(self, line: _Line, form: type[Reduce] | type[Scan], results: tuple[int, ...], rest: str) -> Reduce | Scan:
-        found = _FOLD.fullmatch(rest) or line.wants("the name of a monoid, then its values")
-        if found[1] not in MONOIDS:
-            line.wants(f"a monoid ({', '.join(MONOIDS)}), not {found[1]!r}")
-        args = _numbers(found[2])
+        parsed = _FOLD.fullmatch(rest) or line.wants("the name of a monoid, then its values")
+        if parsed[1] not in MONOIDS:
+            line.wants(f"a monoid ({', '.join(MONOIDS)}), not {parsed[1]!r}")
+        args = _numbers(parsed[2])
         dtypes = (
-            [_dtype(line, d) for d in found[3].split(", ")]
-            if found[3]
+            [_dtype(line, d) for d in parsed[3].split(", ")]
+            if parsed[3]
             else [self.dtypes.get(a) or line.wants(f"a value that stands above, not %{a}") for a in args]
         )
-        return form(results, found[1], args, tuple(dtypes))
+        return form(results, parsed[1], args, tuple(dtypes))
 
     def size(self, line: _Line, text: str) -> Dim:
         value = self.expression(line, text)

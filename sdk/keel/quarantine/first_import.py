@@ -112,28 +112,28 @@ def _recalled(keys: tuple[Key, Key], limit: float) -> Report | None:
 
 def _files(point: EntryPoint) -> list[Path]:
     """The files that were installed; where the package is not among them, as in an editable installation, its code."""
-    found: set[Path] = set()
+    files: set[Path] = set()
     with suppress(Exception):  # whatever a damaged installation makes its readers raise
-        found |= {Path(str(file.locate())) for file in (point.dist and point.dist.files) or ()}
+        files |= {Path(str(file.locate())) for file in (point.dist and point.dist.files) or ()}
     with suppress(Exception):
         spec = find_spec(point.module.partition(".")[0])
-        if spec is not None and (spec.origin is None or Path(spec.origin) not in found):
-            found |= {Path(spec.origin)} if spec.origin else set()
+        if spec is not None and (spec.origin is None or Path(spec.origin) not in files):
+            files |= {Path(spec.origin)} if spec.origin else set()
             for place in spec.submodule_search_locations or ():
-                found |= set(islice((f for f in Path(place).rglob("*") if f.suffix in _CODE), _MOST))
-    return sorted(file for file in found if file.suffix != ".pyc")
+                files |= set(islice((f for f in Path(place).rglob("*") if f.suffix in _CODE), _MOST))
+    return sorted(file for file in files if file.suffix != ".pyc")
 
 
 def _required(point: EntryPoint) -> list[str]:
     """The package and what it requires, with the versions that are installed."""
-    found = []
+    versions = []
     with suppress(Exception):
         for line in (point.dist and point.dist.requires) or ():
             name = line.split(";")[0].split("[")[0].strip("() ").split(" ")[0]
             name = name[: next((i for i, c in enumerate(name) if c in "<>=!~("), len(name))]
             with suppress(Exception):
-                found.append(f"{name} {version(name)}")
-    return found
+                versions.append(f"{name} {version(name)}")
+    return versions
 
 
 def _stat(path: Path) -> str:
@@ -158,7 +158,7 @@ def _content(path: Path) -> str:
 def _run(points: Sequence[EntryPoint], limit: float) -> list[Report]:
     """Imports each in a process of its own, as many at once as there are cores; none is left when this ends."""
     waiting, running = list(enumerate(points)), dict[int, _Process]()
-    found: dict[int, Report] = {}
+    reports: dict[int, Report] = {}
     try:
         while waiting or running:
             while waiting and len(running) < (os.cpu_count() or 1):
@@ -166,15 +166,15 @@ def _run(points: Sequence[EntryPoint], limit: float) -> list[Report]:
                 try:
                     running[i] = _Process(point, limit)
                 except OSError:  # none can be started, which is not the plugin's doing
-                    found[i] = Report()
+                    reports[i] = Report()
             for i in [i for i, process in running.items() if process.over()]:
-                found[i] = running.pop(i).report()
+                reports[i] = running.pop(i).report()
             if running:
                 time.sleep(_PAUSE)
     finally:
         for process in running.values():
             process.end()
-    return [found[i] for i in range(len(points))]
+    return [reports[i] for i in range(len(points))]
 
 
 class _Tail:
@@ -197,10 +197,10 @@ class _Process:
     def __init__(self, point: EntryPoint, limit: float) -> None:
         self.limit, self.late, self.ended = limit, False, False
         read, write = os.pipe()
-        asked = json.dumps({"path": sys.path, "module": point.module, "attributes": point.attr.split(".")})
+        request = json.dumps({"path": sys.path, "module": point.module, "attributes": point.attr.split(".")})
         try:
             self.process = subprocess.Popen(
-                [sys.executable, "-P", "-W", "ignore", str(_CHILD), str(write), asked],
+                [sys.executable, "-P", "-W", "ignore", str(_CHILD), str(write), request],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
@@ -234,18 +234,18 @@ class _Process:
         status = self.end()
         for tail in (self.reported, self.printed):  # what left the session may hold the pipe for longer
             tail.thread.join(1.0)
-        said = self.printed.kept.decode(errors="replace").strip().splitlines()
+        output = self.printed.kept.decode(errors="replace").strip().splitlines()
         try:
-            told = json.loads(self.reported.kept)
-            raised, trace = str(told["raised"]), str(told["trace"])
+            answer = json.loads(self.reported.kept)
+            raised, trace = str(answer["raised"]), str(answer["trace"])
         except (ValueError, KeyError, TypeError):
-            return self._dead(status, "when it was imported", said)
+            return self._dead(status, "when it was imported", output)
         if not raised and (self.late or status != 0):
-            return self._dead(status, "after it was imported", said)
+            return self._dead(status, "after it was imported", output)
         return Report(raised=raised, trace=trace)
 
-    def _dead(self, status: int, when: str, said: Sequence[str]) -> Report:
-        return Report(self._death(status, when), said[-1] if said else "", stopped=self.limit if self.late else 0.0)
+    def _dead(self, status: int, when: str, output: Sequence[str]) -> Report:
+        return Report(self._death(status, when), output[-1] if output else "", stopped=self.limit if self.late else 0.0)
 
     def _death(self, status: int, when: str) -> str:
         if self.late:

@@ -131,13 +131,13 @@ class Autotuner:
         try:
             self._turn = self._race.send(seconds)
         except StopIteration as end:
-            tried = [replace(plan, seconds=tuple(runs)) for plan, runs in zip(self._plans, end.value, strict=True)]
-            found = fastest(tried)
-            tried[found] = replace(tried[found], kept=True)
-            winner = self._candidates[found]
+            timings = [replace(plan, seconds=tuple(runs)) for plan, runs in zip(self._plans, end.value, strict=True)]
+            winning = fastest(timings)
+            timings[winning] = replace(timings[winning], kept=True)
+            winner = self._candidates[winning]
             self._usual = winner.run
             self._candidates.clear()
-            winner.hear((*tried, *self._failed))
+            winner.hear((*timings, *self._failed))
 
 
 def trial_schedule(count: int) -> Generator[int, float | None, list[list[float]]]:
@@ -165,13 +165,13 @@ def trial_schedule(count: int) -> Generator[int, float | None, list[list[float]]
     return seconds
 
 
-def fastest(tried: Sequence[PlanTiming]) -> int:
+def fastest(timings: Sequence[PlanTiming]) -> int:
     """The number of the plan to keep: the fastest, round by round; of those that take the same, the one that was
     predicted to be.  Those with fewer runs than others dropped out."""
-    rounds = max(len(each.seconds) for each in tried)
-    ran = [i for i, each in enumerate(tried) if not each.why and len(each.seconds) == rounds]
-    best = min(ran, key=lambda i: tried[i].took or 0.0)  # by medians, which busy rounds move more
-    return min(ran, key=lambda i: (_behind(tried[i].seconds, tried[best].seconds)[0], tried[i].predicted))
+    rounds = max(len(each.seconds) for each in timings)
+    ran = [i for i, each in enumerate(timings) if not each.why and len(each.seconds) == rounds]
+    best = min(ran, key=lambda i: timings[i].took or 0.0)  # by medians, which busy rounds move more
+    return min(ran, key=lambda i: (_behind(timings[i].seconds, timings[best].seconds)[0], timings[i].predicted))
 
 
 def _behind(one: Sequence[float], best: Sequence[float]) -> tuple[float, float]:
@@ -205,5 +205,5 @@ def reason(raised: BaseException) -> str:
     """One line: what was not done, and who says why."""
     if not isinstance(raised, KeelError):
         return first_line(raised)
-    said = {who: str(why).partition("\n")[0] for who, why in (raised.reasons or {}).items()}
-    return " ".join([str(raised).partition("\n")[0], *(f"{who}: {why}" for who, why in said.items())])
+    reasons = {who: str(why).partition("\n")[0] for who, why in (raised.reasons or {}).items()}
+    return " ".join([str(raised).partition("\n")[0], *(f"{who}: {why}" for who, why in reasons.items())])

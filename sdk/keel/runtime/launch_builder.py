@@ -126,8 +126,8 @@ class _Builder:
 
     def _used(self) -> set[int]:
         """The tensors that a step or the caller is given, and those whose memory they lie in."""
-        given = {t for s in self.schedule.steps for t in (s.tensors if isinstance(s, KernelLaunch) else s.operands)}
-        return {m for t in (*given, *self.outputs) for m in (t, self.tensors.base(t)[0])}
+        operands = {t for s in self.schedule.steps for t in (s.tensors if isinstance(s, KernelLaunch) else s.operands)}
+        return {m for t in (*operands, *self.outputs) for m in (t, self.tensors.base(t)[0])}
 
     def _lifetimes(self, steps: Sequence[Step]) -> tuple[Kept, ...]:
         """The kept tensors with the first and the last step that touch their memory."""
@@ -158,9 +158,9 @@ class _Builder:
         """Each tensor's places begin at a multiple of 16 bytes, as kernels like it."""
         sites: list[CheckSite] = []
         places: dict[int, slice] = {}
-        for tensor, mine in self.tensors.checks.items():
-            places[tensor] = slice(len(sites), len(sites) + len(mine))
-            sites += [*mine, *mine[-1:]] if len(mine) % 2 else mine
+        for tensor, own_sites in self.tensors.checks.items():
+            places[tensor] = slice(len(sites), len(sites) + len(own_sites))
+            sites += [*own_sites, *own_sites[-1:]] if len(own_sites) % 2 else own_sites
         at_once = any(self._type(t).device.type == "cpu" for t in self.tensors.checks)
         return CheckMemory(tuple(sites), places, at_once)
 
@@ -211,8 +211,8 @@ def tensors_of(step: Step) -> tuple[int, ...]:
         case LaunchKernel(tensors=tensors) | CheckIndices(tensors):
             return tensors
         case CallLibrary():
-            given = (*slots(step), *(t for t in step.results if t >= 0))
-            return given if step.out is None else (*given, step.out)
+            numbers = (*slots(step), *(t for t in step.results if t >= 0))
+            return numbers if step.out is None else (*numbers, step.out)
         case BindSymbol(source=SizeOf(tensor) | StrideOf(tensor)):
             return (tensor,)
     return ()

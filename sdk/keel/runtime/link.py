@@ -188,18 +188,18 @@ def _last_uses(parts: Sequence[CompiledPart], kept: Sequence[str]) -> dict[str, 
 
 def _sizes(results: Iterable[fx.Node]) -> list[fx.Node]:
     """The arithmetic on sizes that results need, in order."""
-    found: dict[fx.Node, None] = {}
+    sizes: dict[fx.Node, None] = {}
 
     def visit(node: fx.Node) -> None:
-        if node in found or not is_size(node):
+        if node in sizes or not is_size(node):
             return
         for a in node.all_input_nodes:
             visit(a)
-        found[node] = None
+        sizes[node] = None
 
     for r in results:
         visit(r)
-    return list(found)
+    return list(sizes)
 
 
 def is_size(node: fx.Node) -> bool:

@@ -183,8 +183,8 @@ class Emitter:
         chosen = self._applied("where", (mask, self._cast(value, dtype, wide), zero), wide)
         return self._cast(chosen, wide, dtype)
 
-    def _cast(self, value: int, given: torch.dtype, wanted: torch.dtype) -> int:
-        return value if given == wanted else self._applied("cast", (value,), wanted)
+    def _cast(self, value: int, source: torch.dtype, target: torch.dtype) -> int:
+        return value if source == target else self._applied("cast", (value,), target)
 
     def _applied(self, op: str, args: tuple[int, ...], dtype: torch.dtype) -> int:
         return self.step((op, args, dtype), (), args, lambda n: Apply(n, op, args, dtype))
@@ -385,12 +385,12 @@ class _Passes:
         self.emitter.open(axes)
         self.process(depth + 1, inner)
         folds = [t for t in inner if isinstance(t, FusedNode)]
-        given = self.partial
+        partial = self.partial
         results: dict[int, tuple[int, ...]] = {}
         for fold in folds:
             reduce = next(s for s in fold.node.definition.steps if isinstance(s, Reduce))
             numbers = tuple(self.emitter.number(depth) for _ in reduce.results)
-            self.emitter.blocks[-1].stmts.append(Reduce(numbers, reduce.monoid, given[id(fold)], reduce.dtypes))
+            self.emitter.blocks[-1].stmts.append(Reduce(numbers, reduce.monoid, partial[id(fold)], reduce.dtypes))
             results[id(fold)] = numbers
         self.emitter.close("reduce" if folds else "parallel", axes)
         return results
@@ -436,35 +436,35 @@ class _Passes:
     def closure(self, target: Target) -> tuple[FusedNode, ...]:
         """All folds that must be done before ``target`` can be."""
         member, fold = (target, target) if isinstance(target, FusedNode) else (target[0], None)
-        found = self.needs(member)
-        return found if fold is not None or not member.is_fold else (*found, member)
+        folds = self.needs(member)
+        return folds if fold is not None or not member.is_fold else (*folds, member)
 
     def needs(self, member: FusedNode) -> tuple[FusedNode, ...]:
         """The folds of the group on which the member's steps depend, through inlined nodes and other members."""
         if id(member) not in self._needs:
             folds: dict[int, FusedNode] = {}
-            for found in self.rests_on(member):
-                folds |= {id(f): f for f in self.needs(found)}
-                if found.is_fold:
-                    folds[id(found)] = found
+            for member_below in self.rests_on(member):
+                folds |= {id(f): f for f in self.needs(member_below)}
+                if member_below.is_fold:
+                    folds[id(member_below)] = member_below
             self._needs[id(member)] = tuple(folds.values())
         return self._needs[id(member)]
 
     def rests_on(self, member: FusedNode) -> tuple[FusedNode, ...]:
         """The members of the group that the member's steps read, through inlined nodes, in the group's order."""
         if id(member) not in self._rests:
-            found: dict[int, FusedNode] = {}
-            seen: set[int] = set()
+            members: dict[int, FusedNode] = {}
+            visited: set[int] = set()
             todo = list(member.node.operands)
             while todo:
                 tensor = todo.pop()
-                if tensor in seen:
+                if tensor in visited:
                     continue
-                seen.add(tensor)
+                visited.add(tensor)
                 if tensor in self.emitter.results:
                     other = self.emitter.results[tensor][0]
-                    found[self.position[id(other)]] = other
+                    members[self.position[id(other)]] = other
                 elif self.emitter.inlined(tensor):
                     todo.extend(self.emitter.producers[tensor].operands)
-            self._rests[id(member)] = tuple(found[k] for k in sorted(found))
+            self._rests[id(member)] = tuple(members[k] for k in sorted(members))
         return self._rests[id(member)]

@@ -94,11 +94,11 @@ class _Fuser:
         """What the node reads from memory or from other members, as coordinates over its own axes."""
         key = self.position[id(node)]
         if key not in self.leaves:
-            found: list[LeafRead] = []
+            reads: list[LeafRead] = []
             for step in node.definition.steps:
                 if isinstance(step, Read):
-                    found.extend(self._reads_at(node.operands[step.operand], step.at))
-            self.leaves[key] = list(dict.fromkeys(found))
+                    reads.extend(self._reads_at(node.operands[step.operand], step.at))
+            self.leaves[key] = list(dict.fromkeys(reads))
         return self.leaves[key]
 
     def _reads_at(self, tensor: int, coords: Coords) -> Iterator[LeafRead]:
@@ -220,10 +220,10 @@ class _Fuser:
         A map that is read elsewhere than at the loops' own point (a row at its target, say) is computed again there, if
         that is seldom; then what it is made of is read. Raises NoSolution.
         """
-        todo, kept = list(reads), []
+        todo, matched = list(reads), []
         while todo:
             tensor, coords = todo.pop(0)
-            kept.append((tensor, coords))
+            matched.append((tensor, coords))
             if tensor not in group.made:
                 continue
             shape = self.tensors.tensors[tensor].type.shape
@@ -237,10 +237,10 @@ class _Fuser:
                     product(shape)
                 ):
                     raise
-                kept.pop()
+                matched.pop()
                 values = dict(zip(maker.definition.axes, coords, strict=True))
                 todo += [(leaf, tuple(substitute(i, values) for i in at)) for leaf, at in self._leaf_reads(maker)]
-        return solution, kept
+        return solution, matched
 
     def _attempt(self, solution: Solution, coords: Coords, known: Coords, shape: Sequence[Dim]) -> Solution:
         trial = solution.copy()
@@ -270,12 +270,12 @@ class _Fuser:
         return _placed(node, {a: solution.value(index(a), more) for a in own})
 
     def _axes(self, group: _OpenGroup) -> list[Axis]:
-        found: dict[Axis, None] = {}
+        axes: dict[Axis, None] = {}
         for member in group.members:
             for i in member.at.values():
                 for a in sorted(axes_of(group.digits.now(i)), key=lambda a: a.name):
-                    found[a] = None
-        return list(found)
+                    axes[a] = None
+        return list(axes)
 
     def _sound(self, group: _OpenGroup, placed: FusedNode, solution: Solution) -> bool:
         """Whether the spaces stay a chain and enough iterations stay independent."""
@@ -296,13 +296,13 @@ class _Fuser:
 
     def _depends(self, node: LoopNode, made: set[int]) -> bool:
         """Whether the node needs one of ``made``, through members and nodes computed in place."""
-        todo, seen = list(node.operands), set()
+        todo, visited = list(node.operands), set()
         while todo:
             t = todo.pop()
             if t in made:
                 return True
-            if t not in seen and t in self.producers:
-                seen.add(t)
+            if t not in visited and t in self.producers:
+                visited.add(t)
                 todo.extend(self.producers[t].operands)
         return False
 
@@ -421,10 +421,10 @@ def _digits(i: Index) -> list[Axis]:
     out: list[Axis] = []
     step: Dim = 1
     while terms:
-        found = next(t for t in terms if t[1] == step)
-        terms.remove(found)
-        out.append(found[0])
-        step = (index(step) * found[0].size).const
+        term = next(t for t in terms if t[1] == step)
+        terms.remove(term)
+        out.append(term[0])
+        step = (index(step) * term[0].size).const
     return out[::-1]
 
 

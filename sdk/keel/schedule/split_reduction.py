@@ -68,10 +68,10 @@ def split_reduction(kernel: Kernel, limits: Limits, hint: Hint) -> SplitKernels 
         return None
     rows = 1 if shape.rows is None else hint(product(a.size for a in shape.rows.axes))
     axis = shape.fold.axes[0]
-    wanted = limits.parallel // max(rows, 1)
-    if wanted < 2 or hint(product(a.size for a in shape.fold.axes)) < ENOUGH:
+    target = limits.parallel // max(rows, 1)
+    if target < 2 or hint(product(a.size for a in shape.fold.axes)) < ENOUGH:
         return None
-    chunks = _chunks(axis.size, wanted, hint)
+    chunks = _chunks(axis.size, target, hint)
     nested = any(isinstance(s, Loop) for s in shape.fold.body)
     if chunks is None or (nested and quotient(axis.size, chunks) is None):
         return None
@@ -101,14 +101,14 @@ def _around(body: Sequence[Stmt]) -> tuple[tuple[Stmt, ...], Loop, tuple[Stmt, .
     return tuple(body[:k]), loop, tuple(body[k + 1 :])
 
 
-def _chunks(size: Dim, wanted: int, hint: Hint) -> int | None:
-    """How many chunks to cut an axis into: the largest divisor in [wanted / 2, wanted], else just ``wanted``."""
+def _chunks(size: Dim, target: int, hint: Hint) -> int | None:
+    """How many chunks to cut an axis into: the largest divisor in [target / 2, target], else just ``target``."""
     longest = hint(size) // 2
-    wanted = min(wanted, longest)
-    if wanted < 2:
+    target = min(target, longest)
+    if target < 2:
         return None
-    exact = [c for c in range(wanted, wanted // 2, -1) if quotient(size, c) is not None]
-    return exact[0] if exact else wanted
+    exact = [c for c in range(target, target // 2, -1) if quotient(size, c) is not None]
+    return exact[0] if exact else target
 
 
 class _Split:
@@ -141,10 +141,10 @@ class _Split:
             loaded = [Load(next(self.fresh), (p := next(names)).name, at, p.dtype) for _ in fold.results]
             body += [*loaded, replace(fold, args=tuple(v.result for v in loaded))]
         fold_again = Loop("reduce", (self.chunk,), tuple(body))
-        whole: tuple[Stmt, ...] = (*self.shape.before, fold_again, *self.shape.after)
+        second_body: tuple[Stmt, ...] = (*self.shape.before, fold_again, *self.shape.after)
         if self.shape.rows is not None:
-            whole = (replace(self.shape.rows, body=whole),)
-        return self._kernel(whole, [replace(p, role="in") for p in partials])
+            second_body = (replace(self.shape.rows, body=second_body),)
+        return self._kernel(second_body, [replace(p, role="in") for p in partials])
 
     def _kernel(self, body: tuple[Stmt, ...], more: Sequence[Buffer]) -> Kernel:
         body = live(body)
@@ -209,12 +209,12 @@ def live(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
     used: set[int] = set()
 
     def sweep(stmts: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
-        kept: list[Stmt] = []
+        live_stmts: list[Stmt] = []
         for stmt in reversed(stmts):
             if isinstance(stmt, Loop):
                 inner = sweep(stmt.body)
                 if inner:
-                    kept.append(replace(stmt, body=inner))
+                    live_stmts.append(replace(stmt, body=inner))
                 continue
             if not isinstance(stmt, Store | Check) and not used & set(results_of(stmt)):
                 continue
@@ -224,7 +224,7 @@ def live(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
                 used.add(stmt.value)
             if isinstance(stmt, Load | Store | Position):
                 used.update(loaded_of(stmt.index))
-            kept.append(stmt)
-        return tuple(reversed(kept))
+            live_stmts.append(stmt)
+        return tuple(reversed(live_stmts))
 
     return sweep(body)

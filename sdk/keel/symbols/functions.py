@@ -136,17 +136,17 @@ def power(base: Value, exponent: Value) -> Value:
         return math.sqrt(base)
     if isinstance(exponent, int) and not isinstance(base, float):
         return whole(Fraction(base) ** exponent)
-    found = base**exponent
-    if isinstance(found, complex):
+    result = base**exponent
+    if isinstance(result, complex):
         raise ValueError("math domain error")
-    return found
+    return result
 
 
 def float_power(base: Value, exponent: Value) -> float:
-    found: float | complex = float(base) ** float(exponent)
-    if isinstance(found, complex):
+    result: float | complex = float(base) ** float(exponent)
+    if isinstance(result, complex):
         raise ValueError("math domain error")
-    return found
+    return result
 
 
 def greatest(*args: Value) -> Value:
@@ -184,28 +184,28 @@ def sign(x: Value) -> int:
 
 def bits_of_float(x: float) -> int:
     """The int64 that has the bits of a float64."""
-    found: int = struct.unpack("<q", struct.pack("<d", x))[0]
-    return found
+    bits: int = struct.unpack("<q", struct.pack("<d", x))[0]
+    return bits
 
 
 def float_of_bits(n: int) -> float:
     """The other way round."""
-    found: float = struct.unpack("<d", struct.pack("<q", n))[0]
-    return found
+    value: float = struct.unpack("<d", struct.pack("<q", n))[0]
+    return value
 
 
 def _python_cases(texts: Texts) -> str:
-    found = "math.nan"
+    text = "math.nan"
     for value, holds in reversed([*zip(texts[::2], texts[1::2], strict=True)]):
-        found = value if holds == "True" else f"({value} if {holds} else {found})"
-    return found
+        text = value if holds == "True" else f"({value} if {holds} else {text})"
+    return text
 
 
 def _c_cases(texts: Texts, kinds: Kinds) -> str:
-    found = "NAN" if "float" in kinds[::2] else "0"
+    text = "NAN" if "float" in kinds[::2] else "0"
     for value, holds in reversed([*zip(texts[::2], texts[1::2], strict=True)]):
-        found = value if holds == "1" else f"({holds} ? {value} : {found})"
-    return found
+        text = value if holds == "1" else f"({holds} ? {value} : {text})"
+    return text
 
 
 # -- the table ---------------------------------------------------------------------------------------

@@ -43,11 +43,11 @@ def expand_moves(terms: Terms, start: Ints | None = None) -> Ints:
     best, cost, idle, lean = start, value(terms, start), 0, False
     for turn in range(ROUNDS * len(offers)):
         offer = offers[turn % len(offers)]
-        found = best_mix_of_two(terms, best, np.where(_taken(terms, offer), offer, best), lean=lean)
-        now = value(terms, found)
+        labels = best_mix_of_two(terms, best, np.where(_taken(terms, offer), offer, best), lean=lean)
+        now = value(terms, labels)
         idle = 0 if (cost - now) << enough > abs(cost) else idle + 1
         if now < cost:
-            best, cost = found, now
+            best, cost = labels, now
         if idle == 2 * len(offers) or (idle == len(offers) and not _wavering(terms)):
             break
         lean ^= idle == len(offers)
@@ -92,16 +92,16 @@ def _taken(terms: Terms, offer: Ints) -> Ints:
 def _first(terms: Terms, offers: Sequence[Ints]) -> Ints:
     """The best of where each bundle is cheapest, each offer alone, and the best mixture of each two offers."""
     cheapest = np.argmin(terms.cost, axis=1)
-    taken = [_taken(terms, offer) for offer in offers]
-    found = [np.where(taken[i], offers[i], cheapest) for i in range(len(offers))]
+    accepted = [_taken(terms, offer) for offer in offers]
+    starts = [np.where(accepted[i], offers[i], cheapest) for i in range(len(offers))]
     for i in range(len(offers)):
         for j in range(i + 1, len(offers)):
-            low = np.where(taken[i], offers[i], np.where(taken[j], offers[j], cheapest))
-            high = np.where(taken[j], offers[j], low)
-            found.append(best_mix_of_two(terms, low, high))
+            low = np.where(accepted[i], offers[i], np.where(accepted[j], offers[j], cheapest))
+            high = np.where(accepted[j], offers[j], low)
+            starts.append(best_mix_of_two(terms, low, high))
     if len(offers) == 2:
-        return found[-1]
-    return min([*found, cheapest], key=lambda labels: value(terms, labels))
+        return starts[-1]
+    return min([*starts, cheapest], key=lambda labels: value(terms, labels))
 
 
 def _wavering(terms: Terms) -> bool:
@@ -109,8 +109,8 @@ def _wavering(terms: Terms) -> bool:
     for s in terms.stars:
         places = s.price.shape[1]
         if places > 2 and len(s.price):
-            apart = ~np.eye(places, dtype=bool)
-            if (s.price[:, apart].max(axis=1) > s.price[:, apart].min(axis=1)).any():
+            distinct = ~np.eye(places, dtype=bool)
+            if (s.price[:, distinct].max(axis=1) > s.price[:, distinct].min(axis=1)).any():
                 return True
     return len(terms.wholes.backend) > 0
 

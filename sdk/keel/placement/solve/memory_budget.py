@@ -15,7 +15,7 @@ _STEPS, _HALVINGS = 16, 6  # of the price: times four, then between two
 
 
 def fit_budget(
-    given: Problem, terms: Terms, found: Placed, solve: Callable[[Terms], Placed]
+    problem: Problem, terms: Terms, found: Placed, solve: Callable[[Terms], Placed]
 ) -> tuple[Ints, dict[int, int]]:
     """The backend of each bundle in a placement that fits into every place, if one is found, and the bytes missing.
 
@@ -23,8 +23,8 @@ def fit_budget(
     ``solve`` finds fits, and then falls as long as it does: the same relaxation as for launches.  The cheapest
     placement that fits is not always among those.
     """
-    over = _over(given, terms, found)
-    weight = _made_in(given, terms, over)
+    over = _over(problem, terms, found)
+    weight = _made_in(problem, terms, over)
     heaviest = int(weight.max(initial=0))
     if not heaviest:
         return found[0], over
@@ -33,7 +33,7 @@ def fit_budget(
         charge = np.minimum(weight / heaviest * price, FORBIDDEN >> 1).astype(np.int64)
         dearer = np.where(terms.cost < FORBIDDEN, np.minimum(terms.cost + charge, FORBIDDEN - 1), FORBIDDEN)
         placed = solve(replace(terms, cost=dearer))
-        return placed, _over(given, terms, placed)
+        return placed, _over(problem, terms, placed)
 
     tried = [(found, over)]
     low, high = 0.0, 1e3
@@ -56,24 +56,24 @@ def fit_budget(
     return labels, over
 
 
-def _over(given: Problem, terms: Terms, placed: Placed) -> dict[int, int]:
+def _over(problem: Problem, terms: Terms, placed: Placed) -> dict[int, int]:
     """The bytes by which places are too small."""
-    if not np.isfinite(given.memory).any():
+    if not np.isfinite(problem.memory).any():
         return {}
-    used = peaks(given, terms.bundle, placed)
-    return {p: int(u - m) for p, (u, m) in enumerate(zip(used.tolist(), given.memory.tolist(), strict=True)) if u > m}
+    used = peaks(problem, terms.bundle, placed)
+    return {p: int(u - m) for p, (u, m) in enumerate(zip(used.tolist(), problem.memory.tolist(), strict=True)) if u > m}
 
 
-def _made_in(given: Problem, terms: Terms, places: Iterable[int]) -> Ints:
+def _made_in(problem: Problem, terms: Terms, places: Iterable[int]) -> Ints:
     """The bytes that each bundle makes on each backend of ``places``."""
     weight = np.zeros(terms.cost.shape, np.int64)
-    made = given.tensors.maker >= 0
-    for b in np.nonzero(np.isin(given.place, list(places)))[0]:
-        np.add.at(weight[:, b], terms.bundle[given.tensors.maker[made]], given.tensors.size[made])
+    made = problem.tensors.maker >= 0
+    for b in np.nonzero(np.isin(problem.place, list(places)))[0]:
+        np.add.at(weight[:, b], terms.bundle[problem.tensors.maker[made]], problem.tensors.size[made])
     return weight
 
 
-def peaks(given: Problem, bundle: Ints, placed: Placed) -> Ints:
+def peaks(problem: Problem, bundle: Ints, placed: Placed) -> Ints:
     """The most bytes that are alive at once on each place.
 
     Units run group by group and in order within.  A tensor is alive where it is made until everything that reads it has
@@ -81,13 +81,13 @@ def peaks(given: Problem, bundle: Ints, placed: Placed) -> Ints:
     somewhere, is alive from the start, or to the end.
     """
     labels, groups = placed
-    t, units = given.tensors, len(given.compute)
+    t, units = problem.tensors, len(problem.compute)
     if not units:
-        return np.zeros(len(given.memory), np.int64)
-    at = given.place[labels[bundle]]
+        return np.zeros(len(problem.memory), np.int64)
+    at = problem.place[labels[bundle]]
     position = np.empty(units, np.int64)
     position[np.lexsort((np.arange(units), np.asarray(groups)))] = np.arange(units)
-    count, places = len(t.maker), len(given.memory)
+    count, places = len(t.maker), len(problem.memory)
     made = t.maker >= 0
     source = np.where(made, at[t.maker], t.home)
     begin = np.where(made, position[t.maker], 0)

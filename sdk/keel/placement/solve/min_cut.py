@@ -51,8 +51,8 @@ class _Network:
 
     def lean(self, nodes: Ints, ticks: Ints) -> None:
         """Charges ``ticks`` where a node is high.  Nodes below 0 stand for bundles that are left out."""
-        kept = (nodes >= 0) & (ticks != 0)
-        self.tilts.append((nodes[kept], ticks[kept]))
+        used = (nodes >= 0) & (ticks != 0)
+        self.tilts.append((nodes[used], ticks[used]))
 
     def more(self, count: int) -> Ints:
         """Numbers of ``count`` new nodes."""
@@ -60,8 +60,8 @@ class _Network:
         return np.arange(self.size - count, self.size)
 
     def arc(self, tails: Ints, heads: Ints, ticks: Ints) -> None:
-        kept = (tails >= 0) & (heads >= 0) & (ticks > 0)
-        self.arcs.append((tails[kept], heads[kept], ticks[kept]))
+        used = (tails >= 0) & (heads >= 0) & (ticks > 0)
+        self.arcs.append((tails[used], heads[used], ticks[used]))
 
     def cut(self) -> Any:
         """Which bundles are high: as few as are in some minimum cut."""
@@ -92,16 +92,16 @@ def _cut(tilt: Ints, tails: Ints, heads: Ints, ticks: Ints) -> Any:
         left, reached = falls[tails], rises[heads]
         np.add.at(tilt, heads[left], ticks[left])
         np.add.at(tilt, tails[reached], -ticks[reached])
-        kept = undecided[tails] & undecided[heads]
-        if kept.sum() > len(kept) * _WORTH:
+        inner = undecided[tails] & undecided[heads]
+        if inner.sum() > len(inner) * _WORTH:
             break
-        tails, heads, ticks = tails[kept], heads[kept], ticks[kept]
+        tails, heads, ticks = tails[inner], heads[inner], ticks[inner]
     else:
-        kept = undecided[tails] & undecided[heads]
+        inner = undecided[tails] & undecided[heads]
     nodes = np.nonzero(undecided)[0]
     if len(nodes):
         number = np.cumsum(undecided) - 1
-        high[nodes] = _beyond(tilt[nodes], number[tails[kept]], number[heads[kept]], ticks[kept])
+        high[nodes] = _beyond(tilt[nodes], number[tails[inner]], number[heads[inner]], ticks[inner])
     return high
 
 
@@ -190,10 +190,10 @@ def _fans(
     """Tensors with several readers that may move.  ``keys`` are the tensor and the place to which each reader brings
     it: where the reader is high if ``rising``, else where it is low.  A node of the network says that some reader does.
     """
-    found, which = np.unique(keys, return_inverse=True)
-    paid_low, paid_high = from_low.ravel()[found], from_high.ravel()[found]
-    maker = makers[found // from_low.shape[1]]
-    node = net.more(len(found))
+    first_rows, which = np.unique(keys, return_inverse=True)
+    paid_low, paid_high = from_low.ravel()[first_rows], from_high.ravel()[first_rows]
+    maker = makers[first_rows // from_low.shape[1]]
+    node = net.more(len(first_rows))
     needed = np.minimum(paid_low, paid_high)
     along, against = np.maximum(paid_high - paid_low, 0), np.maximum(paid_low - paid_high, 0)
     whole = needed + along + against  # as good as a reader that must: more is never paid
@@ -219,22 +219,22 @@ def _reward(net: _Network, terms: Terms, low: Ints, high: Ints) -> None:
     w = terms.wholes
     if not len(w.backend):
         return
-    count, wanted = len(w.backend), w.backend[w.which]
-    in_low, in_high = low[w.member] == wanted, high[w.member] == wanted
+    count, backend = len(w.backend), w.backend[w.which]
+    in_low, in_high = low[w.member] == backend, high[w.member] == backend
 
     def some(of: Any) -> Any:
         return np.bincount(w.which[of], minlength=count) > 0
 
     possible = ~some(~in_low & ~in_high) & ~(some(in_low & ~in_high) & some(in_high & ~in_low))
     for own, other in ((in_low, in_high), (in_high, in_low)):
-        kept = possible & some(own & ~other)
-        number = np.where(kept, np.cumsum(kept) - 1, 0)
-        node = net.more(int(kept.sum()))
-        member = (own & ~other) & kept[w.which]
+        attainable = possible & some(own & ~other)
+        number = np.where(attainable, np.cumsum(attainable) - 1, 0)
+        node = net.more(int(attainable.sum()))
+        member = (own & ~other) & attainable[w.which]
         nodes, bundles = node[number[w.which[member]]], net.number[w.member[member]]
         if own is in_low:
             net.arc(nodes, bundles, w.worth[w.which[member]])
-            net.lean(node, w.worth[kept])
+            net.lean(node, w.worth[attainable])
         else:
             net.arc(bundles, nodes, w.worth[w.which[member]])
-            net.lean(node, -w.worth[kept])
+            net.lean(node, -w.worth[attainable])
