@@ -32,7 +32,7 @@ $(STAMP): pyproject.toml
 	touch $(STAMP)
 
 demo: $(STAMP)  ## a vendor plugin made, installed and used under two real models (about 4 minutes)
-	$(BIN)/python -m keel_conformance.demo
+	$(BIN)/python -m keel_bench.demo
 
 test: $(STAMP)  ## every test
 	$(BIN)/python -m pytest --tb=short -n $(JOBS) --dist loadfile $(ARGS)
@@ -65,7 +65,7 @@ scaffolds: $(STAMP)  ## run tier smoke on both packages that keel new renders (a
 	       --out "$$folder/run-$$level" $(ARGS) || exit; done
 
 fuzz: $(STAMP)  ## give damaged and made-up files to all that reads files (ARGS="graph=1000 --minutes 10")
-	$(BIN)/python -m keel_conformance.fuzz $(ARGS)
+	$(BIN)/python -m keel_bench.fuzz $(ARGS)
 
 bench: $(STAMP)  ## measure the line's bars on BACKEND=cpp (long; see docs/benchmarks)
 	$(BIN)/keel bench --suite line --backend $(BACKEND) $(ARGS)

@@ -1,1 +1,1 @@
-"""Checks and measurements of backends, shared with their vendors."""
+"""The conformance suite: what a vendor judges a backend with."""

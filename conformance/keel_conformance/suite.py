@@ -17,7 +17,7 @@ import pytest
 
 from .cases.case import Case
 from .harness import waivers
-from .harness.cli import planned
+from .harness.draw import planned
 from .harness.job import Settings
 from .harness.settle import Settler, batches, here, lanes
 from .harness.subject import subject

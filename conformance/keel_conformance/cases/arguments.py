@@ -7,12 +7,12 @@ from functools import lru_cache
 
 import torch
 
-from keel_conformance.cases import blank
-from keel_conformance.cases.case import Case, Trial
-from keel_conformance.cases.domain import DTYPES, Domain, Levels
-from keel_conformance.cases.domains import domain_of
-from keel_conformance.cases.values import Draw
-from keel_conformance.trees import tensors
+from ..trees import tensors
+from . import blank
+from .case import Case, Trial
+from .domain import DTYPES, Domain, Levels
+from .domains import domain_of
+from .values import Draw
 
 BREAKS = "breaks"
 """The factor of a negative case that names what it breaks."""

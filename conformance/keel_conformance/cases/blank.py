@@ -15,8 +15,9 @@ import torch
 from torch import Tensor
 
 from keel.opset import Op
-from keel_conformance.threads import threads
-from keel_conformance.trees import tensors
+
+from ..threads import threads
+from ..trees import tensors
 
 NEAR = 2.0**-7
 """So near to what nothing gives, relatively, 16-bit results may be no other."""

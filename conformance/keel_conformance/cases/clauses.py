@@ -12,8 +12,9 @@ from functools import cache
 from pathlib import Path
 
 from keel.opset import MEMBERS, About, Clause, Op
-from keel_conformance.cases.domain import Domain, Levels
-from keel_conformance.cases.features import features
+
+from .domain import Domain, Levels
+from .features import features
 
 WITNESS: Mapping[About, str] = {
     About.NONFINITE: "special",

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import combinations, product
 
-from keel_conformance.cases.domain import Levels, Rule
+from .domain import Levels, Rule
 
 Pair = tuple[int, int, int, int]
 """Two factors by number, in order, with a level each: factor, level, factor, level."""

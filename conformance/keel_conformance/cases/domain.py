@@ -13,8 +13,9 @@ import torch
 
 from keel.loops import DTYPE_NAMES
 from keel.opset import Op
-from keel_conformance.cases.case import Trial
-from keel_conformance.cases.values import Draw
+
+from .case import Trial
+from .values import Draw
 
 Levels = Mapping[str, str]
 """The chosen level of each factor; the factor ``dtype`` has names as ``f32``."""

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import torch
 
-from keel_conformance.cases.skeleton import Part, Skeleton
+from .skeleton import Part, Skeleton
 
 T = TypeVar("T")
 

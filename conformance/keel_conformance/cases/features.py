@@ -13,9 +13,10 @@ from typing import Any
 import torch
 
 from keel.opset import MEMBERS
-from keel_conformance.cases.case import Trial
-from keel_conformance.cases.domain import DTYPES, Domain, Levels
-from keel_conformance.cases.values import Draw
+
+from .case import Trial
+from .domain import DTYPES, Domain, Levels
+from .values import Draw
 
 SPECIAL = frozenset({"specials", "all", "every", "huge"})
 REPEATED = frozenset({"duplicates", "ties", "true", "false", "exact", "all", "every", "specials"})

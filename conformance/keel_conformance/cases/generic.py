@@ -16,13 +16,14 @@ import torch
 
 from keel.loops import DTYPE_NAMES
 from keel.opset import Op
-from keel_conformance.cases import layouts
-from keel_conformance.cases.case import Trial
-from keel_conformance.cases.domain import DTYPES, Domain, Levels, Rule, dtype_names
-from keel_conformance.cases.facets import facets, ranked
-from keel_conformance.cases.harvest import FILES, KEPT, stored
-from keel_conformance.cases.skeleton import SALTED, Part, Skeleton, redrawn
-from keel_conformance.cases.values import Draw, kinds_of
+
+from . import layouts
+from .case import Trial
+from .domain import DTYPES, Domain, Levels, Rule, dtype_names
+from .facets import facets, ranked
+from .harvest import FILES, KEPT, stored
+from .skeleton import SALTED, Part, Skeleton, redrawn
+from .values import Draw, kinds_of
 
 MOST = 24
 """Calls of a member: of further samples those stay that differ most."""

@@ -19,20 +19,11 @@ import torch
 
 from keel import harvest as opinfos
 from keel.opset import MEMBERS, Op, overload_of
-from keel_conformance.cases.facets import facets, ranked
-from keel_conformance.cases.skeleton import (
-    OWN,
-    Part,
-    Skeleton,
-    from_json,
-    rebuilt,
-    redrawn,
-    skeleton_of,
-    to_json,
-    walk,
-)
-from keel_conformance.cases.skeleton import Path as Where
-from keel_conformance.cases.written import written
+
+from .facets import facets, ranked
+from .skeleton import OWN, Part, Skeleton, from_json, rebuilt, redrawn, skeleton_of, to_json, walk
+from .skeleton import Path as Where
+from .written import written
 
 FILES = ("samples.json", "harvested.json", "written.json", "varied.json")
 LARGE = 20_000

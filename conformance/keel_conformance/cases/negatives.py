@@ -22,12 +22,13 @@ import torch
 from keel import Call, TensorType
 from keel.loops import DTYPE_NAMES
 from keel.opset import MEMBERS, Op, bind
-from keel_conformance.cases.case import Trial
-from keel_conformance.cases.domain import Negative
-from keel_conformance.cases.exempt import exempt
-from keel_conformance.cases.generic import known
-from keel_conformance.cases.skeleton import Part, Path, Skeleton, from_json, rebuilt, redrawn, to_json, walk
-from keel_conformance.cases.values import Draw
+
+from .case import Trial
+from .domain import Negative
+from .exempt import exempt
+from .generic import known
+from .skeleton import Part, Path, Skeleton, from_json, rebuilt, redrawn, to_json, walk
+from .values import Draw
 
 UNBROKEN: Mapping[str, str] = {
     "no-generator": "A call with a generator is valid in PyTorch; it has no graph, and so no backend sees it.",

@@ -8,16 +8,17 @@ from fnmatch import fnmatchcase
 
 from keel import KeelError
 from keel.opset import MEMBERS
-from keel_conformance.cases.arguments import BREAKS
-from keel_conformance.cases.case import Case
-from keel_conformance.cases.clauses import cited
-from keel_conformance.cases.covering import covering, further
-from keel_conformance.cases.domain import Domain, Levels
-from keel_conformance.cases.domains import domain_of
-from keel_conformance.cases.rooms import ROOMS, room_of
-from keel_conformance.cases.sift import sifted
-from keel_conformance.cases.smoke import few
-from keel_conformance.threads import threads
+
+from ..threads import threads
+from .arguments import BREAKS
+from .case import Case
+from .clauses import cited
+from .covering import covering, further
+from .domain import Domain, Levels
+from .domains import domain_of
+from .rooms import ROOMS, room_of
+from .sift import sifted
+from .smoke import few
 
 PARTS = ("random", "complex", "linalg", "fft", "special", "quantized", "attention", "control", "host")
 """Profiles of the specification that a backend may lack as a whole."""

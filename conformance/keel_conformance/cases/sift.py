@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import reduce
 
-from keel_conformance.cases import blank
-from keel_conformance.cases.arguments import TURNS, signs
-from keel_conformance.cases.covering import covering, further
-from keel_conformance.cases.domain import DTYPES, Domain, Levels
-from keel_conformance.cases.smoke import SIZES
-from keel_conformance.cases.values import Draw
+from . import blank
+from .arguments import TURNS, signs
+from .covering import covering, further
+from .domain import DTYPES, Domain, Levels
+from .smoke import SIZES
+from .values import Draw
 
 KEPT, PLENTY = 3, 60
 """So many of them stay for each thing that may pass for their results, of sizes and attributes of their own; all do,

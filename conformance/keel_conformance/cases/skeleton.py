@@ -14,8 +14,9 @@ from typing import Any
 import torch
 
 from keel.loops import DTYPE_NAMES
-from keel_conformance.cases import layouts
-from keel_conformance.cases.values import Draw, fill, kinds_of, salted
+
+from . import layouts
+from .values import Draw, fill, kinds_of, salted
 
 NAMED = {name: dtype for dtype, name in DTYPE_NAMES.items()}
 Path = tuple[int | str, ...]

@@ -8,8 +8,8 @@ import re
 from collections.abc import Iterable, Mapping
 from math import prod
 
-from keel_conformance.cases.covering import best
-from keel_conformance.cases.domain import Domain, Levels
+from .covering import best
+from .domain import Domain, Levels
 
 LEAST, MOST = 4, 6
 """Cases of a member: so many as one of its attributes has levels, between these; one more along dimensions. All but one

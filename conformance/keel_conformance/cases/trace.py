@@ -13,11 +13,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from keel.opset import MEMBERS
-from keel_conformance.cases.case import Case
-from keel_conformance.cases.clauses import UNTESTED, needs, untested
-from keel_conformance.cases.domains import domain_of
-from keel_conformance.cases.exempt import exempt
-from keel_conformance.cases.plan import plan
+
+from .case import Case
+from .clauses import UNTESTED, needs, untested
+from .domains import domain_of
+from .exempt import exempt
+from .plan import plan
 
 
 @dataclass(frozen=True)

@@ -20,13 +20,14 @@ import torch
 
 import keel
 from keel.opset import MEMBERS, Op, decomposition_of
-from keel_conformance.cases.exempt import exempt
-from keel_conformance.cases.facets import facets, ranked
-from keel_conformance.cases.generic import known
-from keel_conformance.cases.harvest import FILES, KEPT, tried, write
-from keel_conformance.cases.negatives import broken
-from keel_conformance.cases.skeleton import Part, Skeleton, redrawn, to_json
-from keel_conformance.trees import tensors
+
+from ..trees import tensors
+from .exempt import exempt
+from .facets import facets, ranked
+from .generic import known
+from .harvest import FILES, KEPT, tried, write
+from .negatives import broken
+from .skeleton import Part, Skeleton, redrawn, to_json
 
 BESIDE = frozenset(
     {

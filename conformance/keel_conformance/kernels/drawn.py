@@ -35,7 +35,7 @@ from keel.loops import (
     verify,
 )
 
-from .forms import SAME, ZERO
+from .form import SAME, ZERO
 from .made import CALLS, Fill, Made
 
 VALUES = (torch.float32, torch.float64, torch.int32, torch.int64)

@@ -16,20 +16,7 @@ from ..by_member import ByMember
 from ..trees import leaves
 from . import movement
 from .rules import INF, Asked, Bound, NoRule, Rule, magnitudes, ones, rounded, uncertain, unknown, upper
-from .tracked import (
-    BITS,
-    Tracked,
-    error_of,
-    errors,
-    gamma,
-    inexact,
-    overflow,
-    plain_of,
-    sums_in,
-    tracked,
-    unit,
-    wide,
-)
+from .tracked import BITS, Tracked, error_of, errors, gamma, inexact, overflow, plain_of, sums_in, tracked, unit, wide
 
 rule: ByMember[Rule] = ByMember()
 Terms = Callable[[Asked], tuple[Any, ...]]

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode, resolve_name
 
-from keel_conformance.trees import tensors
+from ..trees import tensors
 
 LAPPED = 4.0
 """Roundings counted for each result: an operator that a backend writes out has about that many in a row."""

@@ -7,10 +7,13 @@ from dataclasses import replace
 from functools import cache
 
 from keel.opset import MEMBERS, Op
-from keel_conformance.cases.domain import Domain
-from keel_conformance.cases.domains import (
+
+from ..domain import Domain
+from ..exempt import exempt
+from ..generic import generic
+from ..negatives import negatives_of
+from . import (
     attention,
-    axis,
     bags,
     checks,
     contraction,
@@ -26,11 +29,9 @@ from keel_conformance.cases.domains import (
     quantization_choices,
     quantized,
     random,
+    reductions,
     resampling,
 )
-from keel_conformance.cases.exempt import exempt
-from keel_conformance.cases.generic import generic
-from keel_conformance.cases.negatives import negatives_of
 
 OWN: Mapping[str, Callable[[Op], Domain]] = {
     **contraction.BUILD.found,
@@ -50,7 +51,7 @@ OWN: Mapping[str, Callable[[Op], Domain]] = {
     **random.BUILD.found,
 }
 """Who gives the domain of a member that has its own."""
-BUILDERS: tuple[Callable[[Op], Domain | None], ...] = (pointwise.build, axis.build, places.build)
+BUILDERS: tuple[Callable[[Op], Domain | None], ...] = (pointwise.build, reductions.build, places.build)
 """Each gives the domain of a member of its families, None for others."""
 
 

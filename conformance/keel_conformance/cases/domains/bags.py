@@ -10,10 +10,11 @@ from typing import Any
 import torch
 
 from keel.opset import Op
-from keel_conformance.by_member import ByMember
-from keel_conformance.cases.domain import Domain, Levels, Rule
-from keel_conformance.cases.domains.calls import FLOATS, Arg, Ask, always, domain
-from keel_conformance.cases.values import Draw
+
+from ...by_member import ByMember
+from ..domain import Domain, Levels, Rule
+from ..values import Draw
+from .calls import FLOATS, Arg, Ask, always, domain
 
 TABLES: Mapping[str, tuple[int, int]] = {
     "9x5": (9, 5),

@@ -15,11 +15,12 @@ from typing import Any
 import torch
 
 from keel.opset import About, Op
-from keel_conformance.cases import layouts
-from keel_conformance.cases.case import Trial
-from keel_conformance.cases.domain import DTYPES, Domain, Levels, Negative, Rule, dtype_names
-from keel_conformance.cases.skeleton import OWN, Path, rebuilt, walk
-from keel_conformance.cases.values import KINDS, Draw, fill, kinds_of
+
+from .. import layouts
+from ..case import Trial
+from ..domain import DTYPES, Domain, Levels, Negative, Rule, dtype_names
+from ..skeleton import OWN, Path, rebuilt, walk
+from ..values import KINDS, Draw, fill, kinds_of
 
 __all__ = ["FLOATS", "OWN", "TAME", "Arg", "Ask", "From", "always", "domain", "given", "wrong"]
 

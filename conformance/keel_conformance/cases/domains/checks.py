@@ -9,10 +9,11 @@ from typing import Any
 import torch
 
 from keel.opset import Op
-from keel_conformance.by_member import ByMember
-from keel_conformance.cases.domain import DTYPES, Domain, Levels, Negative, Rule
-from keel_conformance.cases.domains.calls import Arg, Ask, always, domain, given, wrong
-from keel_conformance.cases.values import Draw
+
+from ...by_member import ByMember
+from ..domain import DTYPES, Domain, Levels, Negative, Rule
+from ..values import Draw
+from .calls import Arg, Ask, always, domain, given, wrong
 
 TOKENS: Mapping[str, tuple[int, ...]] = {
     "3": (3,),

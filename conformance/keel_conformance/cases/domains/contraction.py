@@ -10,10 +10,11 @@ from typing import Any
 import torch
 
 from keel.opset import Op
-from keel_conformance.by_member import ByMember
-from keel_conformance.cases.domain import Domain, Levels, Negative
-from keel_conformance.cases.domains.calls import FLOATS, NAN, Arg, Ask, domain, given, wrong
-from keel_conformance.cases.values import Draw, fill
+
+from ...by_member import ByMember
+from ..domain import Domain, Levels, Negative
+from ..values import Draw, fill
+from .calls import FLOATS, NAN, Arg, Ask, domain, given, wrong
 
 KS = ("64", "1", "7", "8", "9", "17", "0", "63", "65", "127", "128", "129", "1000", "4096")
 SIZES = ("3x5", "1x1", "17x17", "17x9", "33x31", "65x7", "1x129", "128x1", "0x4", "8x16")

@@ -10,9 +10,10 @@ from typing import Any
 import torch
 
 from keel.opset import MEMBERS, Op
-from keel_conformance.by_member import ByMember
-from keel_conformance.cases.domain import Domain, Levels, Negative, Rule
-from keel_conformance.cases.domains.calls import FLOATS, Arg, Ask, domain, given, wrong
+
+from ...by_member import ByMember
+from ..domain import Domain, Levels, Negative, Rule
+from .calls import FLOATS, Arg, Ask, domain, given, wrong
 
 KINDS = ("random", "nonfinite", "cancel", "exact", "duplicates")
 SIZES: Mapping[str, tuple[int, ...]] = {

@@ -7,10 +7,11 @@ from collections.abc import Callable, Mapping
 import torch
 
 from keel.opset import Op
-from keel_conformance.by_member import ByMember
-from keel_conformance.cases import layouts
-from keel_conformance.cases.domain import Domain, Levels, Rule
-from keel_conformance.cases.domains.calls import OWN, Arg, Ask, domain
+
+from ...by_member import ByMember
+from .. import layouts
+from ..domain import Domain, Levels, Rule
+from .calls import OWN, Arg, Ask, domain
 
 SHAPES: Mapping[str, tuple[int, ...]] = {
     "0d": (),

@@ -10,10 +10,11 @@ from typing import Any
 import torch
 
 from keel.opset import About, Op
-from keel_conformance.by_member import ByMember
-from keel_conformance.cases.domain import Domain, Levels, Rule
-from keel_conformance.cases.domains.calls import Arg, Ask, From, domain, given
-from keel_conformance.cases.values import Draw, fill
+
+from ...by_member import ByMember
+from ..domain import Domain, Levels, Rule
+from ..values import Draw, fill
+from .calls import Arg, Ask, From, domain, given
 
 aten = torch.ops.aten
 DTYPES = (torch.float32, torch.float64, torch.complex64, torch.complex128)

@@ -10,10 +10,11 @@ from typing import Any
 import torch
 
 from keel.opset import Op
-from keel_conformance.by_member import ByMember
-from keel_conformance.cases.domain import Domain, Levels
-from keel_conformance.cases.domains.calls import FLOATS, Arg, Ask, From, domain, given
-from keel_conformance.cases.values import Draw
+
+from ...by_member import ByMember
+from ..domain import Domain, Levels
+from ..values import Draw
+from .calls import FLOATS, Arg, Ask, From, domain, given
 
 aten = torch.ops.aten
 REDUCTIONS: Mapping[str, int] = {"each": 0, "mean": 1, "sum": 2}

@@ -14,11 +14,12 @@ from typing import Any
 import torch
 
 from keel.opset import About, Op
-from keel_conformance.by_member import ByMember
-from keel_conformance.cases import layouts
-from keel_conformance.cases.case import Trial
-from keel_conformance.cases.domain import DTYPES, Domain, Levels, Negative, Rule, dtype_names
-from keel_conformance.cases.values import KINDS, Draw, fill, kinds_of, salted
+
+from ...by_member import ByMember
+from .. import layouts
+from ..case import Trial
+from ..domain import DTYPES, Domain, Levels, Negative, Rule, dtype_names
+from ..values import KINDS, Draw, fill, kinds_of, salted
 
 SHAPES: Mapping[str, tuple[tuple[int, ...], int]] = {
     "7": ((7,), 0),

@@ -18,14 +18,15 @@ import torch
 
 from keel.loops import DTYPE_NAMES
 from keel.opset import MEMBERS, Op
-from keel_conformance.cases import layouts, sizes
-from keel_conformance.cases.case import Trial
-from keel_conformance.cases.domain import DTYPES, Domain, Levels, Rule, dtype_names
-from keel_conformance.cases.facets import facets, ranked
-from keel_conformance.cases.generic import known
-from keel_conformance.cases.harvest import tried
-from keel_conformance.cases.skeleton import OWN, Part, Path, Skeleton, rebuilt, walk
-from keel_conformance.cases.values import KINDS, Draw, crossed, fill, kinds_of, salted, specials
+
+from .. import layouts, sizes
+from ..case import Trial
+from ..domain import DTYPES, Domain, Levels, Rule, dtype_names
+from ..facets import facets, ranked
+from ..generic import known
+from ..harvest import tried
+from ..skeleton import OWN, Part, Path, Skeleton, rebuilt, walk
+from ..values import KINDS, Draw, crossed, fill, kinds_of, salted, specials
 
 PARTNERS = ("alike", "dense", "row", "column", "0d", "outer", "middle", "first", "turns")
 """What the other operands are beside the first: of its sizes and layout, row-major, its last row, its first column, of

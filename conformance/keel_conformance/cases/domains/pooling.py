@@ -10,11 +10,12 @@ from typing import Any
 import torch
 
 from keel.opset import Op
-from keel_conformance.by_member import ByMember
-from keel_conformance.cases.domain import Domain, Levels, Negative
-from keel_conformance.cases.domains.calls import FLOATS, Arg, Ask, From, domain, given, wrong
-from keel_conformance.cases.layouts import LAYOUTS
-from keel_conformance.cases.values import Draw
+
+from ...by_member import ByMember
+from ..domain import Domain, Levels, Negative
+from ..layouts import LAYOUTS
+from ..values import Draw
+from .calls import FLOATS, Arg, Ask, From, domain, given, wrong
 
 aten = torch.ops.aten
 MAXIMA = ("random", "specials", "duplicates", "ties", "exact", "wide")

@@ -12,11 +12,12 @@ from typing import Any
 import torch
 
 from keel.opset import About, Op
-from keel_conformance.by_member import ByMember
-from keel_conformance.cases.domain import Domain, Levels
-from keel_conformance.cases.domains.calls import OWN, Arg, Ask, always, domain, given
-from keel_conformance.cases.domains.quantized import RANGES, around, integers
-from keel_conformance.cases.values import Draw
+
+from ...by_member import ByMember
+from ..domain import Domain, Levels
+from ..values import Draw
+from .calls import OWN, Arg, Ask, always, domain, given
+from .quantized import RANGES, around, integers
 
 Spread = Callable[[torch.Tensor], torch.Tensor]
 """One value per scale, as one for each element, in row-major order."""

@@ -9,10 +9,11 @@ from typing import Any
 import torch
 
 from keel.opset import About, Op
-from keel_conformance.by_member import ByMember
-from keel_conformance.cases.domain import Domain, Levels
-from keel_conformance.cases.domains.calls import Arg, Ask, domain, given
-from keel_conformance.cases.values import Draw
+
+from ...by_member import ByMember
+from ..domain import Domain, Levels
+from ..values import Draw
+from .calls import Arg, Ask, domain, given
 
 SIZES: Mapping[str, tuple[int, ...]] = {
     "3x5": (3, 5),

@@ -11,10 +11,11 @@ from typing import Any
 import torch
 
 from keel.opset import Op
-from keel_conformance.by_member import ByMember
-from keel_conformance.cases.domain import Domain, Levels, Negative, Rule
-from keel_conformance.cases.domains.calls import FLOATS, OWN, Arg, Ask, always, domain, wrong
-from keel_conformance.cases.values import Draw
+
+from ...by_member import ByMember
+from ..domain import Domain, Levels, Negative, Rule
+from ..values import Draw
+from .calls import FLOATS, OWN, Arg, Ask, always, domain, wrong
 
 SHAPES: Mapping[str, tuple[int, ...]] = {
     "129x8": (129, 8),

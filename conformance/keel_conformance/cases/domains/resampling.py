@@ -9,10 +9,11 @@ from typing import Any
 import torch
 
 from keel.opset import MEMBERS, About, Op
-from keel_conformance.by_member import ByMember
-from keel_conformance.cases.domain import Domain, Levels
-from keel_conformance.cases.domains.calls import FLOATS, Arg, Ask, domain, given
-from keel_conformance.cases.values import Draw
+
+from ...by_member import ByMember
+from ..domain import Domain, Levels
+from ..values import Draw
+from .calls import FLOATS, Arg, Ask, domain, given
 
 RESIZED: Mapping[str, tuple[tuple[int, ...], tuple[int, ...]]] = {
     "7to10": ((7,), (10,)),

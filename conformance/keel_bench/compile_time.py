@@ -1,0 +1,73 @@
+"""What a first step costs in CPU seconds, with empty caches and in a fresh process, beside Inductor's.
+
+CPU seconds of the process and its children are nearly immune to what else the machine does; elapsed seconds are not.
+"""
+
+from __future__ import annotations
+
+import resource
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from keel_conformance.models import build
+from keel_conformance.report import Bar
+from keel_conformance.workers.pool import Outcome
+
+from .compilers import EAGER, INDUCTOR, compiled
+from .jobs import Job, Selection, beside_inductor
+from .run_time import geometric_mean
+from .step import prepare, run
+
+TARGET = 0.5
+
+
+def jobs(chosen: Selection) -> list[Job]:
+    return [
+        Job("compile", model, compiler, mode, scale=chosen.scale, rounds=1, threads=1)
+        for model in chosen.models
+        for mode in chosen.modes
+        for compiler in (INDUCTOR, chosen.backend)
+    ]
+
+
+def measure(job: Job) -> dict[str, Any]:
+    """CPU seconds of a first step under the compiler, less those of a second step: what is left is compilation.
+
+    An eager step comes first, so that neither compiler pays for what PyTorch sets up on its first use.
+    """
+    step = job.step
+    case = prepare(step, build(job.model, scale=job.scale))
+    run(step, case, compiled(case.model, EAGER))
+    prepare(step, case)
+    before = cpu_seconds()
+    forward = compiled(case.model, job.compiler)
+    run(step, case, forward)
+    first = cpu_seconds()
+    prepare(step, case)
+    again = cpu_seconds()
+    run(step, case, forward)
+    return {"seconds": (first - before) - (cpu_seconds() - again)}
+
+
+def cpu_seconds() -> float:
+    """User and system seconds of this process and of every child it has waited for."""
+    whose = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+    return sum(usage.ru_utime + usage.ru_stime for usage in map(resource.getrusage, whose))
+
+
+def bars(results: Mapping[Job, Outcome]) -> Iterable[Bar]:
+    ratios: list[float] = []
+    for job, outcome in results.items():
+        if job.compiler == INDUCTOR:
+            continue
+        name = f"compile {job.model} {job.mode}: CPU s / Inductor's"
+        beside = beside_inductor(job, results)
+        if outcome.row is None or beside.row is None:
+            yield Bar(name, None, f"<= {TARGET:g}", False, outcome.failure or beside.failure)
+            continue
+        own, other = outcome.row["seconds"], beside.row["seconds"]
+        ratios.append(own / other)
+        yield Bar(name, own / other, f"<= {TARGET:g}", own / other <= TARGET, f"{own:.1f} s and {other:.1f} s")
+    if len(ratios) > 1:
+        mean = geometric_mean(ratios)
+        yield Bar("compile: geometric mean of the ratios", mean, f"<= {TARGET:g}", mean <= TARGET)

@@ -1,0 +1,100 @@
+"""The promises about breadth, held against what was measured."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from keel_conformance.report import Bar, by_need, named, percent
+from keel_conformance.workers.pool import Outcome
+
+from ..closure.bars import is_pytorchs
+from ..closure.exceptions import ALLOWED
+from ..errors import TIMES
+from .jobs import Job, Outcomes, Row
+
+LEAST = 95.0
+NO_LOOPS = "has no loop form"
+"""What a loop target says of a call without loops, when it has no library for it either."""
+
+Cell = Mapping[str, Any]
+
+
+def of_table(backend: str, cells: Sequence[Cell], lost: Iterable[str]) -> Iterator[Bar]:
+    """What the declarations ask, by dtype; ``lost`` are operators whose samples end the process in eager PyTorch."""
+    verdicts = Counter(c["verdict"] for c in cells)
+    refused = sorted({f"{c['op']} {c['dtype']}" for c in cells if c["verdict"] == "refused"})
+    asked = len(cells) - verdicts["none"]
+    yield Bar(
+        f"{backend}: operators and dtypes done",
+        f"{asked - len(refused)} of {asked}",
+        "all",
+        not refused,
+        named(refused),
+    )
+    for verdict, what in (
+        ("loops", "by loops"),
+        ("mixed", "by loops or a library, as the call is"),
+        ("extern", "by a library"),
+        ("taken", "whole"),
+    ):
+        if verdicts[verdict]:
+            yield Bar(f"{backend}: {what}", verdicts[verdict], "", None, percent(verdicts[verdict], asked))
+    silent = sorted({f"{c['op']} {c['dtype']}" for c in cells if c["verdict"] == "none"})
+    yield Bar(f"{backend}: without a sample that eager runs here", len(silent), "", None, named(silent))
+    if found := sorted(lost):
+        yield Bar(f"{backend}: operators whose samples end the process", len(found), "", None, named(found))
+
+
+def of_mode(backend: str, mode: str, outcomes: Outcomes) -> Iterator[Bar]:
+    """One mode's figures, over samples that PyTorch runs and traces."""
+    rows = {job.name: o.row for job, o in outcomes.items() if isinstance(o.row, Row)}
+    lost = {job.name: o for job, o in outcomes.items() if o.row is None}
+    broken = sorted(n for n, o in lost.items() if not is_pytorchs(o))
+    traced, whole = sum(r.traced for r in rows.values()), sum(r.whole for r in rows.values())
+    share, title = 100 * whole / traced if traced else 0.0, f"{backend}, {mode}"
+    short = sorted((n for n, r in rows.items() if r.whole < r.traced), key=lambda n: rows[n].whole - rows[n].traced)
+    yield Bar(
+        f"{title}: samples without eager fallback",
+        f"{whole} of {traced} ({share:.2f} %)",
+        f">= {LEAST:g} %",
+        bool(traced) and share >= LEAST,
+        named(short),
+    )
+    loops = sorted({name for r in rows.values() for name, why in r.left.items() if NO_LOOPS not in why})
+    yield Bar(f"{title}: calls with a loop form left to eager", len(loops), "0", not loops, named(loops))
+    yield Bar(f"{title}: OpInfos that end the process", len(broken), "0", not broken, named(broken))
+    wrong = sorted(n for n, r in rows.items() if r.wrong)
+    yield Bar(f"{title}: OpInfos that do not compile or run", len(wrong), "0", not wrong, named(wrong))
+    strange = sorted(n for n, r in rows.items() if r.stranger)
+    yield Bar(f"{title}: OpInfos with tensors without strides, not taken", len(strange), "", None, named(strange))
+    yield from _of_numbers(title, rows)
+    ways = sum((Counter(r.ways) for r in rows.values()), Counter[str]())
+    for way, count in sorted(ways.items()):
+        yield Bar(f"{title}: calls, {'left to eager' if way == 'refused' else way}", count, "", None)
+    host = sum((Counter(r.host) for r in rows.values()), Counter[str]())
+    yield Bar(f"{title}: calls of the runtime, not counted", host.total(), "", None, named(sorted(host)))
+    untraced = sorted(n for n, r in rows.items() if not r.traced) + sorted(n for n in lost if n not in broken)
+    yield Bar(f"{title}: OpInfos that PyTorch does not trace", len(untraced), "", None, named(untraced))
+
+
+def _of_numbers(title: str, rows: Mapping[str, Row]) -> Iterator[Bar]:
+    judged = sum(r.judged for r in rows.values())
+    if not judged:
+        return
+    over = sorted(n for n, r in rows.items() if r.inaccurate and n not in ALLOWED)
+    yield Bar(
+        f"{title}: OpInfos over {TIMES:g} x eager's error",
+        len(over),
+        "0 but named exceptions",
+        not over,
+        f"of {judged} kinds of samples" + (f"; {named(over)}" if over else ""),
+    )
+    unjudged = sorted(n for n, r in rows.items() if r.unjudged)
+    yield Bar(f"{title}: OpInfos with samples not compared", len(unjudged), "", None, named(unjudged))
+
+
+def left(outcomes: Iterable[tuple[Job, Outcome]]) -> list[tuple[str, list[str], str]]:
+    """Each call that is left to eager: its name, who needs it, why; those that most need come first."""
+    return by_need((job.name, o.row.left) for job, o in outcomes if isinstance(o.row, Row))

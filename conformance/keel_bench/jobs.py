@@ -1,0 +1,79 @@
+"""What the bench does in one worker process, and what comes back from it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from keel_conformance.report import Bar
+from keel_conformance.workers.pool import Outcome
+
+from .compilers import INDUCTOR
+from .step import Step
+
+
+@dataclass(frozen=True)
+class Job:
+    """One measurement: ``part`` of the bench for ``model`` under ``compiler``; ``along`` is the axis that varies."""
+
+    part: str
+    model: str
+    compiler: str
+    mode: str = "inference"
+    precision: str = "fp32"
+    scale: str = "line"
+    along: str = ""
+    rounds: int = 3
+    threads: int = 1
+    device: str = "cpu"
+
+    @property
+    def step(self) -> Step:
+        return Step(self.mode, self.precision, self.device)
+
+    @property
+    def title(self) -> str:
+        words = (self.part, self.model, self.mode, self.precision, self.along, self.compiler)
+        return " ".join(word for word in words if word)
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What the user asked for.  ``samples`` is how many of each OpInfo are taken, spread evenly."""
+
+    models: tuple[str, ...]
+    modes: tuple[str, ...]
+    backend: str
+    scale: str = "line"
+    rounds: int = 3
+    threads: int = 1
+    device: str = "cpu"
+    samples: int = 2
+
+    def few(self, count: int) -> int:
+        """``count``, or a hundredth of it on the scale to try things out."""
+        return count if self.scale != "tiny" else max(count // 100, 2)
+
+
+def beside_inductor(job: Job, results: Mapping[Job, Outcome]) -> Outcome:
+    """What Inductor did in the same part on the same model, in the same mode."""
+    same = (
+        o
+        for j, o in results.items()
+        if (j.part, j.model, j.mode, j.compiler) == (job.part, job.model, job.mode, INDUCTOR)
+    )
+    return next(same, Outcome(None, "Inductor was not measured."))
+
+
+def failed(job: Job, outcome: Outcome, target: str) -> Bar:
+    return Bar(job.title, None, target, False, outcome.failure)
+
+
+def within(name: str, value: float, most: float, note: str = "") -> Bar:
+    """A figure that may be ``most`` and no more."""
+    return Bar(name, value, f"<= {most:g}" if most else "0", value <= most, note)
+
+
+def beyond(name: str, value: float, least: float, note: str = "") -> Bar:
+    """A figure that must be ``least`` or more."""
+    return Bar(name, value, f">= {least:g}", value >= least, note)

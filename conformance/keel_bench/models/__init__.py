@@ -1,0 +1,1 @@
+"""The models of the zoo, built offline with random weights."""

@@ -1,0 +1,55 @@
+"""What a process of the bench does, and the environment that it starts in."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from keel_conformance.workers.pool import Tell
+
+from . import run_time, traffic
+from .jobs import Job
+from .placements import programs, sheets
+from .suite import PARTS
+
+TIMED = frozenset({"never-worse", "mixtures", "prediction"})
+KEPT = {"MALLOC_TRIM_THRESHOLD_": str(1 << 31), "MALLOC_MMAP_THRESHOLD_": str(1 << 31)}
+"""glibc's settings; its own allocator stands in for those that deployments preload."""
+
+
+def work(job: Job, tell: Tell) -> dict[str, Any]:
+    """The job's figures, as they are read from a file, too."""
+    tell("measuring")
+    torch.set_num_threads(job.threads)
+    figures: dict[str, Any] = json.loads(json.dumps(PARTS[job.part].measure(job)))
+    return figures
+
+
+def environment(shared: Path, job: Job, folder: Path) -> dict[str, str]:
+    """Caches, no network, and Inductor compiling in the process: its CPU seconds are counted there.
+
+    Only the jobs that measure compile time start with empty caches, in their own ``folder``. The others share caches
+    that start empty with the bench, so that what Inductor prepares once for a machine is prepared once.
+
+    Where placements are timed, malloc keeps what is freed, as allocators of servers do: else the kernel takes it back
+    and gives it anew, page by page, for a third of the time of a step, or not, by what ran before.
+    """
+    caches = folder if job.part == "compile" else shared
+    return {
+        **os.environ,
+        "TORCHINDUCTOR_CACHE_DIR": str(caches / "inductor"),
+        "KEEL_CACHE_DIR": str(caches / "keel"),
+        "TRITON_CACHE_DIR": str(caches / "triton"),
+        **({"TORCHINDUCTOR_COMPILE_THREADS": "1"} if job.device == "cpu" else {}),
+        run_time.LOCK: str(caches / "lock"),
+        sheets.SHEETS: str(shared / "sheets.json"),
+        "OMP_NUM_THREADS": str(job.threads),
+        "HF_HUB_OFFLINE": "1",
+        **(traffic.ENVIRONMENT if job.part == "traffic" else {}),
+        **(KEPT if job.part in TIMED else {}),
+        **(programs.environment(job) if job.part == "random" else {}),
+    }

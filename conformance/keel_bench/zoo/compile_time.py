@@ -1,0 +1,86 @@
+"""What compiling each model of the zoo costs in CPU seconds, against what ``aot_eager`` costs, which compiles nothing.
+
+The difference is Keel's own and its C++ compiler's.  Both are measured in one process, forked from one in which both
+have compiled other models (``warm``); Keel's kernel cache starts empty.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import torch
+
+from keel_conformance.report import Bar
+from keel_conformance.workers.pool import Outcome
+
+from ..compile_time import cpu_seconds
+from ..jobs import Job, Selection, failed
+from ..models import zoo
+from ..placement import recorded, setting
+from ..run_time import geometric_mean
+from ..step import Step, prepare, run
+from ..traffic import keels
+from . import ways
+
+TIMES = 2.0
+BY_KERNEL = 0.01
+"""CPU seconds that a kernel may add: one for a hundred."""
+TARGET = f"<= {TIMES:g} x aot_eager's + 1 s per {1 / BY_KERNEL:.0f} kernels"
+
+
+def jobs(chosen: Selection) -> list[Job]:
+    """CPU seconds are compared on a CPU only."""
+    return [
+        Job("zoo-compile", model, chosen.backend, mode, along="static", rounds=1, threads=1)
+        for model in chosen.models
+        if model in (*zoo.NAMES, *zoo.BEYOND) and chosen.device == "cpu"
+        for mode in chosen.modes
+    ]
+
+
+def measure(job: Job) -> dict[str, Any]:
+    """CPU seconds of both, and the number of kernels that Keel launches in a step."""
+    with TemporaryDirectory(prefix="keel-bench-") as folder, setting("KEEL_CACHE_DIR", folder):
+        other, own = (seconds(job, by) for by in (ways.aot_eager, ways.keel))
+        with recorded(job.compiler) as dumps:  # apart, for writing dumps takes time
+            seconds(job, ways.keel)
+            kernels = len(keels(dumps)) if dumps is not None else 0
+    return {"kernels": kernels, "aot_eager": other, "seconds": own}
+
+
+def seconds(job: Job, by: Callable[..., Any]) -> float:
+    """CPU seconds of a first step, children's too, less those of a second one: what is left is compilation."""
+    torch.compiler.reset()
+    step, case = job.step, zoo.build(job.model)
+    forward = by(case.model, job)
+    first = _cpu_seconds_of(step, case, forward)
+    return first - _cpu_seconds_of(step, case, forward)
+
+
+def _cpu_seconds_of(step: Step, case: Any, forward: Callable[..., Any]) -> float:
+    prepare(step, case)
+    before = cpu_seconds()
+    run(step, case, forward)
+    return cpu_seconds() - before
+
+
+def bars(results: Mapping[Job, Outcome]) -> Iterable[Bar]:
+    ratios = []
+    for job, outcome in results.items():
+        name = f"zoo compile {job.model} {job.mode}: CPU s / aot_eager's"
+        if (row := outcome.row) is None:
+            yield failed(job, outcome, TARGET)
+            continue
+        most = TIMES * row["aot_eager"] + BY_KERNEL * row["kernels"]
+        ratios.append(row["seconds"] / row["aot_eager"])
+        yield Bar(
+            name,
+            ratios[-1],
+            TARGET,
+            row["seconds"] <= most,
+            f"{row['seconds']:.1f} s and {row['aot_eager']:.1f} s, {row['kernels']} kernels",
+        )
+    if len(ratios) > 1:
+        yield Bar("zoo compile: geometric mean of the ratios", geometric_mean(ratios), "shown", None)

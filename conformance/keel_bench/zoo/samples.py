@@ -1,0 +1,112 @@
+"""PyTorch's operator samples, each compiled by ``torch.compile`` as a user's function is, against eager PyTorch.
+
+A result is judged as ``keel spec closure`` judges it: against float64, by twice eager's own error.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import torch
+
+from keel import universe
+from keel_conformance.report import Bar
+from keel_conformance.workers.pool import Outcome
+
+from ..closure import numbers
+from ..closure.draws import Draws, kind_of
+from ..closure.endings import sentence
+from ..closure.exceptions import UNDEFINED
+from ..jobs import Job, Selection
+from . import ways
+from .ways import HOLDS, NOT_AOT, NOT_EAGER, RAISED, UNJUDGED, WRONG
+
+
+def jobs(chosen: Selection) -> list[Job]:
+    return [
+        Job(
+            "zoo-samples",
+            name,
+            chosen.backend,
+            mode,
+            along=along,
+            rounds=chosen.samples,
+            threads=chosen.threads,
+            device=chosen.device,
+        )
+        for name in universe.names()
+        if name in chosen.models
+        for mode in chosen.modes
+        if mode == "inference" or universe.supports_autograd(name, chosen.device)
+        for along in ways.SIZES
+    ]
+
+
+def bars(results: Mapping[Job, Outcome]) -> Iterable[Bar]:
+    return ways.bars("zoo samples", results)
+
+
+def measure(job: Job) -> dict[str, Any]:
+    """What came of each sample; those that are traced alike are run once."""
+    warnings.simplefilter("ignore")
+    return _Measured(job).row()
+
+
+@dataclass
+class _Measured:
+    job: Job
+    ends: dict[str, list[str]] = field(default_factory=dict)
+
+    def row(self) -> dict[str, Any]:
+        seen = set[str]()
+        draws = Draws(self.job.model, self.job.mode == "training", self.job.rounds, self.job.device)
+        for i, example in enumerate(draws.of(0)):
+            if (kind := kind_of(example)) not in seen:
+                seen.add(kind)
+                torch.compiler.reset()
+                with torch.set_grad_enabled(self.job.mode == "training"):
+                    end, why = self.one(example, partial(draws.alike, i))
+                self.ends.setdefault(end, []).append(
+                    f"({example.title[:200]}): {why}" if why else f"({example.title[:60]})"
+                )
+        return {"ends": self.ends}
+
+    def one(self, example: universe.Example, draw: Callable[[int], universe.Example | None]) -> tuple[str, str]:
+        try:
+            eager = numbers.leave(example.fn, example.inputs)
+        except Exception as e:
+            return NOT_EAGER, sentence(e)
+        compiled = ways.keel(example.fn, self.job)
+        try:
+            ours = numbers.leave(compiled, example.inputs)
+        except Exception as e:
+            return self.against_aot_eager(example, e)
+        if unlike := list(numbers.unlike(ours, eager)):
+            return WRONG, unlike[0]
+        if (why := self.undefined(example, eager)) is not None:
+            return UNJUDGED, why
+        try:
+            over = numbers.judged(draw, compiled).over
+        except numbers.NoReference as e:
+            return UNJUDGED, str(e)
+        return (WRONG, over[0]) if over else (HOLDS, "")
+
+    def undefined(self, example: universe.Example, eager: numbers.Left) -> str | None:
+        """Why eager's results are no measure; None where they are."""
+        if self.job.model in UNDEFINED:
+            return UNDEFINED[self.job.model]
+        again = numbers.leave(example.fn, example.inputs)
+        same = all(torch.equal(numbers.real(eager[n]), numbers.real(t)) or t.isnan().any() for n, t in again.items())
+        return None if same else "It draws random numbers."
+
+    def against_aot_eager(self, example: universe.Example, raised: Exception) -> tuple[str, str]:
+        torch.compiler.reset()
+        try:
+            numbers.leave(ways.aot_eager(example.fn, self.job), example.inputs)
+        except Exception as e:
+            return NOT_AOT, sentence(e)
+        return RAISED, sentence(raised)

@@ -1,1 +1,0 @@
-"""``keel bench``: what the project promises, measured beside eager PyTorch and Inductor."""

@@ -1,0 +1,94 @@
+"""Backends that end a process in each of six ways, at arguments of float64: what a run has to outlive."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, fx
+
+from keel import Backend
+
+from .mutant import backend_of
+
+Deed = Callable[[], Any]
+PLENTY = 40
+
+
+@dataclass(frozen=True)
+class Death:
+    """``verdicts`` are those that a case may get which dies of ``deed``."""
+
+    deed: Deed
+    backend: Backend
+    verdicts: tuple[str, ...]
+
+
+def dies(name: str, *verdicts: str) -> Callable[[Deed], Death]:
+    def made(deed: Deed) -> Death:
+        def compile(gm: fx.GraphModule) -> Callable[..., Any]:
+            def call(*inputs: Any) -> Any:
+                if touched(inputs):
+                    deed()
+                return gm.forward(*inputs)
+
+            return call
+
+        return Death(deed, backend_of(name, compile, "dies"), verdicts)
+
+    return made
+
+
+def touched(inputs: Sequence[Any]) -> bool:
+    return any(isinstance(x, Tensor) and x.dtype == torch.float64 for x in inputs)
+
+
+@dies("of-a-segment", "crash")
+def segment() -> None:
+    """Reads at address 0."""
+    ctypes.string_at(0)
+
+
+@dies("of-abort", "crash")
+def abort() -> None:
+    """Aborts, as a failed assertion in C does."""
+    os.abort()
+
+
+@dies("of-exit", "crash")
+def leave() -> None:
+    """Leaves without a word, and says that all is well."""
+    os._exit(0)
+
+
+@dies("of-sleep", "timeout")
+def sleep() -> None:
+    """Hangs in native code with the interpreter's lock."""
+    ctypes.PyDLL(None).sleep(600)
+
+
+@dies("of-hunger", "resource")
+def hunger() -> None:
+    """Takes memory until there is none."""
+    [torch.zeros(2**26) for _ in range(PLENTY)]
+
+
+@dies("of-depth", "crash", "resource")
+def depth() -> None:
+    """Calls itself through native code until the stack ends."""
+    sys.setrecursionlimit(10**9)
+
+    @ctypes.CFUNCTYPE(None)
+    def again() -> None:
+        again()
+
+    again()
+
+
+DEATHS: Mapping[str, Death] = {name: found for name, found in globals().items() if isinstance(found, Death)}
+"""By the name with which any process finds it: ``keel_selftest.crashes:abort.backend``."""

@@ -1,0 +1,51 @@
+"""Which cases tell a control, which computes nothing, from a backend that computes."""
+
+from __future__ import annotations
+
+import torch
+
+from keel.opset import MEMBERS
+from keel_conformance.cases import blank
+from keel_conformance.cases.arguments import arguments
+from keel_conformance.cases.case import Case
+from keel_conformance.harness.job import DRAWS
+from keel_conformance.harness.perform import overload
+from keel_conformance.trees import tensors
+
+from .null_backends import MEANT
+
+NUMBERS = 64
+"""Fewer numbers than this drawn at random may be any."""
+
+
+def bears(case: Case) -> bool:
+    """Whether results of a case have elements whose values are decided."""
+    if case.op == "empty":
+        return False
+    try:
+        trial = arguments(case, 0)
+        with torch.no_grad():
+            found = overload(case.overload)(*trial.args, **trial.kwargs)
+    except Exception:  # then it is no case to judge anything by
+        return False
+    least = NUMBERS if "random" in MEMBERS[case.op].tags else 1
+    return any(x.numel() >= least for x in tensors(found))
+
+
+def meant(control: str, case: Case) -> bool:
+    """Whether a case that a control passes bears no value that could tell: see ``null_backends.MEANT``."""
+    if case.op in MEANT[control] or not bears(case):
+        return True
+    trial = arguments(case, 0)
+    return control == "identity" and not trial.tensors
+
+
+def coincides(control: str, case: Case) -> bool:
+    """Whether it bears none, or the control is right: eager PyTorch gives the same for each call of the case."""
+
+    def right(call: int) -> bool:
+        trial = arguments(case, call)
+        known = blank.told(overload(case.overload), trial.args, trial.kwargs)
+        return known is not None and control in known[0]
+
+    return meant(control, case) or all(map(right, range(max(DRAWS) + 1)))

@@ -1,0 +1,1 @@
+"""Mutants: backends that are each wrong in one place, by what is wrong with them."""

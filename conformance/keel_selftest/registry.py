@@ -1,0 +1,53 @@
+"""Backends that are wrong on purpose, and such as are right in other ways: what the suite itself is tried on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from types import ModuleType
+
+from . import equivalent, equivalent_norms, null_backends
+from .mutant import Mutant
+from .mutants import (
+    data_movement,
+    graph_passes,
+    loop_kernels,
+    miscompiles,
+    miscompiles_movement,
+    pointwise,
+    pooling_conv,
+    precision,
+    reductions,
+    rewrites,
+    stateful,
+)
+
+
+def _of(modules: Iterable[ModuleType]) -> Mapping[str, Mutant]:
+    found = [
+        m
+        for module in modules
+        for m in vars(module).values()
+        if isinstance(m, Mutant) and m.subject.startswith(f"{module.__name__}:")
+    ]
+    return {m.name if m.level != "loop" else f"loop-{m.name}": m for m in found}
+
+
+MUTANTS: Mapping[str, Mutant] = _of(
+    (
+        pointwise,
+        reductions,
+        data_movement,
+        pooling_conv,
+        miscompiles,
+        miscompiles_movement,
+        stateful,
+        graph_passes,
+        rewrites,
+        precision,
+        loop_kernels,
+    )
+)
+CONTROLS: Mapping[str, Mutant] = _of((null_backends,))
+BENIGN: Mapping[str, Mutant] = _of((equivalent, equivalent_norms))
+
+__all__ = ["BENIGN", "CONTROLS", "MUTANTS", "Mutant"]

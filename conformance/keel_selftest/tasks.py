@@ -1,0 +1,92 @@
+"""Many backends tried on cases of their own, all by the same processes, each with a log from which it goes on."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from keel_conformance.cases.case import Case
+from keel_conformance.harness.job import Settings
+from keel_conformance.harness.journal import Journal
+from keel_conformance.harness.run import Shard, head_of
+from keel_conformance.harness.settle import Settler, Steps, lane, lanes
+from keel_conformance.harness.supervise import supervise
+from keel_conformance.results.verdict import Verdict
+
+Verdicts = Mapping[str, Verdict]
+"""By case."""
+AT_ONCE = 400
+"""Logs that are open at a time."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """``subject`` is tried on ``cases``; ``name`` is that of its folder. With ``once`` a failure is believed at once:
+    where failing is what is expected, trying again says nothing more.
+    """
+
+    name: str
+    subject: str
+    cases: tuple[Case, ...]
+    once: bool = False
+
+
+def tried(
+    tasks: Sequence[Task],
+    *,
+    out: Path,
+    jobs: int = 1,
+    resume: bool = False,
+    limit: float = Settings.limit,
+    heard: Callable[[int], None] = lambda count: None,
+    stopped: Callable[[], bool] = lambda: False,
+) -> dict[str, Verdicts]:
+    """The verdicts of each task; ``heard`` is told how many more cases have ended. Raises KeelError[bad-option] where
+    ``resume`` finds a run of other cases.
+    """
+    found: dict[str, Verdicts] = {}
+    for k in range(0, len(tasks), AT_ONCE):
+        with ExitStack() as stack:
+            runs = [_Run(task, out, resume, limit, heard) for task in tasks[k : k + AT_ONCE]]
+            for run in runs:
+                stack.callback(run.close)
+            supervise((steps for run in runs for steps in run.steps()), jobs=jobs, stopped=stopped)
+            found |= {run.task.name: dict(run.journal.verdicts) for run in runs}
+        if stopped():
+            break
+    return found
+
+
+class _Run:
+    """One task under way."""
+
+    def __init__(self, task: Task, out: Path, resume: bool, limit: float, heard: Callable[[int], None]):
+        self.task, self.heard = task, heard
+        self.journal = Journal.opened(out / task.name, head_of(task.cases, task.subject, Shard()), resume=resume)
+        self.earlier = dict(self.journal.verdicts)
+        self.results = out / task.name / "results"
+        shutil.rmtree(self.results, ignore_errors=True)  # of a run that was killed
+        self.results.mkdir()
+        self.settler = Settler(Settings(task.subject, limit=limit), self.results, once=task.once)
+        heard(len(self.earlier))
+
+    def steps(self) -> Iterator[Steps[None]]:
+        return (lane(self.settler, some, self._known, self._began, self._ended) for some in lanes(self.task.cases))
+
+    def close(self) -> None:
+        self.journal.close()
+        shutil.rmtree(self.results, ignore_errors=True)
+
+    def _known(self, batch: tuple[Case, ...]) -> list[Verdict] | None:
+        found = [self.earlier[c.id] for c in batch if c.id in self.earlier]
+        return found if len(found) == len(batch) else None
+
+    def _began(self, batch: tuple[Case, ...]) -> None:
+        self.journal.begin([c.id for c in batch])
+
+    def _ended(self, batch: tuple[Case, ...], verdicts: list[Verdict]) -> None:
+        self.journal.end(verdicts)
+        self.heard(len(verdicts))

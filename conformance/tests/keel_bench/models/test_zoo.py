@@ -1,0 +1,38 @@
+"""The zoo has each model once, at three sizes that differ; weights do not depend on the size."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from keel_bench.models import zoo
+from keel_bench.step import Step, leavings, reference, run
+
+
+def test_each_model_has_three_sizes() -> None:
+    assert len(zoo.NAMES) == len(set(zoo.NAMES)) == len(zoo.TEXT) + len(zoo.VISION) == 133
+    assert all(len(set(zoo.sizes(name))) == 3 for name in zoo.NAMES)
+
+
+def test_a_mixture_of_experts_has_a_float64_twin() -> None:
+    case = zoo.build("gpt-oss-20b")
+    left = [leavings(Step(), c, run(Step(), c, c.model)) for c in (case, case.twin())]
+    exact = reference(Step(), case)
+    for one in left:
+        torch.testing.assert_close(one["output.logits"].double(), exact["output.logits"], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["t5", "resnet18", "BertForQuestionAnswering", "lcnet_050", "densenet121"])
+def test_a_model_runs_at_each_size_with_the_same_weights(name: str) -> None:
+    shapes = set()
+    first = zoo.build(name)
+    for size in zoo.sizes(name):
+        case = zoo.build(name, size=size)
+        given = case.args or tuple(case.kwargs.values())
+        assert given[0].shape[0] == size.batch and size.extent in (0, given[0].shape[-1])
+        with torch.no_grad():
+            case.model(*case.args, **case.kwargs)
+        shapes.add(given[0].shape)
+        for ours, theirs in zip(case.model.parameters(), first.model.parameters(), strict=True):
+            assert torch.equal(ours, theirs)
+    assert len(shapes) == 3
