@@ -77,12 +77,12 @@ def ending(captured: Captured) -> Ending:
     verify(captured.gm, "capture")
     begin, lacking = process_time(), list[tuple[Call, str]]()
     try:
-        gm = legalize(captured, [_OPSET])
+        gm = legalize(captured, [_OPSET]).gm
     except KeelError as e:
         if e.code != "no-owner":
             raise
         lacking = unclaimed_calls(captured, [_OPSET])
-        gm = legalize(captured, [_OPSET, _REST])
+        gm = legalize(captured, [_OPSET, _REST]).gm
     seconds = process_time() - begin
     verify(gm, "negotiation")
     calls = (call_of(n) for n in gm.graph.nodes)

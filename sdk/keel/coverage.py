@@ -175,8 +175,9 @@ def compiling(backend: Backend, hear: Callable[[Done], None], *, build: bool = T
         return told
 
     def placed(captured: Captured) -> Boxed:
-        gm = legalize(captured, settings.backends)
-        hear(Done(_ways(backend, gm, place(gm, settings.backends, gm.meta["keel.refusals"]))))
+        legalized = legalize(captured, settings.backends)
+        gm = legalized.gm
+        hear(Done(_ways(backend, gm, place(gm, settings.backends, legalized.refusals))))
 
         def run(inputs: list[Any]) -> Sequence[Any]:
             args = [*inputs, *captured.constants.values()]

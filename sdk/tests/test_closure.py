@@ -73,7 +73,7 @@ def test_a_primitive_out_of_its_dtypes_is_outside() -> None:
             seen[0], [Backend(name="none", device="*", supports=lambda c: "No.", compile=lambda gm: gm.forward)]
         )
     ] == ["aten.lgamma.default"]
-    assert len(legalize(seen[0], [backend]).graph.nodes) == 3
+    assert len(legalize(seen[0], [backend]).gm.graph.nodes) == 3
 
 
 def test_dynamo_may_be_in_front() -> None:

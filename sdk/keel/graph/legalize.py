@@ -39,6 +39,14 @@ Made = fx.Node | tuple[Any, ...] | None
 
 
 @dataclass(frozen=True)
+class Legalized:
+    """A graph in calls that backends take, and why, by node and backend, a call of it is not taken."""
+
+    gm: fx.GraphModule
+    refusals: Mapping[str, Mapping[str, Refusal]]
+
+
+@dataclass(frozen=True)
 class Decision:
     """What becomes of a call: it stays whole, or the graph ``parts`` takes its place; None if nobody takes it.
 
@@ -58,15 +66,14 @@ class Decision:
 
 def legalize(
     captured: Captured, backends: Sequence[Backend], *, descent: Lookup = descent, strict: bool = False
-) -> fx.GraphModule:
+) -> Legalized:
     """The graph in calls that ``backends`` take.
 
     A call that a backend takes stays whole.  One that only a last resort takes, or none, is decomposed if backends that
     are no last resort take all its pieces; if not, it is left to the last resort.  Equal pure calls are merged and
     unused ones dropped.  ``descent`` gives what a call is written out as, or None.
 
-    ``gm.meta["keel.refusals"]`` of the result says by node and backend why a call is not taken, and a node that was
-    written out for another has that one's name as ``meta["keel.composite"]``.
+    A node that was written out for another has that one's name as ``meta["keel.composite"]``.
 
     Raises KeelError[no-owner] for a call that nobody takes, whole or in pieces, KeelError[out-of-opset] for a graph
     with what the operator set leaves out, and under ``strict`` KeelError[refuse-raised] for a backend that cannot say.
@@ -74,8 +81,7 @@ def legalize(
     reject_excluded(captured.gm)
     desk = _Desk(tuple(backends), descent, strict, captured.fake_mode)
     gm = _Rewrite(captured.gm, desk).run()
-    gm.meta["keel.refusals"] = {n.name: desk.reasons(n) for n in gm.graph.nodes if is_call(n)}
-    return gm
+    return Legalized(gm, {n.name: desk.reasons(n) for n in gm.graph.nodes if is_call(n)})
 
 
 def unclaimed_calls(

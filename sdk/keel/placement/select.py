@@ -62,17 +62,18 @@ def select_placement(
 
     Raises what ``legalize`` and ``place`` raise.
     """
-    gm = legalize(captured, backends, strict=strict)
+    legalized = legalize(captured, backends, strict=strict)
+    gm = legalized.gm
     if price is not None and not price.compete and _native_backends(gm, backends) < 2:
         price = None
-    plan = place(gm, backends, gm.meta["keel.refusals"], strict=strict, price=price)
+    plan = place(gm, backends, legalized.refusals, strict=strict, price=price)
     if price is None or plan.claim is None:
         return Selection(gm, plan)
     forms, candidates = {_signature(gm): gm}, [(plan.claim, gm, plan)]
     single: list[Placed] = []
     for some in _single_backend_sets(backends, price.compete):
         try:
-            other = legalize(captured, some, strict=strict)
+            other = legalize(captured, some, strict=strict).gm
         except KeelError:  # these few do not take all of it
             continue
         form = _signature(other)

@@ -76,7 +76,7 @@ class _Linker:
         assert all(r.name in nodes for r in ends), ends
         out.give(list_of(map(self.argument, self.results)))
         out.guarded(self.space.shared("blame", "blame", _blame(self.called, self.gm)))
-        run: Boxed = out.build(f"keel {self.gm.meta.get('keel.name', 'graph')}")
+        run: Boxed = out.build("keel graph")
         return run
 
     def write_parts(self, out: Function, last: Mapping[str, int]) -> None:

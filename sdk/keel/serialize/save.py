@@ -208,7 +208,7 @@ _OPSET = Backend(name="opset", device="*", supports=_refusal, compile=lambda gm:
 def _in_members(captured: Captured) -> fx.GraphModule:
     """The graph with all that is no member written out, in inner graphs too."""
     try:
-        gm = legalize(captured, [_OPSET])
+        gm = legalize(captured, [_OPSET]).gm
     except KeelError as e:
         if e.code != "no-owner":
             raise

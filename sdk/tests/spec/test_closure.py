@@ -37,7 +37,7 @@ def negotiated(kinds: list[str]) -> Callable[..., Any]:
     """
 
     def compile_graph(captured: Captured) -> Callable[[list[Any]], Sequence[Any]]:
-        gm = legalize(captured, [LOOPS])
+        gm = legalize(captured, [LOOPS]).gm
         kinds.append(captured.kind)
         owned = [c for n in gm.graph.nodes if (c := call_of(n)) is not None]
         assert owned and all(refuse(c) is None for c in owned)

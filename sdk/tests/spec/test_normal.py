@@ -34,7 +34,7 @@ def negotiated(fn: Callable[..., Any], *args: Any, dynamic: bool = False) -> tup
     calls: list[Call] = []
 
     def compiler(captured: Captured) -> Any:
-        gm = legalize(captured, [NORMAL])
+        gm = legalize(captured, [NORMAL]).gm
         calls.extend(c for n in gm.graph.nodes if (c := call_of(n)) is not None)
         return lambda inputs: gm(*inputs)
 
