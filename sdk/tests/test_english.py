@@ -58,10 +58,10 @@ CEILINGS = {
     "conformance": 295,
     "docs": 87,
     "reference_backends": 28,
-    "sdk/keel": 256,
-    "sdk/keel/spec": 96,
+    "sdk/keel": 255,
+    "sdk/keel/spec": 0,
     "templates": 0,
-    "tests": 145,
+    "tests": 142,
     "the root": 2,
 }
 """How often each room breaks the rules. A change that takes some away lowers the ceiling with them."""

@@ -47,7 +47,7 @@ class Account:
 
 
 def accounts(names: Iterable[str] | None = None) -> list[Account]:
-    """Of all overloads of PyTorch, or of those given; libraries of other people do not count."""
+    """For all overloads of PyTorch, or for those given; libraries of other people do not count."""
     return [account(n) for n in (overload_names() if names is None else names) if names is not None or is_pytorchs(n)]
 
 

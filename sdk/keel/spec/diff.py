@@ -93,7 +93,7 @@ def _kind(old: str, new: str) -> Iterator[tuple[Change, str]]:
         case _ if old == new:
             return
         case ("primitive", "composite"):
-            yield "minor", "A primitive becomes a composite: what backends need not have any more."
+            yield "minor", "A primitive becomes a composite: backends no longer need it."
         case ("opaque", _):
             yield "minor", f"It was opaque and is a {new} now."
         case (_, "opaque"):
@@ -118,7 +118,7 @@ def _set(what: str, old: Sequence[str], new: Sequence[str], gone: Change) -> Ite
 def _sentences(
     what: str, old: Sequence[str], new: Sequence[str], *, added: Change, gone: Change
 ) -> Iterator[tuple[Change, str]]:
-    """Sentences are known by their words, so that a comma or a capital is no change of meaning."""
+    """Sentences are known by their words, so that a comma or a capital letter does not count as a change of meaning."""
     before, after = {_words(s): s for s in old}, {_words(s): s for s in new}
     yield from ((gone, f"The {what} is gone: {s}") for k, s in before.items() if k not in after)
     yield from ((added, f"The {what} is new: {s}") for k, s in after.items() if k not in before)

@@ -71,7 +71,7 @@ def output(code: str) -> str | None:
     with torch.random.fork_rng(devices=()), redirect_stdout(printed):
         try:
             exec(compile(code, "<example>", "exec"), {})
-        except Exception:  # it was made for another PyTorch, or is none
+        except Exception:  # it was made for another PyTorch, or is not code
             return None
     return printed.getvalue().rstrip("\n")
 

@@ -176,8 +176,8 @@ EXCLUSIONS: tuple[Exclusion, ...] = (
     Exclusion(
         "operators that hide a write",
         "an operator that writes to running statistics without its schema saying so",
-        "A graph is a function of its inputs, and nothing tells that this one is not.",
-        "Compile without synchronised batch norm, or leave that layer out (torch.compiler.disable).",
+        "A graph is a function of its inputs, and no graph can say that this one is not.",
+        "Compile without synchronized batch norm, or leave that layer out (torch.compiler.disable).",
         _aten("batch_norm_gather_stats* batch_norm_update_stats"),
     ),
     Exclusion(
@@ -298,8 +298,8 @@ EXCLUSIONS: tuple[Exclusion, ...] = (
     Exclusion(
         "operators newer than the opset",
         "an operator that PyTorch has since 2.14 or 2.15",
-        "Opset 1.0 means the same on every PyTorch from 2.11 on. What is no composition of its members cannot be "
-        "held to anything on older ones.",
+        "Opset 1.0 means the same on every PyTorch from 2.11 on. A newer operator that is not a composition of its "
+        "members could not be specified there.",
         "Write it in older ones: a switch by torch.cond, and waiting for collectives one by one.",
         (
             *_aten("_philox_randint _philox_key_fold_in.Tensor _scaled_addmm"),

@@ -132,7 +132,7 @@ def read(file: Path) -> Lock:
         if found["digest"] != digest(found["members"]):
             said["digest"].refuse("It is not that of its members.")
     except Malformed as e:
-        raise bad_file(file, e, what="It is no lock of an opset.") from e
+        raise bad_file(file, e, what="It is not the lock of an opset.") from e
     return found
 
 

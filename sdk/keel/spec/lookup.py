@@ -39,7 +39,8 @@ def families(members: Mapping[str, Op] = MEMBERS) -> list[Counted]:
 
 def find(name: str, members: Mapping[str, Op] = MEMBERS) -> list[Op]:
     """The members of that name: a member's (``add``), an overload's (``aten.add.Tensor``), or an operator's with all
-    its overloads (``aten.add``).  Raises KeelError[bad-option], with what may have been meant, if there is none.
+    its overloads (``aten.add``).  Raises KeelError[bad-option], with what may have been meant, if there is
+    no such member.
     """
     plain = name.removeprefix("torch.ops.").replace("::", ".")
     if plain in members:

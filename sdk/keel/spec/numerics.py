@@ -1,6 +1,6 @@
 """What is known of an operator as a function of numbers, beyond its clauses.
 
-Oracles derive bounds from these facts. Those that loosen a judgement (``steps``, ``overflows``, ``series``,
+Oracles derive bounds from these facts. Those that loosen a judgment (``steps``, ``overflows``, ``series``,
 ``free_zero_sign``) are stated wherever they hold; the others tighten one, and may be left out.
 """
 
@@ -75,7 +75,8 @@ class Numerics:
     interval: tuple[float, float] = (-4.0, 4.0)
     """Where most of it happens: its domain, a little beyond the ends, or where it is neither flat nor out of range."""
     finite: bool = False
-    """It is defined for finite operands only, within the range that it is told or that follows from what it means."""
+    """It is defined for finite operands only, within the range that its arguments give or that follows from its
+    meaning."""
     exact_zero: bool = False
     """A result is 0 only where the exact one is: none underflows to 0 (of sums: Higham 2002, problem 2.19)."""
     series: bool = False

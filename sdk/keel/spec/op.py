@@ -79,9 +79,9 @@ class Budget:
 class Places:
     """The elements that an operator reads or writes at places which are data.
 
-    There are as many as ``count`` has, or, without it, the first result. ``of`` is the parameter of which nothing else
-    is read; without it they are written, beside what is read and written in order. Costs follow from it; it promises
-    nothing, and no lock has it.
+    Their number is that of the elements of ``count``, or, without it, of the first result. ``of`` is the parameter that
+    is read at these places only; without it they are written, in addition to what is read and written in order. Costs
+    follow from it; it promises nothing, and no lock has it.
     """
 
     of: str | None = None

@@ -162,8 +162,8 @@ OPSET: Mapping[Callable[..., Any], Op] = _Opset(_by_overload())
 
 
 def decomposition_of(op: Callable[..., Any]) -> Callable[..., Any] | None:
-    """What an operator is made of: a composite's own decomposition; PyTorch's for one that has none and for what is no
-    member; None for a primitive and for what is not decomposed.
+    """What an operator is made of: a composite's own decomposition; PyTorch's for a composite without its own and
+    for operators that are not members; None for a primitive and for what is not decomposed.
     """
     member = OPSET.get(op)
     if member is None:

@@ -46,7 +46,7 @@ def only(*names: str, dtypes: tuple[torch.dtype, ...], which: str) -> Requires:
 
 
 def gradient_of(view: Out, *, repeated: bool = False) -> Requires:
-    """Of the gradient of a view, by the view's own rule. PyTorch's kernels broadcast one of other sizes; no view has
+    """For the gradient of a view, by the view's own rule. PyTorch's kernels broadcast one of other sizes; no view has
     such a gradient, but with ``repeated`` it may have one element in a dimension that the view leaves alone, as
     ``istft`` gives it.
     """

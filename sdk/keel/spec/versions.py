@@ -42,7 +42,7 @@ def version(text: str) -> Version:
     """The version that a text names: ``1.0`` or ``1.0.2``.  Raises KeelError[bad-option]."""
     parts = text.split(".")
     if len(parts) not in (2, 3) or not all(p.isascii() and p.isdecimal() for p in parts):
-        raise KeelError("bad-option", f"{text!r} is no version of the opset.", do="Write it as 1.0 or 1.0.2.")
+        raise KeelError("bad-option", f"{text!r} is not a version of the opset.", do="Write it as 1.0 or 1.0.2.")
     return Version(*map(int, parts))
 
 
@@ -52,7 +52,7 @@ CURRENT = version("1.0")
 
 Rewrite = Callable[[Data, Callable[[str], str]], Sequence[Data]]
 """Gives the nodes that stand for one; the last has its name and results.  Its second argument makes names that no other
-node has.  Raises ValueError, a sentence, where there are none."""
+node has.  Raises ValueError with a sentence if no nodes stand for it."""
 
 
 @dataclass(frozen=True)
@@ -85,8 +85,8 @@ def convert(
         rewrites, known = (step.up, step.newer) if up else (step.down, step.older)
         program = {**program, "opset": str(known), "graph": _graph(program["graph"], rewrites, known)}
         if lost := sorted(overloads_of(program["graph"]) - members(known)):
-            raise _no_form(known, {name: f"It is no member of opset {known}." for name in lost})
-    # What changes in a patch is no matter of graphs.
+            raise _no_form(known, {name: f"It is not a member of opset {known}." for name in lost})
+    # A patch changes no graph.
     return {**program, "opset": str(target)}
 
 

@@ -64,7 +64,7 @@ CHANGES: list[tuple[dict[str, Any], str, str]] = [
     ({"family": "other"}, "minor", "It moves from family sample to other."),
     ({"profile": "linalg"}, "major", "It moves from profile core to linalg."),
     ({"doc": "x + x."}, "patch", "Its description is now: x + x."),
-    ({"kind": "composite"}, "minor", "A primitive becomes a composite: what backends need not have any more."),
+    ({"kind": "composite"}, "minor", "A primitive becomes a composite: backends no longer need it."),
     ({"kind": "opaque"}, "major", "It was a primitive and is opaque now."),
 ]
 

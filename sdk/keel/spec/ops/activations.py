@@ -1,6 +1,6 @@
 """Activation functions and their gradients: PyTorch's decompositions where they are sound, ours where not.
 
-At a corner eager's vectorised and scalar code differ in what NaN becomes; gradients at NaN are not specified.
+At a corner eager's vectorized and scalar code differ in what NaN becomes; gradients at NaN are not specified.
 """
 
 from __future__ import annotations
@@ -258,7 +258,7 @@ _forward(
     "gelu",
     'x * the normal distribution function of x, or its approximation by "tanh".',
     _NAN,
-    Clause("An infinity below gives NaN or -0.", About.NONFINITE | About.ZERO),
+    Clause("-inf gives NaN or -0.", About.NONFINITE | About.ZERO),
     samples=lambda dtype: (Sample(s.args, {"approximate": a}) for s in values()(dtype) for a in ("none", "tanh")),
     numerics=Numerics(interval=(-9.0, 9.0)),
 )

@@ -201,8 +201,8 @@ def _overrideable(
             About.HALF | About.FLOAT32,
         ),
         Clause("With is_causal, query i sees keys 0 to i.", parameters=("is_causal",)),
-        "A query that sees no key gives 0; what its logsumexp is, only sdpa_backward need know.",
-        "With fewer heads of keys and values than of queries, each serves as many queries in a row.",
+        "A query that sees no key gives 0; its logsumexp has a meaning for sdpa_backward only.",
+        "With fewer heads of keys and values than of queries, each serves equally many consecutive heads of queries.",
         "Without dropout the state of the random generator is not read, and what stands for it is not specified.",
     ),
     forms={
@@ -355,7 +355,7 @@ def _overrideable_backward(
 
 
 def _over(dscores: Tensor, mask: Tensor | None) -> Tensor | None:
-    """The gradient of what was broadcast to the scores and added; 0 for a mask that is no number."""
+    """The gradient of what was broadcast to the scores and added; 0 for a mask that is not a number."""
     if mask is None:
         return None
     if not mask.dtype.is_floating_point:

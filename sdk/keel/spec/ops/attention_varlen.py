@@ -173,13 +173,13 @@ def _varlen_backward(
         "where cum_seq_q and cum_seq_k say; a query sees the keys of its own sequence.",
         Clause(
             "A query sees window_size_left keys to the left of the diagonal and window_size_right to the right; -1 or "
-            "None is all of them, and is_causal is none to the right. The diagonal ends with the sequences' last "
+            "None is all of them, and is_causal means 0 keys to the right. The diagonal ends with the sequences' last "
             "tokens.",
             parameters=("query",),
         ),
-        "The output is softmax(q k^T * scale) v over the keys seen, 0 where there are none.",
+        "The output is softmax(q k^T * scale) v over the keys seen, and 0 where no key is seen.",
         Clause("logsumexp is [batch, heads, tokens] or [heads, tokens], natural, in float32.", About.FLOAT32),
-        "Tokens behind the last sequence give anything.",
+        "Results for tokens behind the last sequence are not specified.",
     ),
     forms={"torch_attn._varlen_attn.default": _varlen},
     tags=frozenset({"contraction"}),
@@ -265,7 +265,7 @@ family.primitive(
         "score_mod gets a scaled score, its batch, head, query and key; mask_mod of the block mask tells from the same "
         "four whether the query sees the key.",
         "A block that the block mask leaves out is not seen; one that it calls full is seen whole, without mask_mod.",
-        "The output is softmax(scores) v over the keys seen, 0 where there are none.",
+        "The output is softmax(scores) v over the keys seen, and 0 where no key is seen.",
         Clause("logsumexp is to base 2, in float32; the third result has each query's largest score.", About.FLOAT32),
     ),
 )

@@ -1,4 +1,4 @@
-"""Batch normalisation in ATen's many overloads, which differ in what they return beside the result."""
+"""Batch normalization in ATen's many overloads, which differ in what they return beside the result."""
 
 from __future__ import annotations
 

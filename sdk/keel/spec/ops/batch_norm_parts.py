@@ -1,4 +1,4 @@
-"""The parts of batch normalisation that devices share when they synchronise statistics."""
+"""The parts of batch normalization that devices share when they synchronize statistics."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def batch_norm_stats(x: Tensor, eps: float) -> tuple[Tensor, Tensor]:
 def batch_norm_apply(
     x: Tensor, weight: Tensor | None, bias: Tensor | None, mean: Tensor, invstd: Tensor, eps: float
 ) -> Tensor:
-    """Batch normalisation by given statistics."""
+    """Batch normalization by given statistics."""
     out = (accurate(x) - _spread(mean, x)) * _spread(invstd, x)
     out = out if weight is None else out * _spread(weight, x)
     return (out if bias is None else out + _spread(bias, x)).to(x.dtype)

@@ -88,7 +88,7 @@ def _scaled(name: str, factor: Callable[[Any, Any], Any], text: str) -> ShapeRul
 _declare(
     "all_reduce",
     "The reduction of the inputs of all processes, given to all.",
-    "Element i is the reduction of the elements i of all inputs; avg is the sum over the number of processes.",
+    "Element i is the reduction of the elements i of all inputs; avg is the sum divided by the number of processes.",
     _ROUNDS,
     out=(Out(like("input"), shape_of("input"), DENSE),),
     requires=(_REDUCES,),
@@ -162,8 +162,8 @@ _declare(
 _declare(
     "wait_tensor",
     "A collective's result, once it holds values.",
-    "What is no collective's result is given back as it is.",
-    "The result may be the same memory: who waits must not read the argument any more.",
+    "A tensor that is not the result of a collective is returned as it is.",
+    "The result may share the argument's memory: do not read the argument after waiting.",
     out=(Out(like("tensor"), shape_of("tensor"), preserved("tensor")),),
     samples=_each(),
     waits=False,
@@ -180,7 +180,7 @@ _declare(
     "irecv",
     "The tensor that process src sends.",
     "The argument gives sizes, strides and dtype, and may be the memory that it is received into.",
-    "Of one sender, and with one tag, what is sent first is received first.",
+    "From one sender, and with one tag, what is sent first is received first.",
     out=(Out(like("tensor"), shape_of("tensor"), preserved("tensor")),),
     samples=_each(1, 0, _GROUP),
 )

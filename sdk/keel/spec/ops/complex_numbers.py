@@ -47,7 +47,7 @@ family.primitive(
     doc="The same memory as pairs of real and imaginary part, in a new last dimension.",
     clauses=(
         "The real part comes first.",
-        Clause("Of a tensor that is a conjugate by its bit alone it is an error.", About.COMPLEX),
+        Clause("A tensor that is a conjugate only by its conjugate bit is an error.", About.COMPLEX),
     ),
     out=(
         Out(
@@ -117,7 +117,7 @@ family.primitive(
             "The sign bit of the imaginary part is flipped, that of NaN and of zero too.",
             About.NONFINITE | About.COMPLEX,
         ),
-        "Of a real number it is the identity.",
+        "For a real number it is the identity.",
     ),
     out=(Out(dtype_of("self"), shape_of("self"), elementwise("self")),),
     dtypes=COMPLEX,
@@ -225,7 +225,7 @@ family.composite(
     doc="The sign of a real number; of a complex one, its direction: x / |x|.",
     clauses=(
         Clause("0 gives 0.", About.ZERO),
-        Clause("NaN gives NaN, of complex numbers.", About.NONFINITE | About.COMPLEX),
+        Clause("A complex NaN gives NaN.", About.NONFINITE | About.COMPLEX),
     ),
     samples=unary,
     dtypes=(*REALS, torch.bool, *COMPLEX),

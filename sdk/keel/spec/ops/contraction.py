@@ -321,7 +321,7 @@ def weight_int8_mm(x: Tensor, weight: Tensor, scales: Tensor) -> Tensor:
 
 _PLUS = (
     Clause("The result is beta * x + alpha * the product; x is not read if beta is 0.", parameters=("beta",)),
-    Clause("Of integers, beta and alpha are truncated to integers.", About.INTEGER),
+    Clause("For integers, beta and alpha are truncated to integers.", About.INTEGER),
     "The product may be rounded to the result's dtype before the sum.",
 )
 
@@ -444,7 +444,7 @@ def dot(x: Tensor, other: Tensor) -> Tensor:
 
 @family(
     "vdot",
-    clauses=(*_SUM, Clause("Of complex vectors the first is conjugated.", About.COMPLEX)),
+    clauses=(*_SUM, Clause("For complex vectors the first is conjugated.", About.COMPLEX)),
     tags=frozenset({"contraction"}),
 )
 def vdot(x: Tensor, other: Tensor) -> Tensor:
@@ -460,7 +460,7 @@ def vdot(x: Tensor, other: Tensor) -> Tensor:
             "read if beta is 0.",
             parameters=("beta",),
         ),
-        Clause("Of bools, products are their conjunction and the sum is their disjunction.", About.BOOL),
+        Clause("For bools, products are their conjunction and the sum is their disjunction.", About.BOOL),
     ),
     tags=frozenset({"contraction", "pointwise"}),
 )

@@ -56,8 +56,8 @@ _declare(
 _declare(
     "while_loop_stack_output",
     "while_loop with the carried values of all rounds, as its backward reads them.",
-    "The results are the carried values after each round, stacked along a new first dimension, whose size only the run "
-    "tells.",
+    "The results are the carried values after each round, stacked along a new first dimension, whose size is known "
+    "only at run time.",
     "Otherwise it is while_loop.",
     _PURE,
     _INSIDE,
@@ -76,8 +76,8 @@ _declare(
     "associative_scan",
     "The running results of an associative graph: associative_scan(combine_fn, xs, additional).",
     "Element i of the results is the combination of elements 0 to i of xs along the first dimension, in this order.",
-    "combine_fn is associative, and need not be commutative; it may be applied in any grouping, so that floats are "
-    "rounded in no specified order.",
+    "combine_fn is associative, and does not have to be commutative; it may be applied in any grouping, so that "
+    "floats are rounded in no specified order.",
     "It has no effects, and draws no random numbers.",
     "The results have the types of xs.",
     _PURE,
@@ -151,13 +151,13 @@ _declare(
     "An operator with an effect, in order: with_effects(token, operator, *args).",
     "The results are a new token, then those of the operator.",
     _ORDER,
-    "A token is no value: nothing is in it.",
+    "A token carries no value.",
     tags=_EFFECT,
 )
 _declare(
     "make_token",
     "The first token of a chain of effects.",
-    "A token is no value: nothing is in it.",
+    "A token carries no value.",
     overload="prims::_make_token",
     out=(_TOKEN,),
     samples=_no_arguments,
@@ -177,10 +177,10 @@ _declare(
 
 _declare(
     "linalg_check_errors",
-    "Goes on if a factorisation succeeded: _linalg_check_errors(info, api_name, is_matrix).",
+    "Goes on if a factorization succeeded: _linalg_check_errors(info, api_name, is_matrix).",
     "If an element of info is not 0 it raises torch.linalg.LinAlgError, with a message that names the function, what "
-    "went wrong and, of a batch, the first matrix.",
-    "Nothing after it is seen to happen then.",
+    "went wrong and, for a batch, the first matrix.",
+    "In that case no later effect is visible.",
     "A check is neither moved before what comes first, nor left out because it has no result.",
     profile="linalg",
     overload="_linalg_check_errors",

@@ -170,8 +170,8 @@ family.primitive(
         "output_padding makes the result larger on the right, without moving it.",
         "The kernel is not flipped.",
         Clause(
-            "An infinity or NaN under a window makes its result one, times 0 too; padding takes no part, or takes "
-            "part as 0: 0 times an infinite weight may give NaN or nothing.",
+            "An infinity or NaN under a window makes its result one of these, even multiplied by 0; padding takes no "
+            "part, or takes part as 0: 0 times an infinite weight may give NaN or nothing.",
             About.NONFINITE,
         ),
         Clause(f"{_ADDS}, or once more before bias is added.", About.HALF | About.FLOAT32),

@@ -71,7 +71,7 @@ family.primitive(
             About.NONFINITE,
             parameters=("fill_value",),
         ),
-        "Without a dtype it is that of the number: bool, int64, the default float or the complex of that.",
+        "Without a dtype it is that of the number: bool, int64, the default float or its complex dtype.",
         "A number that an integer dtype cannot hold is an error.",
     ),
     out=(
@@ -463,7 +463,7 @@ def zero(x: Tensor) -> Tensor:
     *(f"linspace{o}" for o in ("", ".Tensor_Tensor", ".Tensor_Scalar", ".Scalar_Tensor")),
     clauses=(
         "Numbers are measured from the nearer end, so that the first is start and the last end, exactly.",
-        "One number is start.",
+        "A single number is start.",
         "In an integer dtype numbers are rounded towards zero.",
         "Without a dtype it is the default float.",
     ),
@@ -524,9 +524,9 @@ family.composite(
 @family(
     *(f"logspace{o}" for o in ("", ".Tensor_Tensor", ".Tensor_Scalar", ".Scalar_Tensor")),
     clauses=(
-        "One number is base ** start.",
-        "In an integer dtype start and end are cut to whole numbers first.",
-        Clause("Of a base below 0 the powers that are no whole ones are NaN.", About.NONFINITE),
+        "A single number is base ** start.",
+        "In an integer dtype start and end are truncated to integers first.",
+        Clause("For a base below 0, powers with exponents that are not integers are NaN.", About.NONFINITE),
     ),
     tags=_CREATION,
     dtypes=(torch.float32, torch.float64),

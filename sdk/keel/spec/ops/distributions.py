@@ -1,7 +1,7 @@
 """Distributions in terms of uniform, normal and integer draws, and dropout.
 
-An overload with a generator is made of the same draws where the generator is None, and of nothing otherwise: a
-generator is no value of a graph. Where a backend takes the operator whole, its own way of drawing stands.
+An overload with a generator is made of the same draws where the generator is None, and has no decomposition otherwise:
+a graph cannot hold a generator. Where a backend takes the operator whole, its own way of drawing stands.
 """
 
 from __future__ import annotations
@@ -304,7 +304,7 @@ def log_normal(x: Tensor, mean: float = 1.0, std: float = 2.0) -> Tensor:
     "exponential",
     clauses=(
         "Numbers of density lambd * exp(-lambd x), for x greater than 0.",
-        Clause("0 is not drawn, nor an infinity.", About.NONFINITE),
+        Clause("Neither 0 nor an infinity is drawn.", About.NONFINITE),
         _OPERAND,
     ),
 )
@@ -329,7 +329,7 @@ def cauchy(x: Tensor, median: float = 0.0, sigma: float = 1.0) -> Tensor:
 @distribution(
     "geometric",
     clauses=(
-        "The number of trials of probability p up to and with the first success: 1 or more.",
+        "The number of trials of probability p up to and including the first success: 1 or more.",
         "A probability of 0 or 1 is an error.",
         _OPERAND,
     ),
@@ -392,7 +392,7 @@ def multinomial(weights: Tensor, num_samples: Any, replacement: bool = False) ->
 
 @distribution(
     "_sample_dirichlet",
-    clauses=("Each row along the last dimension is gamma numbers of those shape parameters over their sum: of sum 1.",),
+    clauses=("Each row along the last dimension holds gamma numbers of those shape parameters, divided by their sum.",),
 )
 def sample_dirichlet(alpha: Tensor, generator: None = None) -> Tensor:
     """Numbers of the Dirichlet distribution."""
@@ -417,7 +417,7 @@ def sample_dirichlet(alpha: Tensor, generator: None = None) -> Tensor:
 def native_dropout(x: Tensor, p: float, train: bool | None) -> tuple[Tensor, Tensor]:
     """The result and the mask."""
     if x.device.type == "cpu" and any(isinstance(n, int) and n == 0 for n in x.shape):
-        return aten.clone.default(x), aten.clone.default(x)  # PyTorch's mask of no elements is no bool there
+        return aten.clone.default(x), aten.clone.default(x)  # PyTorch's empty mask is not bool there
     if train is False:
         return aten.clone.default(x), aten.full_like.default(x, True, dtype=torch.bool)
     keep = 1.0 - p
@@ -432,7 +432,7 @@ def native_dropout(x: Tensor, p: float, train: bool | None) -> tuple[Tensor, Ten
     clauses=(
         "The gradient is grad * mask * scale, where mask is that of the forward and scale is 1 / (1 - p), or "
         "0 for p of 1.",
-        "It has the gradient's dtype, or the default float where that is none.",
+        "It has the gradient's dtype, or the default float dtype if that is not a float.",
     ),
 )
 def native_dropout_backward(grad: Tensor, mask: Tensor, scale: float) -> Tensor:

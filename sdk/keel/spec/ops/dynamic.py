@@ -43,7 +43,7 @@ family.primitive(
     "nonzero.default",
     doc="The indices of the elements that are not zero.",
     clauses=(
-        "There is a row of indices per element, in row-major order.",
+        "Each element that is not zero has a row of indices, in row-major order.",
         Clause("NaN is not zero; zeros of both signs are.", About.NONFINITE | About.ZERO),
         Clause("A scalar gives rows without indices.", About.SCALAR),
     ),
@@ -104,7 +104,7 @@ def _conditions(dtype: torch.dtype) -> Iterator[Sample]:
 
 
 _ASSERTS = (
-    "A condition that does not hold stops the program, with the message; nothing after it is seen to happen.",
+    "A condition that does not hold stops the program, with the message; no later effect is visible.",
     Clause("A NaN holds, a zero of either sign does not.", About.NONFINITE | About.ZERO),
     "A check is neither moved before what comes first, nor left out because its result is not used.",
 )
@@ -153,7 +153,7 @@ family.primitive(
 )
 _RANGES = (
     "min and max, where given, are bounds that the number may have itself.",
-    "A number outside stops the program; that it lies inside may be relied on afterwards.",
+    "A number outside stops the program; afterwards it may be relied on to lie inside.",
 )
 family.primitive(
     "constrain_range",
@@ -219,7 +219,7 @@ def _breaks(x: Tensor) -> Tensor:
 
 
 def _runs(begins: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Where the runs of equal neighbours begin, the number of each element's run, and the runs' lengths; ``begins``
+    """Where the runs of equal neighbors begin, the number of each element's run, and the runs' lengths; ``begins``
     says of each element whether it begins one.
     """
     n = begins.shape[0]
@@ -245,11 +245,11 @@ def _values_and(
 _UNIQUE = (
     "The values come in ascending order.",
     Clause(
-        "inverse says of each element which value it has, counts how often each value occurs; what is not asked "
-        "for has no elements.",
+        "inverse says which value each element has, counts how often each value occurs; results not asked for have no "
+        "elements.",
         About.TIES,
     ),
-    Clause("NaN equals nothing, not even itself.", About.NONFINITE),
+    Clause("NaN is not equal to anything, not even itself.", About.NONFINITE),
 )
 
 
@@ -278,7 +278,7 @@ def _unique(x: Tensor, sorted: bool = True, return_inverse: bool = False) -> tup
 @family(
     "unique_consecutive.default",
     tags=DYNAMIC,
-    clauses=("Of each run of equal neighbours one stays, in their order.", *_UNIQUE[1:]),
+    clauses=("One element of each run of equal neighbors is kept, in order.", *_UNIQUE[1:]),
 )
 def unique_consecutive(
     x: Tensor,
@@ -302,7 +302,7 @@ def unique_consecutive(
 @family(
     "unique_dim_consecutive.default",
     tags=DYNAMIC,
-    clauses=("Of each run of equal neighbouring slices along dim one stays, in their order.", *_UNIQUE[1:]),
+    clauses=("One slice of each run of equal neighboring slices along dim is kept, in order.", *_UNIQUE[1:]),
 )
 def unique_dim_consecutive(
     x: Tensor,
@@ -346,7 +346,7 @@ def unique_dim(
     if (width := _width(rows)) is None:
         return NotImplemented  # the number of rounds is that of width's digits
     ranks = _ranks(aten.constant_pad_nd.default(rows, [0, width - rows.shape[1]]))
-    while width > 1:  # of pairs of neighbouring columns, and of pairs of these
+    while width > 1:  # of pairs of neighboring columns, and of pairs of these
         width //= 2
         high, low = aten.unbind.int(aten.reshape.default(ranks, [x.shape[dim], width, 2]), 2)
         ranks = _ranks(high * x.shape[dim] + low)
@@ -420,10 +420,10 @@ def repeat_interleave(repeats: Tensor, *, output_size: Any = None) -> Tensor:
     "bincount.default",
     tags=DYNAMIC | UNORDERED,
     clauses=(
-        "There are as many counts as the greatest element and 1, and at least minlength.",
+        "The number of counts is the greatest element plus 1, and at least minlength.",
         "Elements are 0 or more.",
         Clause(
-            "With weights those are added up, in no specified order, in float64 unless they are float32.",
+            "With weights, these are added up, in no specified order, in float64 unless they are float32.",
             parameters=("weights",),
         ),
     ),

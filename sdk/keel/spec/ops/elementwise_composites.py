@@ -94,7 +94,7 @@ _declare(
     clauses=(
         "value times tensor1 is divided by tensor2, and the quotient added.",
         _NAN,
-        Clause("Integers are not taken.", About.INTEGER),
+        Clause("Integer operands are not supported.", About.INTEGER),
     ),
     samples=triples,
     dtypes=(*FLOATS, *COMPLEX),
@@ -105,7 +105,7 @@ _declare(
     doc="The nearest number with as many decimals.",
     clauses=(
         Clause("NaN gives NaN.", About.NONFINITE),
-        Clause("Ties go to the even neighbour of self * 10 ** decimals.", About.HALFWAY),
+        Clause("Ties go to the even neighbor of self * 10 ** decimals.", About.HALFWAY),
         "Negative decimals round to tens, hundreds and so on.",
     ),
     samples=lambda dtype: (Sample(s.args, {"decimals": n}) for s in unary(dtype) for n in (0, 2, -1)),
@@ -115,7 +115,10 @@ _declare(
 _declare(
     "lcm",
     doc="The least common multiple, not negative.",
-    clauses=("With 0 it is 0.", Clause("Where the result does not fit, it wraps around.", About.INTEGER_EDGE)),
+    clauses=(
+        "If an operand is 0, it is 0.",
+        Clause("Where the result does not fit, it wraps around.", About.INTEGER_EDGE),
+    ),
     samples=lambda dtype: (
         Sample(tuple(a.clamp(-11, 11) if dtype != torch.uint8 else a.clamp(max=11) for a in s.args))
         for s in binary(dtype)
@@ -153,7 +156,7 @@ def lerp(start: Tensor, end: Tensor, weight: Any) -> Tensor:
 @ours(
     "hypot",
     clauses=(
-        Clause("An infinity gives +inf, beside NaN too.", About.NONFINITE),
+        Clause("An infinity gives +inf, even with a NaN.", About.NONFINITE),
         Clause("Otherwise NaN gives NaN.", About.NONFINITE),
         Clause("Nothing overflows or underflows on the way.", About.NONFINITE),
     ),
@@ -263,7 +266,7 @@ _declare(
         Clause("NaN gives NaN.", About.NONFINITE),
         Clause("0 gives -inf and 1 gives +inf; outside [0, 1] it gives NaN.", About.NONFINITE | About.ZERO),
         Clause(
-            "With eps, what of self is below eps becomes eps, and what else is above 1 - eps becomes that.",
+            "With eps, elements below eps become eps, and other elements above 1 - eps become 1 - eps.",
             parameters=("eps",),
         ),
         _FLOAT,
@@ -279,7 +282,7 @@ _declare(
         Clause("With eps it is 0 outside [eps, 1 - eps].", parameters=("eps",)),
         Clause("Without, it is NaN outside [0, 1], and infinite at 0 and 1.", About.NONFINITE),
         Clause(
-            "With eps, what NaN gives is not specified: PyTorch's vectors give 0, its scalar code and CUDA NaN.",
+            "With eps, the result for NaN is not specified: PyTorch's vectors give 0, its scalar code and CUDA NaN.",
             About.NONFINITE,
             parameters=("eps",),
         ),
@@ -332,8 +335,8 @@ _declare(
     "signbit",
     clauses=(
         Clause("The sign bit of floats counts, that of zeros and of NaN too.", About.NONFINITE),
-        Clause("Of integers it is x < 0.", About.INTEGER),
-        Clause("Of bool and unsigned integers it is false.", About.INTEGRAL | About.UINT8),
+        Clause("For integers it is x < 0.", About.INTEGER),
+        Clause("For bool and unsigned integers it is false.", About.INTEGRAL | About.UINT8),
     ),
 )
 def signbit(x: Tensor) -> Tensor:
@@ -419,8 +422,8 @@ def _number_over_nan(x: Tensor, y: Tensor, better: Callable[..., Tensor]) -> Ten
 
 
 _LOSES = (
-    Clause("NaN beside a number gives the number; two give NaN.", About.NONFINITE),
-    Clause("Which zero comes of zeros of both signs is not specified.", About.ZERO | About.UNSPECIFIED),
+    Clause("NaN and a number give the number; two NaNs give NaN.", About.NONFINITE),
+    Clause("Which zero results from zeros of both signs is not specified.", About.ZERO | About.UNSPECIFIED),
 )
 
 

@@ -56,8 +56,8 @@ _declare(
     "Absolute value; of a complex number, its distance from 0.",
     _NAN,
     Clause("-0 gives +0.", About.ZERO),
-    Clause("Of a signed integer's minimum it gives that minimum.", About.INTEGER_EDGE | About.INTEGER),
-    Clause("Of a complex number it gives a real one.", About.COMPLEX),
+    Clause("The minimum of a signed integer dtype gives itself.", About.INTEGER_EDGE | About.INTEGER),
+    Clause("A complex number gives a real one.", About.COMPLEX),
     dtypes=NUMBERS,
     dtype=real(SAME),
     ulps=1,
@@ -75,7 +75,7 @@ _declare(
     "-1, 0 or 1 by the sign.",
     Clause("NaN gives 0.", About.NONFINITE),
     Clause("A zero of either sign gives a zero.", About.ZERO),
-    Clause("Of bool it is the identity.", About.BOOL),
+    Clause("For bool it is the identity.", About.BOOL),
     dtypes=(*REALS, *BOOLS),
     numerics=Numerics(steps=True, monotone=True, free_zero_sign=True),
 )
@@ -92,7 +92,7 @@ for _name, _doc, _numerics in (
         _NAN,
         Clause("Infinities and zeros give themselves, signs kept.", About.NONFINITE | About.ZERO),
         Clause("A result of zero has the sign of the argument.", About.ZERO),
-        Clause("Of integers it is the identity.", About.INTEGER),
+        Clause("For integers it is the identity.", About.INTEGER),
         dtypes=REALS,
         numerics=_numerics,
     )
@@ -331,7 +331,7 @@ for _name, _doc, _clauses, _numerics in (
 _declare(
     "bitwise_not",
     "Every bit flipped; of bool, the other truth value.",
-    Clause("Of a signed integer it is -x - 1.", About.INTEGER),
+    Clause("For a signed integer it is -x - 1.", About.INTEGER),
     dtypes=(*INTS, *BOOLS),
     numerics=Numerics(steps=True),
 )
@@ -360,7 +360,7 @@ family.primitive(
     clauses=(
         Clause("A zero gives itself and exponent 0.", About.ZERO),
         Clause("NaN and infinities give themselves as mantissa; the exponent is then not specified.", About.NONFINITE),
-        Clause("Subnormals are normalised: the mantissa has full precision.", About.NONFINITE),
+        Clause("Subnormals are normalized: the mantissa has full precision.", About.NONFINITE),
     ),
     out=(
         Out(SAME, shape_of("self"), elementwise("self")),

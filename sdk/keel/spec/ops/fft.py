@@ -28,10 +28,10 @@ family = Family("fft", profile="fft")
 
 _DOUBLES = (torch.float32, torch.float64)
 _SUM = (
-    "X[k] is the sum over n of x[n] exp(-2 pi i k n / N), over each of dim in any order, times 1 for normalization "
-    "0, 1 / sqrt(N) for 1 and 1 / N for 2, where N is the product of the sizes transformed over."
+    "X[k] is the sum over n of x[n] exp(-2 pi i k n / N), over each of dim in any order. It is multiplied by 1 for "
+    "normalization 0, by 1 / sqrt(N) for 1 and by 1 / N for 2; N is the product of the sizes transformed over."
 )
-_FINITE = Clause("A transform over values of which one is not finite has no finite element.", About.NONFINITE)
+_FINITE = Clause("If a value is not finite, no element of its transform is finite.", About.NONFINITE)
 _ACCURATE = "The error against the exact transform grows no faster than log N ulps of the largest element, for every N."
 
 
@@ -108,7 +108,7 @@ family.primitive(
     doc="The discrete Fourier transform of complex numbers over the dimensions dim.",
     clauses=(
         _SUM,
-        Clause("With forward false the sign of the exponent is the other one.", parameters=("forward",)),
+        Clause("With forward false the sign of the exponent is reversed.", parameters=("forward",)),
         _FINITE,
         _ACCURATE,
         Clause("Over no dimension it is the identity.", About.SCALAR),

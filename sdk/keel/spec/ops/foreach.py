@@ -17,7 +17,7 @@ Tensor = torch.Tensor
 
 
 def each(op: Callable[..., Tensor], first: Sequence[Tensor], *others: Any, **keywords: Any) -> list[Tensor]:
-    """``op`` of what stands at each place; what is no list goes to every place."""
+    """``op`` of what stands at each place; an argument that is not a list is used at every place."""
     return [
         op(x, *(o[i] if isinstance(o, list | tuple) else o for o in others), **keywords) for i, x in enumerate(first)
     ]
@@ -69,9 +69,9 @@ def _zero(first: Sequence[Tensor]) -> list[Tensor]:
     return [aten.zeros_like.default(x) for x in first]
 
 
-PLACES = "Each result is that of the operator of one tensor for what stands at its place of the lists."
-TO_ALL = "What is no list goes to every place."
-PROMOTED = Clause("Dtypes are promoted at each place by itself.", About.PROMOTION)
+PLACES = "Each result is that of the operator for single tensors on the elements at its place in the lists."
+TO_ALL = "An argument that is not a list is used at every place."
+PROMOTED = Clause("Dtypes are promoted separately at each place.", About.PROMOTION)
 
 
 def _declare(name: str, doc: str, forms: Mapping[str, Callable[..., Any]], *clauses: Clause | str) -> None:
@@ -137,7 +137,7 @@ for _name, _one in (
         _name,
         f"{_name} of the tensors of lists, or of a list and numbers.",
         {**_same("List", f"{_one}.Tensor"), **_same("Scalar ScalarList", _one)},
-        Clause("NaN of either stays NaN.", About.NONFINITE),
+        Clause("NaN in either operand gives NaN.", About.NONFINITE),
     )
 _declare(
     "pow",

@@ -63,7 +63,7 @@ def _gathered(place: Tensor, inside: Tensor, weight: Tensor | None, bins: Any, d
     tags=TAGS,
     clauses=(
         *_BINS,
-        "min and max, if equal, give way to the least and the greatest element.",
+        "If min and max are equal, the least and the greatest element take their places.",
         _RANGE[0].format(1),
         "The bin of x is the integer part of (x - min) * bins / (max - min).",
     ),
@@ -108,7 +108,8 @@ def _density(hist: Tensor, edges: Sequence[Tensor]) -> Tensor:
 
 _WEIGHTED = (
     Clause(
-        "weight has an element per element, added up in no specified order; without it every one counts 1.",
+        "weight has an element per element, and they are added up in no specified order; without it each element "
+        "counts 1.",
         parameters=("weight",),
     ),
     Clause("With density the sum over bins of height times width is 1.", parameters=("density",)),

@@ -40,9 +40,7 @@ TAGS = frozenset({"indexing"})
 SAME = like("self")
 _BITS = "Elements keep their bits."
 _INSIDE = "Indices are not negative and lie inside; others are an error that an implementation may leave unnoticed."
-_LAST = Clause(
-    "Where indices are equal, one of the elements written stands there; which one is not specified.", About.TIES
-)
+_LAST = Clause("Where indices are equal, one of their elements is kept; which one is not specified.", About.TIES)
 _KEEPS = "Places without an index keep the operand's elements."
 EXACT = {d: Budget(ulps=0) for d in ALL}
 SUMS = {d: Budget(times=2.0) for d in ALL}
@@ -107,7 +105,7 @@ family.primitive(
     doc="The elements at given indices along a dimension.",
     clauses=(
         _BITS,
-        "Element i of the result is the operand's at i, but index[i] along dim.",
+        "Element i of the result is the operand's at i, with index[i] as the coordinate along dim.",
         _INSIDE,
         Clause("A scalar counts as one element.", About.SCALAR),
     ),
@@ -149,16 +147,20 @@ def _scatters(*reductions: str, distinct: bool = False, **keywords: Any) -> Samp
 
 
 _PICKED = Places(count=shape_of("index"))
-_FREELY = (
-    "The order of additions is not specified, and of float32 they may take what is below the normal numbers for 0."
-)
+_FREELY = "The order of additions is not specified, and in float32 they may treat subnormal numbers as 0."
 COPIED = Out(SAME, shape_of("self"), DENSE)
 family.primitive(
     "scatter",
     "scatter.src",
     "scatter.value",
     doc="Elements written to given indices along a dimension.",
-    clauses=(_BITS, "Element i of src, or value, goes to i, but index[i] along dim.", _KEEPS, _LAST, _INSIDE),
+    clauses=(
+        _BITS,
+        "Element i of src, or value, is written at i, with index[i] as the coordinate along dim.",
+        _KEEPS,
+        _LAST,
+        _INSIDE,
+    ),
     out=(COPIED,),
     requires=(FITS, COVERS),
     dtypes=ALL,
@@ -173,7 +175,8 @@ family.primitive(
     "scatter_add.default",
     doc="Elements added at given indices along a dimension.",
     clauses=(
-        "Element i of src is added at i, but index[i] along dim; what goes to one place is all added up.",
+        "Element i of src is added at i, with index[i] as the coordinate along dim; all elements for one place are "
+        "added.",
         _KEEPS,
         Clause("Integers wrap around, and bools give whether one is true.", About.INTEGER_EDGE | About.INTEGRAL),
         _FREELY,
@@ -201,8 +204,7 @@ family.primitive(
         _KEEPS,
         Clause("A mean of integers is rounded towards minus infinity.", About.INTEGER),
         Clause("NaN among the elements reduced gives NaN.", About.NONFINITE),
-        "The order of the reduction is not specified, and sums and means "
-        "of float32 may take what is below the normal numbers for 0.",
+        "The order of the reduction is not specified, and sums and means in float32 may treat subnormal numbers as 0.",
         _INSIDE,
     ),
     out=(COPIED,),
@@ -289,7 +291,7 @@ family.primitive(
         Clause("values broadcast to the sizes that index would give.", About.BROADCAST),
         _KEEPS,
         _LAST,
-        Clause(f"With accumulate values are added, all that go to one place. {_FREELY}", parameters=("accumulate",)),
+        Clause(f"With accumulate, all values for one place are added. {_FREELY}", parameters=("accumulate",)),
         "Negative indices count from the end.",
         Clause("An index outside is an error; _unsafe_index_put leaves it unnoticed.", About.OUTSIDE),
     ),
@@ -356,7 +358,8 @@ family.primitive(
         Clause("NaN goes to the end.", About.NONFINITE),
         Clause("sorter gives the order in which the sequence is sorted.", parameters=("sorter",)),
         Clause(
-            "What a sequence gives that is not sorted or has NaN is not specified, but lies within 0 and its length.",
+            "For a sequence that is not sorted or has NaN, the result is not specified, but lies between 0 and its "
+            "length.",
             About.NONFINITE,
         ),
         "A sequence of one dimension serves all elements; one of more has a row for each row of them.",
@@ -390,7 +393,9 @@ family.primitive(
     "nonzero_static.default",
     doc="The indices of the first size elements that are not zero.",
     clauses=(
-        Clause("There is a row of indices per element, in row-major order; NaN is not zero.", About.NONFINITE),
+        Clause(
+            "Each element that is not zero has a row of indices, in row-major order; NaN is not zero.", About.NONFINITE
+        ),
         "Rows without an element have fill_value throughout.",
         Clause("A scalar gives rows without indices.", About.SCALAR),
     ),
@@ -427,7 +432,7 @@ family.primitive(
         _BITS,
         _INSIDE,
         Clause("An index without dimensions is one index.", About.SCALAR, parameters=("index",)),
-        Clause("Of a scalar it is the scalar.", About.SCALAR),
+        Clause("For a scalar it is the scalar.", About.SCALAR),
     ),
 )
 def index_select(x: Tensor, dim: int, index: Tensor) -> Tensor:
@@ -525,7 +530,8 @@ def put(x: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> T
 @family(
     aten.masked_scatter.default,
     clauses=(
-        "Where the mask is true stand the elements of source, one after the other in row-major order; elsewhere x.",
+        "Where the mask is true, the result has the elements of source, one after the other in row-major order; "
+        "elsewhere x.",
         Clause("source has at least as many elements as the mask has true ones.", parameters=("source",)),
     ),
 )

@@ -32,7 +32,7 @@ def _wrapped(value: Any, dtype: torch.dtype) -> Any:
     clauses=(
         _OFFSETS,
         "The result is [rows, max_lengths[0], *values.shape[1:]].",
-        "Beyond a row's length are padding_value; what is longer than max_lengths[0] is left out.",
+        "Elements beyond a row's length are padding_value; elements beyond max_lengths[0] are left out.",
     ),
     tags=_TAGS,
 )

@@ -1,4 +1,4 @@
-"""Linear algebra: the factorisations and solvers that LAPACK-like libraries have. Batches of matrices, column-major."""
+"""Linear algebra: the factorizations and solvers that LAPACK-like libraries have. Batches of matrices, column-major."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _BATCHES = Clause(
     "Dimensions before the last two are a batch: each matrix is treated alone, and none gives an empty result.",
     About.EMPTY | About.BATCH,
 )
-_RAISES = Clause("With check_errors a failure raises; otherwise info tells of it.", parameters=("check_errors",))
+_RAISES = Clause("With check_errors a failure raises; otherwise info reports it.", parameters=("check_errors",))
 _PHASE = Clause(
     "Vectors are given up to a factor of magnitude 1, and those of equal values up to a rotation: what is "
     "promised is what they do together.",
@@ -166,7 +166,7 @@ def _reflectors(dtype: torch.dtype) -> Iterator[Sample]:
             yield Sample((factored, tau[..., :1]))
 
 
-# -- factorisations ---------------------------------------------------------------------------------------------------
+# -- factorizations ---------------------------------------------------------------------------------------------------
 
 _SAME = Out(like("self"), shape_of("self"), COLUMNS)
 _INFO = Out(INT32, batch("self"), DENSE)
@@ -199,7 +199,7 @@ _declare(
     "The factors of P^T A = L U in one matrix, and the row exchanges of P.",
     "L is below the diagonal, its diagonal of ones not stored; U is the upper triangle.",
     "pivots are int32 and count from 1: at step i row i was exchanged with row pivots[i], in this order.",
-    "The row that comes to stand at step i has, of the column's rows from i on, an element of largest magnitude.",
+    "At step i the pivot has the largest magnitude among the column's elements from row i on.",
     "info is 0, or the number k > 0 of the first pivot that is exactly 0; the factors are then still those of A.",
     Clause(
         "Without pivot no rows are exchanged and pivots are 1, 2, ...; a backend may refuse that.",
@@ -330,7 +330,7 @@ _declare(
         "Only the triangle that UPLO names is read, in upper or lower case; the imaginary part of the diagonal is not.",
         About.COMPLEX,
     ),
-    Clause("Of a matrix that is not finite the result is not specified, and may be an error.", About.NONFINITE),
+    Clause("For a matrix that is not finite, the result is not specified, and may be an error.", About.NONFINITE),
     "Without compute_v the eigenvectors are an empty tensor of shape [0].",
     _BATCHES,
     _STABLE,
@@ -354,7 +354,7 @@ _declare(
     _PHASE,
     "The order of the eigenvalues is not specified; those of a real matrix come in conjugate pairs.",
     Clause("A matrix that is not finite is an error.", About.NONFINITE),
-    "Of a matrix without a full set of eigenvectors the eigenvectors are dependent.",
+    "For a matrix without a full set of eigenvectors, the eigenvectors are dependent.",
     _BATCHES,
     _STABLE,
     factors=25.0,
@@ -423,7 +423,7 @@ _declare(
         parameters=("unitriangular",),
     ),
     Clause(
-        "A zero on the diagonal gives infinities and NaN as the divisions by it do; it is no error.",
+        "A zero on the diagonal gives infinities and NaN as the divisions by it do; it is not an error.",
         About.NONFINITE | About.ZERO,
     ),
     Clause("The batch dimensions of A and B are broadcast.", About.BROADCAST),
@@ -448,7 +448,7 @@ _declare(
     "linalg_ldl_solve",
     "X with A X = B from the factors that ldl_factor gives.",
     "hermitian must be the one that the factors were made with.",
-    Clause("A singular D gives infinities or NaN; it is no error.", About.NONFINITE),
+    Clause("A singular D gives infinities or NaN; it is not an error.", About.NONFINITE),
     "What LD holds above the diagonal is not read.",
     out=(Out(like("B"), solution("B", "LD"), COLUMNS),),
     requires=(
@@ -470,7 +470,7 @@ _declare(
     "matrix_exp",
     "linalg_matrix_exp",
     "The matrix exponential: the sum of A^k / k! over k from 0 on.",
-    "Of zeros it is the identity, exactly.",
+    "For zeros it is the identity, exactly.",
     Clause("A matrix that is not finite gives one with NaN.", About.NONFINITE),
     "The relative error in the norm is a few ulps times the norm of A where that is larger than 1.",
     _BATCHES,

@@ -1,4 +1,4 @@
-"""Linear algebra made of factorisations: solving, inverting, determinants, norms, and the older names.
+"""Linear algebra made of factorizations: solving, inverting, determinants, norms, and the older names.
 
 What a forward saves for its backward (the factors of determinants and of solve) is part of what it promises.
 """
@@ -19,7 +19,7 @@ family = Family("linalg composites", profile="linalg")
 
 Tensor = torch.Tensor
 _INFO = (
-    "info is that of the factorisation: 0, or k where the k-th pivot is exactly 0; the result is then not specified."
+    "info is that of the factorization: 0, or k where the k-th pivot is exactly 0; the result is then not specified."
 )
 _SAVED = "LU and pivots are those of A, and its backward solves with them."
 
@@ -79,7 +79,9 @@ def _exchanged(x: Tensor, permutation: Tensor, inverse: bool, left: bool) -> Ten
     clauses=(
         "The result is X with A X = B, or X A = B without left, where A = P L U; with adjoint its conjugate transpose "
         "stands for A.",
-        Clause("A zero on the diagonal of U gives infinities and NaN; it is no error.", About.NONFINITE | About.ZERO),
+        Clause(
+            "A zero on the diagonal of U gives infinities and NaN; it is not an error.", About.NONFINITE | About.ZERO
+        ),
         Clause("The batch dimensions of LU and B are broadcast.", About.BROADCAST),
     ),
 )
@@ -157,7 +159,7 @@ def linalg_lu(A: Tensor, *, pivot: bool = True) -> tuple[Tensor, Tensor, Tensor]
 
 
 def _factored(A: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """LU, pivots and the determinant of P. Of a contiguous real matrix the transposed one is factored, as its backward
+    """LU, pivots and the determinant of P. For a contiguous real matrix the transpose is factored, as its backward
     relies on: it asks for the same.
     """
     turned = aten.transpose.int(A, -2, -1) if A.is_contiguous() and not A.is_complex() else A
@@ -379,7 +381,7 @@ def _number(value: Any, like: Tensor) -> Tensor:
     "linalg_polar",
     clauses=(
         "A = U H: the columns of U are orthonormal, H is Hermitian and has no eigenvalue below 0.",
-        "Of an A with dependent columns U is not specified beyond that.",
+        "For an A with dependent columns, U is not specified beyond that.",
         Clause("A matrix that holds NaN, or has more columns than rows, is an error.", About.NONFINITE),
     ),
 )
@@ -467,7 +469,7 @@ def _power(size: Tensor, order: float) -> Tensor:
     profile="core",
     clauses=(
         "The result is the sum of |x|^p over dim, the norm before its root is taken.",
-        Clause("Of p = 0 each element counts as 1, 0 and NaN too.", About.NONFINITE),
+        Clause("For p = 0 each element counts as 1, 0 and NaN too.", About.NONFINITE),
     ),
 )
 def linalg_powsum(

@@ -86,7 +86,7 @@ def _along(x: torch.Tensor, dim: int) -> list[Any]:
 @family(
     aten.soft_margin_loss_backward.default,
     clauses=(
-        "The gradient is -target * sigmoid(-target * x) * grad, over the number of elements with mean reduction.",
+        "The gradient is -target * sigmoid(-target * x) * grad, divided by the number of elements with mean reduction.",
     ),
 )
 def soft_margin_loss_backward(
@@ -127,9 +127,9 @@ family.composite(
     "nll_loss2d_forward",
     doc="Minus the score of each sample's target class.",
     clauses=(
-        "A sample's loss is -weight[target] * x[target], 0 where the target is ignore_index; of images, at every "
+        "A sample's loss is -weight[target] * x[target], 0 where the target is ignore_index; for images, at every "
         "position.",
-        "Reduction 0 gives every loss, 1 their sum over total_weight, 2 their sum.",
+        "Reduction 0 gives every loss, 1 their sum divided by total_weight, 2 their sum.",
         Clause(
             "total_weight is the sum of the weights of targets that are not ignored; with reduction 0 it is 0.",
             parameters=("reduction",),
@@ -206,7 +206,7 @@ family.opaque(
     "_ctc_loss_backward",
     "_ctc_loss_backward.Tensor",
     reason=(
-        f"{_TIME} It stays beside its forward, whose variables it reads: it gives the derivative by normalised "
+        f"{_TIME} It stays beside its forward, whose variables it reads: it gives the derivative by normalized "
         "log-probabilities plus exp(log_probs), which is not the derivative of the forward."
     ),
     doc="The gradient of ctc_loss with respect to what log_probs is the log_softmax of.",

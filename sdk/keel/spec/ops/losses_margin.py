@@ -72,7 +72,7 @@ def _margins(x: Tensor, target: Tensor, margin: Any, weight: Tensor | None) -> t
     "multi_margin_loss",
     clauses=(
         "A sample's loss is the sum over the other classes of max(0, margin - x[target] + x) ** p, times the target's "
-        "weight, over the number of classes.",
+        "weight, divided by the number of classes.",
         Clause("p is 1 or 2.", parameters=("p",)),
         _REDUCED,
         Clause("A lone sample with a target of no dimension gives a loss of no dimension.", About.SCALAR),
@@ -117,7 +117,7 @@ def _listed(target: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _lacking(x: Tensor, target: Tensor, counts: Tensor, own: Tensor) -> Tensor:
-    """[samples, targets, classes]: margins to classes that are no targets, 0 where they are kept."""
+    """[samples, targets, classes]: by how much the margin to a class that is not a target falls short, else 0."""
     index = aten.clamp_min.default(target, 0)
     apart = 1 - aten.unsqueeze.default(aten.gather.default(x, 1, index), 2) + aten.unsqueeze.default(x, 1)
     other = aten.bitwise_not.default(aten.any.dim(own, 1, True))
@@ -130,8 +130,8 @@ def _lacking(x: Tensor, target: Tensor, counts: Tensor, own: Tensor) -> Tensor:
 @family(
     "multilabel_margin_loss_forward",
     clauses=(
-        "A sample's targets are the classes listed before the first -1; its loss is the sum over targets and over the "
-        "classes that are none of max(0, 1 - x[target] + x), over the number of classes.",
+        "A sample's targets are the classes listed before the first -1; its loss is the sum, over its "
+        "targets and over the classes that are not, of max(0, 1 - x[target] + x), divided by the number of classes.",
         Clause("A target that is listed twice counts twice.", parameters=("target",)),
         _REDUCED,
         "The second result is 1 for classes that are targets, else 0.",

@@ -49,7 +49,7 @@ def _affine(x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
 
 
 def _over(x: Tensor, dims: list[int]) -> Tensor:
-    """The sum over ``dims``; ``x`` itself where there are none."""
+    """The sum over ``dims``; ``x`` itself without any."""
     return aten.sum.dim_IntList(x, dims) if dims else x
 
 
@@ -75,7 +75,7 @@ def _over(x: Tensor, dims: list[int]) -> Tensor:
 def layer_norm(
     x: Tensor, normalized_shape: Sequence[Any], weight: Tensor | None, bias: Tensor | None, eps: float
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Layer normalisation, with the mean and the reciprocal standard deviation that its gradient needs."""
+    """Layer normalization, with the mean and the reciprocal standard deviation that its gradient needs."""
     inner = list(range(x.dim() - len(normalized_shape), x.dim()))
     value = accurate(x)
     var, mean = _moments(value, inner)
@@ -142,7 +142,7 @@ def _input_gradient(up: Tensor, normal: Tensor, rstd: Tensor, dims: list[int], c
 def rms_norm(
     x: Tensor, normalized_shape: Sequence[Any], weight: Tensor | None, eps: float | None
 ) -> tuple[Tensor, Tensor]:
-    """RMS normalisation and the reciprocal root of the mean square."""
+    """RMS normalization and the reciprocal root of the mean square."""
     inner = list(range(x.dim() - len(normalized_shape), x.dim()))
     value = accurate(x)
     mean = aten.sum.dim_IntList(value * value, inner, True) / prod(normalized_shape)
@@ -179,7 +179,7 @@ def rms_norm_backward(
 @family(
     aten.native_group_norm.default,
     clauses=(
-        "Channels are normalised in `group` equal groups per sample, with the biased variance; weight and bias are per "
+        "Channels are normalized in `group` equal groups per sample, with the biased variance; weight and bias are per "
         "channel.",
         Clause(
             "mean and rstd are [N, group]; for 16-bit x they are float32 if weight, or else bias, is.",
@@ -194,7 +194,7 @@ def rms_norm_backward(
 def group_norm(
     x: Tensor, weight: Tensor | None, bias: Tensor | None, N: Any, C: Any, HxW: Any, group: Any, eps: float
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Group normalisation, with the mean and the reciprocal standard deviation that its gradient needs."""
+    """Group normalization, with the mean and the reciprocal standard deviation that its gradient needs."""
     value = aten.reshape.default(accurate(x), [N, group, C // group, HxW])
     var, mean = _moments(value, [2, 3])
     rstd = aten.rsqrt.default(var + eps)

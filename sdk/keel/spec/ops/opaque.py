@@ -114,6 +114,6 @@ family.opaque(
     "run_with_generator",
     "higher_order::graphsafe_run_with_rng_state",
     doc="An operator with a CUDA generator.",
-    reason="It takes a generator object, which is no value of a graph; run_with_rng_state takes a state as a tensor.",
+    reason="It takes a generator object, which a graph cannot hold; run_with_rng_state takes a state as a tensor.",
     profile="control",
 )

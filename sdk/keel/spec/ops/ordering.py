@@ -148,7 +148,7 @@ def _middle(x: Tensor, dim: int, keepdim: bool, ignore_nan: bool) -> Pair:
     "median.dim",
     tags=TAGS,
     clauses=(
-        "Of an even number of elements it is the lower of the two in the middle.",
+        "For an even number of elements it is the lower of the two in the middle.",
         Clause("NaN among the elements gives NaN.", About.NONFINITE),
         "The index is that of an element with that value; which one is not specified.",
     ),
@@ -217,7 +217,7 @@ def kthvalue(x: Tensor, k: Any, dim: int = -1, keepdim: bool = False) -> Pair:
     "mode.default",
     tags=TAGS,
     clauses=(
-        "Of values that are equally frequent it is the least.",
+        "Among equally frequent values it is the least.",
         "The index is that of an element with that value; which one is not specified.",
     ),
 )

@@ -25,7 +25,7 @@ def _scalar_sum(x: Tensor, other: Any, alpha: Any = 1) -> Tensor:
 @family(
     "_add_relu.Tensor",
     "_add_relu.Scalar",
-    clauses=("The result is relu(x + alpha * other); in integers alpha is cut to a whole number.",),
+    clauses=("The result is relu(x + alpha * other); for integers alpha is truncated to an integer.",),
     forms={"aten._add_relu.Scalar": _scalar_sum},
     tags=frozenset({"pointwise"}),
 )
@@ -52,13 +52,13 @@ def aminmax_older(x: Tensor) -> tuple[Tensor, Tensor]:
     return aten.aminmax.default(x)
 
 
-@family("_is_all_true", clauses=(Clause("Of nothing it is true.", About.EMPTY),), tags=frozenset({"reduction"}))
+@family("_is_all_true", clauses=(Clause("Without elements it is true.", About.EMPTY),), tags=frozenset({"reduction"}))
 def is_all_true(x: Tensor) -> Tensor:
     """Whether all of a tensor of bools are true."""
     return aten.all.default(x)
 
 
-@family("_is_any_true", clauses=(Clause("Of nothing it is false.", About.EMPTY),), tags=frozenset({"reduction"}))
+@family("_is_any_true", clauses=(Clause("Without elements it is false.", About.EMPTY),), tags=frozenset({"reduction"}))
 def is_any_true(x: Tensor) -> Tensor:
     """Whether one of a tensor of bools is true."""
     return aten.any.default(x)

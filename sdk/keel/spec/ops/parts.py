@@ -57,7 +57,7 @@ def split_with_sizes(x: Tensor, split_sizes: Sequence[Any], dim: int = 0) -> lis
 @family(
     "unbind.int",
     "unbind_copy.int",
-    clauses=("There is one part per element of the dimension, which the parts do not have.",),
+    clauses=("There is one part per index of the dimension, and the parts lack that dimension.",),
 )
 def unbind(x: Tensor, dim: int = 0) -> list[Tensor]:
     """Every element along a dimension."""

@@ -108,7 +108,7 @@ _AVERAGE = (
     "The sum over a window is divided by divisor_override, else by the window's elements; those in the padding count "
     "only under count_include_pad, and those beyond it never.",
     "Padding adds 0.",
-    Clause("An infinity or NaN in a window makes its average one.", About.NONFINITE),
+    Clause("An infinity or NaN in a window makes its average one of these.", About.NONFINITE),
     Clause("16-bit floats are summed in float32 or better, and rounded once.", About.HALF | About.FLOAT32),
 )
 _MAXIMUM = (
@@ -225,7 +225,7 @@ for _n in (2, 3):
         tags=_TAGS,
         clauses=(
             "Every element is put at its index in a plane of output_size; all else is 0.",
-            "Of several elements with one index, one is kept.",
+            "Among several elements with one index, one is kept.",
             "An index outside the plane is an error.",
         ),
     )(_unpool(_n))

@@ -168,7 +168,7 @@ def choose_scale_symmetric(
     "quantized_decomposed::choose_qparams_per_token_asymmetric",
     clauses=(
         Clause("Each row has a scale (float64) and a zero point (int64), for integers from -128 to 127.", About.ZERO),
-        "Of the ends of the range the one with the smaller error of rounding fixes the zero point.",
+        "The end of the range with the smaller rounding error fixes the zero point.",
     ),
     tags=frozenset({"reduction"}),
 )

@@ -70,7 +70,7 @@ family.primitive(
             "distribution is finer.",
             About.HALF,
         ),
-        Clause("Of a complex dtype both parts are drawn.", About.COMPLEX),
+        Clause("For a complex dtype both parts are drawn.", About.COMPLEX),
         *_PROMISES,
     ),
     out=(Out(FLOAT, SIZE, DENSE),),
@@ -87,7 +87,7 @@ family.primitive(
     doc="Numbers of the normal distribution of mean 0 and variance 1.",
     clauses=(
         Clause("All draws are finite.", About.NONFINITE),
-        Clause("Of a complex dtype both parts are drawn with variance 1/2.", About.COMPLEX),
+        Clause("For a complex dtype both parts are drawn with variance 1/2.", About.COMPLEX),
         *_PROMISES,
     ),
     out=(Out(FLOAT, SIZE, DENSE),),

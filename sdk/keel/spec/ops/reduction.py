@@ -44,7 +44,7 @@ _ALL = "Where no dimension is named, all are reduced."
 _KEEP = Clause("With keepdim the dimensions reduced stay, with size 1.", parameters=("keepdim",))
 _NAN = Clause("NaN among the elements gives NaN.", About.NONFINITE)
 _TIES = Clause(
-    "Of equal extremes the index is that of the first; NaN is an extreme, and the first NaN wins.",
+    "Among equal extremes the index is that of the first; NaN is an extreme, and the first NaN wins.",
     About.NONFINITE | About.TIES,
 )
 
@@ -111,7 +111,7 @@ for _name, _most, _zeros in (("amax", "greatest", "-0"), ("amin", "least", "+0")
         _name,
         _name,
         doc=f"The {_most} element.",
-        clauses=(_ALL, _KEEP, _NAN, Clause("Of zeros of both signs the result is a zero, of either sign.", About.ZERO)),
+        clauses=(_ALL, _KEEP, _NAN, Clause("For zeros of both signs the result is a zero of either sign.", About.ZERO)),
         out=(Out(SAME, OVER, DENSE),),
         requires=(SIZED,),
         dtypes=(*REALS, *BOOLS),
@@ -141,7 +141,7 @@ family.primitive(
         _KEEP,
         Clause("No elements give false.", About.EMPTY),
         Clause("NaN counts as true, a zero of either sign as false.", About.NONFINITE | About.ZERO),
-        Clause("Of uint8 the result is uint8, 0 or 1.", About.UINT8),
+        Clause("For uint8 the result is uint8, 0 or 1.", About.UINT8),
     ),
     out=(Out(ANY, ShapeRule("reduce(self, dim, keepdim)", _named), DENSE),),
     dtypes=ALL,
@@ -269,7 +269,7 @@ def min_all(x: Tensor) -> Tensor:
         Clause("dim None reduces all dimensions, a list without dimensions none.", About.SCALAR),
         Clause("No elements give true.", About.EMPTY),
         Clause("NaN counts as true, a zero of either sign as false.", About.NONFINITE | About.ZERO),
-        Clause("Of uint8 the result is uint8, 0 or 1.", About.UINT8),
+        Clause("For uint8 the result is uint8, 0 or 1.", About.UINT8),
     ),
 )
 def all_(x: Tensor, dim: Sequence[int] | int | None = None, keepdim: bool = False) -> Tensor:

@@ -183,7 +183,7 @@ def _linear(line: _Line, like: Tensor) -> Taps:
 
 def cubic(t: Tensor, a: float = -0.75) -> list[Tensor]:
     """The weights of the four elements around a place, ``t`` beyond the second: Keys' cubic convolution (1981), in
-    factors, of which none loses digits: as sums of powers they cancel where weights are small.
+    factors, so that no digits are lost: as sums of powers they cancel where weights are small.
     """
     u = 1 - t
     return [a * t * u * u, _keys_near(t, u, a), _keys_near(u, t, a), a * u * t * t]
@@ -264,7 +264,7 @@ _INTERPOLATED = (
         "Dimensions are interpolated one after another; 16-bit floats in float32, rounded once.",
         About.HALF | About.FLOAT32,
     ),
-    Clause("Of uint8, the result is within 1 of the rounded one.", About.UINT8),
+    Clause("For uint8, the result is within 1 of the rounded one.", About.UINT8),
 )
 
 
@@ -294,7 +294,7 @@ for _name, _overloads, _weigh, _doc, _clauses in (
         ["upsample_bicubic2d{}"],
         _cubic,
         "Cubic convolution with a = -0.75.",
-        _between(": of the four elements around it, those outside being the outermost."),
+        _between(", between the four elements around it; the outermost stand for those outside."),
     ),
     (
         "upsample_linear_aa",

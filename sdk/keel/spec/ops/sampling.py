@@ -188,7 +188,7 @@ _CLAUSES = (
         About.ZERO | About.HALFWAY,
     ),
     "Padding 0 reads 0 outside, 1 the outermost element, 2 reflects places at the borders that -1 and 1 stand for.",
-    Clause("What a coordinate that is no finite number gives is not specified.", About.NONFINITE | About.UNSPECIFIED),
+    Clause("The result for a coordinate that is not finite is not specified.", About.NONFINITE | About.UNSPECIFIED),
     Clause("16-bit floats are computed in float32, and rounded once.", About.HALF | About.FLOAT32),
 )
 

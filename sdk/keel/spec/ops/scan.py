@@ -16,7 +16,7 @@ family = Family("scan")
 TAGS = frozenset({"scan"})
 SAME = like("self")
 _NAN = Clause("NaN gives NaN from there on.", About.NONFINITE)
-_ORDER = "How partial results are associated is not specified, and may be another way at every call."
+_ORDER = "How partial results are associated is not specified, and may differ from call to call."
 
 for _name, _doc, _sentence, _numerics in (
     (
@@ -66,7 +66,8 @@ for _name, _most in (("cummax", "greatest"), ("cummin", "least")):
         clauses=(
             _NAN,
             Clause(
-                "Of equal extremes, zeros of both signs among them, the index is that of the last; so it is of NaNs.",
+                "Among equal extremes, zeros of both signs included, the index is that of the last; the same holds "
+                "for NaNs.",
                 About.NONFINITE | About.ZERO | About.TIES,
             ),
             Clause("A scalar gives itself and index 0.", About.SCALAR),

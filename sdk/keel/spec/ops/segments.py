@@ -74,7 +74,7 @@ class _Segments:
             "reduce is sum, mean, prod, max or min; initial, where given, takes part, once.", parameters=("reduce",)
         ),
         Clause(
-            "An empty segment gives initial, or what leaves others alone (0, 1, an infinity); its mean without initial "
+            "An empty segment gives initial, or the neutral element (0, 1, an infinity); its mean without initial "
             "is NaN.",
             About.EMPTY,
         ),
@@ -295,7 +295,7 @@ def _greatest(
     clauses=(
         *_BAGS,
         Clause(
-            "Of the sum with include_last_offset, the counts and rows are as many as the offsets.",
+            "For the sum with include_last_offset, the counts and rows are as many as the offsets.",
             parameters=("include_last_offset",),
         ),
     ),

@@ -106,7 +106,7 @@ _declare(
     clauses=(
         _BITS,
         "Element i along a named dimension of size n is element n - 1 - i of the operand.",
-        "No dimension named gives a copy.",
+        "Without dimensions the result is a copy.",
     ),
     requires=(
         Requires(
@@ -164,7 +164,7 @@ _declare(
     clauses=(
         Clause("pad has the numbers before and after, for the last dimension first.", parameters=("pad",)),
         Clause("Negative numbers cut elements off.", About.EDGE),
-        "The elements are the operand's bits, and around them stands value, converted to the operand's dtype.",
+        "The elements keep the operand's bits, and around them is value, converted to the operand's dtype.",
     ),
     requires=(
         Requires(
@@ -234,7 +234,8 @@ _declare(
     "slice_scatter.default",
     doc="The operand with a slice of it replaced.",
     clauses=(
-        "Where slice would read stand the elements of src, converted to the operand's dtype; elsewhere the operand's.",
+        "Where slice would read, the result has the elements of src, converted to the operand's dtype; elsewhere the "
+        "operand's.",
         "Bounds are those of slice.",
         "The result shares no memory with the operand.",
     ),
@@ -250,7 +251,7 @@ _declare(
 @family(
     "select_scatter.default",
     tags=TAGS,
-    clauses=("Where select would read stand the elements of src; elsewhere the operand's.",),
+    clauses=("Where select would read, the result has the elements of src; elsewhere the operand's.",),
 )
 def select_scatter(x: Tensor, src: Tensor, dim: int, index: Any) -> Tensor:
     """The operand with what stands at one index of a dimension replaced."""
@@ -263,7 +264,7 @@ def select_scatter(x: Tensor, src: Tensor, dim: int, index: Any) -> Tensor:
 @family(
     "diagonal_scatter.default",
     tags=TAGS,
-    clauses=("Where diagonal would read stand the elements of src; elsewhere the operand's.",),
+    clauses=("Where diagonal would read, the result has the elements of src; elsewhere the operand's.",),
 )
 def diagonal_scatter(x: Tensor, src: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
     """The operand with a diagonal of it replaced."""
@@ -273,7 +274,7 @@ def diagonal_scatter(x: Tensor, src: Tensor, offset: int = 0, dim1: int = 0, dim
     rows, columns = last.shape[-2:]
     row = aten.unsqueeze.default(aten.arange.default(rows, device=x.device), 1)
     column = aten.arange.default(columns, device=x.device)
-    # Of each row at most one element is replaced, by the source's element at min(row, column).
+    # At most one element of each row is replaced, by the source's element at min(row, column).
     length = src.shape[-1]
     padded = aten.constant_pad_nd.default(src.to(x.dtype), [max(-offset, 0), rows - length - max(-offset, 0)])
     found = aten.where.self(aten.eq.Tensor(column, row + offset), aten.unsqueeze.default(padded, -1), last)
@@ -300,7 +301,7 @@ def copy(x: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
 @family(
     "resize.default",
     tags=TAGS,
-    clauses=("Elements stay in their places in row-major order; what the operand does not have is not specified.",),
+    clauses=("Elements keep their places in row-major order; elements beyond the operand's are not specified.",),
 )
 def resize(x: Tensor, size: Sequence[Any], *, memory_format: torch.memory_format | None = None) -> Tensor:
     """Other sizes, with more or fewer elements."""

@@ -58,7 +58,7 @@ def _dropped(x: torch.Tensor, dims: list[int] | None, keepdim: bool, result: tor
 
 _UPDATES = Numerics(updated_mean=True)
 _CLAUSES = (
-    "The variance is the sum of squared deviations from the mean over (count - correction).",
+    "The variance is the sum of squared deviations from the mean, divided by (count - correction).",
     Clause(
         "The variance is NaN where count <= correction and the sum is 0, inf where the sum is positive.",
         About.NONFINITE,

@@ -107,7 +107,7 @@ _theirs(
     "resize_as",
     "resize_as.default",
     doc="resize to the sizes of another tensor.",
-    clauses=(Clause("What the operand does not have is not specified.", About.UNSPECIFIED),),
+    clauses=(Clause("Elements beyond the operand's are not specified.", About.UNSPECIFIED),),
 )
 _theirs(
     "select_backward",
@@ -306,8 +306,7 @@ def scatter_value_with(x: Tensor, dim: int, index: Tensor, value: Any, *, reduce
             parameters=("include_self", "reduce"),
         ),
         Clause("A mean of integers is rounded towards minus infinity.", About.INTEGER),
-        "The order of the reduction is not specified, and means "
-        "of float32 may take what is below the normal numbers for 0.",
+        "The order of the reduction is not specified, and means in float32 may treat subnormal numbers as 0.",
     ),
 )
 def index_reduce(

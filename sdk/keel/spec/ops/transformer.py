@@ -15,11 +15,11 @@ family = Family("transformer layers")
 Tensor = torch.Tensor
 
 _MASK = Clause(
-    "mask is true, or not 0, where nothing is to be seen; mask_type says what it is: 0 [queries, keys], 1 "
+    "mask is true, or not 0, where an element is masked out; mask_type says what its sizes are: 0 [queries, keys], 1 "
     "[batch, keys], 2 of the scores' own sizes.",
     parameters=("mask",),
 )
-_NOTHING_SEEN = Clause("A row of which nothing is to be seen is NaN.", About.NONFINITE)
+_NOTHING_SEEN = Clause("A row in which every key is masked is NaN.", About.NONFINITE)
 
 
 def _true(mask: Tensor) -> Tensor:
@@ -52,7 +52,7 @@ def _hidden(mask: Tensor, like: Tensor, mask_type: int | None) -> Tensor:
     tags=frozenset({"reduction"}),
 )
 def masked_softmax(x: Tensor, mask: Tensor, dim: int | None = None, mask_type: int | None = None) -> Tensor:
-    """softmax over what is to be seen."""
+    """softmax over the keys that are not masked out."""
     hidden = _hidden(mask, x, mask_type) if x.dim() == 4 else _true(mask)
     seen = aten.masked_fill.Scalar(x, hidden, float("-inf"))
     return aten._softmax.default(seen, x.dim() - 1 if dim is None else dim, False)
@@ -88,7 +88,7 @@ def _heads(x: Tensor, heads: int) -> Tensor:
             "qkv is [batch, length, 3 * width]; the results are [batch, heads, length, width / heads].",
             parameters=("qkv",),
         ),
-        "To each its part of the bias is added; queries are divided by the square root of width / heads.",
+        "Its part of the bias is added to each; queries are divided by the square root of width / heads.",
     ),
 )
 def split_queries_keys_values(qkv: Tensor, qkv_bias: Tensor, num_heads: int) -> tuple[Tensor, ...]:
@@ -146,10 +146,10 @@ def _products(a: Tensor, b: Tensor) -> Tensor:
     clauses=(
         "Queries, keys and values are [batch, length, width], and multiplied by the first, second and third part of "
         "qkv_weight.",
-        "The weights are softmax(q k^T / sqrt(width / heads)), over what is to be seen.",
+        "The weights are softmax(q k^T / sqrt(width / heads)), over the keys that are not masked out.",
         _MASK,
         Clause(
-            "The second result are the weights, averaged over heads if average_attn_weights; None without "
+            "The second result holds the weights, averaged over heads if average_attn_weights; None without "
             "need_weights.",
             parameters=("average_attn_weights",),
         ),

@@ -104,7 +104,7 @@ _declare(
     clauses=(
         "The element with row-major index i of the result is that of the operand.",
         "One size may be -1: it follows from the others.",
-        "The result has the operand's memory where strides can say so; where not, view refuses.",
+        "The result shares the operand's memory if strides can express it; if not, view raises.",
     ),
     requires=(
         Requires("same-numel", "The sizes have the product of the operand's, at most one being -1.", _same_count),
@@ -199,7 +199,7 @@ _declare(
     "squeeze.dims",
     "squeeze.dim",
     doc="Without those of the named dimensions whose size is 1.",
-    clauses=("A named dimension of another size stays.",),
+    clauses=("A named dimension of another size is kept.",),
     out=SQUEEZED,
     samples=_squeezes,
 )
@@ -246,7 +246,7 @@ _declare(
         "Negative bounds count from the end.",
         "Bounds outside are moved to the nearest one inside.",
         Clause(
-            "end is not taken; where it does not lie behind start there are no elements.",
+            "end is exclusive; if it is not greater than start, there are no elements.",
             About.EMPTY,
             parameters=("end",),
         ),
@@ -437,7 +437,7 @@ _declare(
         "Element i of the result lies at storage_offset + sum of i * stride in the operand's memory; storage_offset "
         "defaults to where the operand begins.",
         "Elements may be taken more than once.",
-        "Memory that is no element of the operand is not read.",
+        "Memory outside the operand's elements is not read.",
     ),
     decompose=from_the_start,
     numerics=UNSTATED,
@@ -472,21 +472,21 @@ family.composite(
     "transpose.int",
     doc="Two dimensions swapped.",
     tags=TAGS,
-    clauses=(Clause("Of a scalar it is the identity.", About.SCALAR),),
+    clauses=(Clause("For a scalar it is the identity.", About.SCALAR),),
 )
 family.composite(
     "t",
     "t.default",
     doc="A matrix transposed.",
     tags=TAGS,
-    clauses=(Clause("Of a scalar or vector it is the identity.", About.SCALAR),),
+    clauses=(Clause("For a scalar or vector it is the identity.", About.SCALAR),),
 )
 family.composite(
     "squeeze_all",
     "squeeze.default",
     doc="Without all dimensions of size 1.",
     tags=TAGS,
-    clauses=("Dimensions of other sizes stay.",),
+    clauses=("Dimensions of other sizes are kept.",),
 )
 family.composite(
     "reshape_alias",
