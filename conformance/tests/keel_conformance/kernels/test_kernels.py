@@ -14,7 +14,7 @@ import keel
 import keel_cpp
 import keel_interp
 from keel_conformance import kernels
-from keel_conformance.kernels import drawn, forms, scalars
+from keel_conformance.kernels import drawn, form, forms, scalars
 
 CASES = list(kernels.cases())
 SMOKE = list(kernels.cases("smoke"))
@@ -163,7 +163,7 @@ def test_drawn_kernels_check_indices_right_ones_and_wrong_ones() -> None:
     recorded = list[bool]()
     for seed in range(60):
         made = drawn.made(seed)
-        records = [k for k, b in enumerate(made.kernel.buffers) if made.fills.get(b.name) == forms.ZERO]
+        records = [k for k, b in enumerate(made.kernel.buffers) if made.fills.get(b.name) == form.ZERO]
         if records:
             memory = made.memory(seed, 0)
             keel.loops.interpret(made.kernel, [made.inner(m) for m in memory], made.sizes[0])
@@ -174,8 +174,8 @@ def test_drawn_kernels_check_indices_right_ones_and_wrong_ones() -> None:
 @pytest.mark.parametrize("checks", [True, False])
 def test_checks_are_done_or_written_out(checks: bool) -> None:
     target = replace(keel_interp.target, checks=checks)
-    for form in ("checked", "checked-and-wrong", "checked-below", "checked-and-masked"):
-        found = judged(only(form), kernels.Builder(target))
+    for name in ("checked", "checked-and-wrong", "checked-below", "checked-and-masked"):
+        found = judged(only(name), kernels.Builder(target))
         assert found.status == "pass", found.sentence
 
 

@@ -20,7 +20,7 @@ from keel_conformance.programs import Observed, contract
 from keel_selftest.registry import MUTANTS
 
 CASES = {c.op: c for c in programs.cases()}
-PAGE = Path(__file__).parents[3] / "docs" / "conformance" / "contract.md"
+PAGE = Path(__file__).parents[4] / "docs" / "conformance" / "contract.md"
 
 
 def sick(change: Callable[[fx.GraphModule], Callable[..., Any]]) -> keel.Backend:
