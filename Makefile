@@ -52,8 +52,8 @@ bless: $(STAMP)  ## rewrite golden files, then show what changed
 	git --no-pager diff --stat -- '*/golden/*'
 
 cases: $(STAMP)  ## write the calls anew that conformance cases are drawn from
-	$(BIN)/python -m keel_conformance.cases.harvest samples
-	$(BIN)/python -m keel_conformance.cases.harvest written
+	$(BIN)/python -m keel_conformance.cases.collect_calls samples
+	$(BIN)/python -m keel_conformance.cases.collect_calls written
 
 conform: $(STAMP)  ## run the conformance suite on BACKEND=cpp
 	$(BIN)/keel conform --backend $(BACKEND) $(ARGS)

@@ -9,13 +9,13 @@ from keel_conformance.models import build
 from keel_conformance.report import Bar
 from keel_conformance.workers.pool import Outcome
 
+from .accuracy_trial import Trial
 from .compilers import BASELINES, compiled
 from .draws import measures
-from .errors import TIMES
+from .error_metrics import TIMES
+from .fallbacks import EXPECTED_IN_EAGER, graphs, left_to_eager, recorded, troubles
 from .jobs import Job, Selection, failed
-from .placement import EXPECTED_IN_EAGER, graphs, left_to_eager, recorded, troubles
-from .step import prepare
-from .trial import Trial
+from .training_step import prepare
 
 # Under autocast two models stand for the rest: one of matrix products, one of convolutions.
 IN_BF16 = ("bert", "resnet18")

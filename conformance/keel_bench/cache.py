@@ -28,7 +28,7 @@ from rich.console import Console
 
 import keel
 from keel_conformance import report
-from keel_conformance.options import Json
+from keel_conformance.cli_options import Json
 
 from .demo import call, command
 

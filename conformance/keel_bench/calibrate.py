@@ -24,8 +24,8 @@ from torch import fx
 import keel
 from keel import Backend, Cost
 
-from .doubts import blocks, doubts, predicted
 from .run_time import finish, now
+from .uncertainty import blocks, doubts, predicted
 
 PRODUCT = {"cpu": 1024, "cuda": 8192}
 """Rows and columns of the matrices that are multiplied."""

@@ -9,16 +9,16 @@ from typing import Annotated, Any
 
 import typer
 
+from keel_conformance.cli_options import AtOnce, Json, Resume, Retry, TimeLimit, fitting, picked
 from keel_conformance.models import NAMES
-from keel_conformance.options import AtOnce, Json, Resume, Retry, TimeLimit, fitting, picked
+from keel_conformance.workers.command_run import running
 from keel_conformance.workers.pool import Outcome
-from keel_conformance.workers.run import running
-from keel_conformance.workers.start import forked, fresh
+from keel_conformance.workers.spawn import forked, fresh
 
 from .calibrate import write
 from .jobs import Job, Selection
-from .step import MODES
 from .suite import PARTS, SUITES, bars, plan, programs_of_zoo
+from .training_step import MODES
 from .worker import environment, work
 
 DEVICES = ("cpu", "cuda")

@@ -16,7 +16,7 @@ from keel_conformance.workers.pool import Outcome
 from .compilers import EAGER, INDUCTOR, compiled
 from .jobs import Job, Selection, beside_inductor
 from .run_time import geometric_mean
-from .step import prepare, run
+from .training_step import prepare, run
 
 TARGET = 0.5
 

@@ -25,10 +25,10 @@ from rich.table import Table
 import keel
 from keel_conformance.models import ModelCase, build
 
+from .accuracy_trial import leave
 from .compilers import EAGER, INDUCTOR, compiled
-from .errors import TIMES, compare, judge
-from .step import MODES, Step, prepare, reference, run
-from .trial import leave
+from .error_metrics import TIMES, compare, judge
+from .training_step import MODES, Step, prepare, reference, run
 
 VENDOR, PACKAGE = "acme", "keel_acme"
 PLACED_ON = (VENDOR, "cpp", EAGER)

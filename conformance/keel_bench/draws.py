@@ -8,8 +8,8 @@ from functools import cached_property
 
 from keel_conformance.models import ModelCase
 
-from .errors import Left
-from .step import Step, leavings, prepare, reference, run
+from .error_metrics import Left
+from .training_step import Step, leavings, prepare, reference, run
 
 
 @dataclass(frozen=True)

@@ -12,12 +12,12 @@ from keel_conformance.models import TEXT, ModelCase, build
 from keel_conformance.report import Bar
 from keel_conformance.workers.pool import Outcome
 
+from .accuracy_trial import Trial, redraw
 from .compilers import EAGER, counted
 from .draws import measures
-from .errors import TIMES
+from .error_metrics import TIMES
 from .jobs import Job, Selection, failed
-from .step import prepare, run
-from .trial import Trial, redraw
+from .training_step import prepare, run
 
 # The first size is compiled as it is, the second makes the axis symbolic; 1 is special to PyTorch, and comes later.
 SIZES = {

@@ -9,7 +9,7 @@ from keel_conformance.report import Bar
 from keel_conformance.workers.pool import Outcome
 
 from .compilers import INDUCTOR
-from .step import Step
+from .training_step import Step
 
 
 @dataclass(frozen=True)

@@ -21,8 +21,8 @@ from torch import Tensor, nn
 from keel_conformance.models import ModelCase
 
 from .draws import Measure
-from .errors import TIMES, Comparison, Left
-from .step import in_double
+from .error_metrics import TIMES, Comparison, Left
+from .training_step import in_double
 
 MOVES = 24
 """Perturbed references at a kink, at most.  One that changes sides in a sixth of them is missed with a chance of 1 %;

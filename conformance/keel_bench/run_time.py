@@ -20,7 +20,7 @@ from keel_conformance.workers.pool import Outcome
 from .accuracy import precisions
 from .compilers import BASELINES, EAGER, INDUCTOR, compiled
 from .jobs import Job, Selection, failed
-from .step import prepare, run
+from .training_step import prepare, run
 
 LOCK = "KEEL_BENCH_LOCK"
 """The environment variable that names the file which jobs lock while they take times."""

@@ -10,10 +10,10 @@ from keel import universe
 from keel_conformance.report import Bar
 from keel_conformance.workers.pool import Outcome
 
-from . import accuracy, compile_time, dynamic, run_time, traffic
+from . import accuracy, compile_time, dynamic, memory_traffic, run_time
 from .jobs import Job, Selection
 from .models import zoo
-from .placements import mixtures, optimality, prediction, programs, scale
+from .placements import mixed_backends, optimality, prediction, random_programs, scaling
 from .zoo import compile_time as zoo_compile_time
 from .zoo import models as zoo_models
 from .zoo import samples as zoo_samples
@@ -34,14 +34,16 @@ SUITES: Mapping[str, Mapping[str, Part]] = {
         "dynamic": Part(dynamic.jobs, dynamic.measure, dynamic.bars),
         "compile": Part(compile_time.jobs, compile_time.measure, compile_time.bars),
         "run": Part(run_time.jobs, run_time.measure, run_time.bars),
-        "traffic": Part(traffic.jobs, traffic.measure, traffic.bars),
+        "traffic": Part(memory_traffic.jobs, memory_traffic.measure, memory_traffic.bars),
     },
     "placement": {
         "optimality": Part(optimality.jobs, optimality.measure, optimality.bars),
-        "scale": Part(scale.jobs, scale.measure, scale.bars),
-        "random": Part(programs.jobs, programs.measure, programs.bars),
-        "never-worse": Part(mixtures.never_worse_jobs, mixtures.measure_tried, mixtures.never_worse_bars),
-        "mixtures": Part(mixtures.mixture_jobs, mixtures.measure, mixtures.mixture_bars),
+        "scale": Part(scaling.jobs, scaling.measure, scaling.bars),
+        "random": Part(random_programs.jobs, random_programs.measure, random_programs.bars),
+        "never-worse": Part(
+            mixed_backends.never_worse_jobs, mixed_backends.measure_tried, mixed_backends.never_worse_bars
+        ),
+        "mixtures": Part(mixed_backends.mixture_jobs, mixed_backends.measure, mixed_backends.mixture_bars),
         "prediction": Part(prediction.jobs, prediction.measure, prediction.bars),
     },
     "zoo": {

@@ -11,9 +11,9 @@ import torch
 
 from keel_conformance.workers.pool import Tell
 
-from . import run_time, traffic
+from . import memory_traffic, run_time
 from .jobs import Job
-from .placements import programs, sheets
+from .placements import cost_sheets, random_programs
 from .suite import PARTS
 
 TIMED = frozenset({"never-worse", "mixtures", "prediction"})
@@ -46,10 +46,10 @@ def environment(shared: Path, job: Job, folder: Path) -> dict[str, str]:
         "TRITON_CACHE_DIR": str(caches / "triton"),
         **({"TORCHINDUCTOR_COMPILE_THREADS": "1"} if job.device == "cpu" else {}),
         run_time.LOCK: str(caches / "lock"),
-        sheets.SHEETS: str(shared / "sheets.json"),
+        cost_sheets.SHEETS: str(shared / "sheets.json"),
         "OMP_NUM_THREADS": str(job.threads),
         "HF_HUB_OFFLINE": "1",
-        **(traffic.ENVIRONMENT if job.part == "traffic" else {}),
+        **(memory_traffic.ENVIRONMENT if job.part == "traffic" else {}),
         **(KEPT if job.part in TIMED else {}),
-        **(programs.environment(job) if job.part == "random" else {}),
+        **(random_programs.environment(job) if job.part == "random" else {}),
     }

@@ -18,18 +18,18 @@ from keel import KeelError, documents
 from .cases.case import Case
 from .cases.plan import PROFILES, TIERS
 from .certificate.commands import certify_command, verify_command
-from .harness import merge as shards
+from .cli_options import CORES, picked
+from .harness import merge_shards as shards
 from .harness import summary, waivers
-from .harness.draw import planned
-from .harness.job import Settings
+from .harness.backend_under_test import subject
 from .harness.journal import FILE, Journal, stating
+from .harness.parallel_plan import planned
+from .harness.protocol import Settings
 from .harness.run import Ran, Shard, digest, run
-from .harness.subject import subject
-from .options import CORES, picked
 from .report import named
-from .reporting.reports import SECONDS, reports
+from .reporting.write_reports import SECONDS, reports
 from .results.verdict import Verdict, conforms, totals
-from .workers.run import Interruption, interruptible, progress_on
+from .workers.command_run import Interruption, interruptible, progress_on
 
 app = typer.Typer(add_completion=False)
 app.command("certify")(certify_command)

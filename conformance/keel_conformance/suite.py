@@ -17,11 +17,11 @@ import pytest
 
 from .cases.case import Case
 from .harness import waivers
-from .harness.draw import planned
-from .harness.job import Settings
-from .harness.settle import Settler, batches, here, lanes
-from .harness.subject import subject
-from .harness.supervise import Hands
+from .harness.backend_under_test import subject
+from .harness.executor import Hands
+from .harness.parallel_plan import planned
+from .harness.protocol import Settings
+from .harness.scheduler import Settler, batches, here, lanes
 from .results.verdict import BAD, Verdict
 
 __all__ = ["keel_backend", "keel_verdicts", "pytest_generate_tests", "test_conforms", "test_waivers_hold"]

@@ -15,9 +15,9 @@ from keel.opset import MEMBERS
 from keel_conformance.cases.case import Case
 from keel_conformance.cases.domains import domain_of
 from keel_conformance.cases.plan import PROFILES, of_rooms, plan
-from keel_conformance.harness.draw import by
+from keel_conformance.harness.parallel_plan import by
 from keel_conformance.report import Bar
-from keel_conformance.workers.run import Interruption, progress_on
+from keel_conformance.workers.command_run import Interruption, progress_on
 
 from . import mutation_score, robustness
 from .discriminating import bears, coincides, meant

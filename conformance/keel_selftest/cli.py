@@ -15,8 +15,8 @@ from rich.console import Console
 from keel import documents
 from keel_conformance import report
 from keel_conformance.cases.plan import TIERS, named, of_rooms
-from keel_conformance.options import CORES, Json, fitting, picked
-from keel_conformance.workers.run import interruptible
+from keel_conformance.cli_options import CORES, Json, fitting, picked
+from keel_conformance.workers.command_run import interruptible
 
 from .campaign import PARTS, Sitting
 from .registry import MUTANTS

@@ -13,7 +13,7 @@ from torch import Tensor, fx
 from keel import Backend, Call, Rule, Support
 from keel.opset import MEMBERS
 from keel.testing import find
-from keel_conformance.trees import tensors
+from keel_conformance.pytree import tensors
 from keel_foreign import foreign, untraceable
 
 from .mutant import Mutant, backend_of, reference, sentence, slug

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 
-from keel_conformance.trees import tensors
+from keel_conformance.pytree import tensors
 
 from .mutant import Mutant, backend_of, reference, sentence, slug
 from .rewiring import run

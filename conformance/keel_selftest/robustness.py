@@ -15,8 +15,8 @@ from pathlib import Path
 
 from keel_conformance.cases.case import Case
 from keel_conformance.cases.plan import plan
-from keel_conformance.harness.job import Settings
 from keel_conformance.harness.journal import FILE, read
+from keel_conformance.harness.protocol import Settings
 from keel_conformance.harness.run import run
 from keel_conformance.report import Bar, named, percent
 

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from keel_conformance.cases.case import Case
-from keel_conformance.harness.job import Settings
+from keel_conformance.harness.executor import supervise
 from keel_conformance.harness.journal import Journal
+from keel_conformance.harness.protocol import Settings
 from keel_conformance.harness.run import Shard, head_of
-from keel_conformance.harness.settle import Settler, Steps, lane, lanes
-from keel_conformance.harness.supervise import supervise
+from keel_conformance.harness.scheduler import Settler, Steps, lane, lanes
 from keel_conformance.results.verdict import Verdict
 
 Verdicts = Mapping[str, Verdict]

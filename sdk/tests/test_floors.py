@@ -70,10 +70,10 @@ FLOORS = (
 CONFORMANCE = (
     "by_member",
     "devices",
-    "options",
+    "cli_options",
     "report",
-    "threads",
-    "trees",
+    "num_threads",
+    "pytree",
     "pytest_options",
     "results",
     "workers",

@@ -9,9 +9,9 @@ from keel.opset import MEMBERS, Op
 from keel_conformance.report import Bar, by_need, named, percent
 from keel_conformance.workers.pool import Outcome
 
-from ..errors import TIMES
-from .exceptions import ALLOWED
+from ..error_metrics import TIMES
 from .jobs import Job, Outcomes, Row
+from .tolerated import ALLOWED
 
 MOST_OPAQUE = 40
 PYTORCHS = ("drawing", "running", "tracing")

@@ -10,16 +10,27 @@ from rich.console import Console
 
 from keel import universe
 from keel_conformance import report
-from keel_conformance.options import CORES, AtOnce, Json, Resume, Retry, Samples, TimeLimit, count, fitting, picked
+from keel_conformance.cli_options import (
+    CORES,
+    AtOnce,
+    Json,
+    Resume,
+    Retry,
+    Samples,
+    TimeLimit,
+    count,
+    fitting,
+    picked,
+)
+from keel_conformance.workers.command_run import running
 from keel_conformance.workers.pool import Outcome
-from keel_conformance.workers.run import running
-from keel_conformance.workers.start import forked
+from keel_conformance.workers.spawn import forked
 
 from ..models.zoo import NAMES
 from . import bars as promised
 from . import cost
 from .jobs import MODES, Job, Outcomes, Row
-from .work import work
+from .worker import work
 
 UNIVERSES = {"opinfo": "OpInfos", "zoo": "models"}
 PARTS = ("members", "closure", "time")

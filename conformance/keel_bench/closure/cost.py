@@ -20,7 +20,7 @@ from keel_conformance.models import ModelCase, build
 from keel_conformance.report import Bar
 from keel_conformance.workers.pool import Tell
 
-from ..step import MODES, Step, prepare, run
+from ..training_step import MODES, Step, prepare, run
 from .jobs import Job, Outcomes
 
 MODELS = ("bert", "resnet50")

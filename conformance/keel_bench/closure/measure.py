@@ -14,11 +14,11 @@ import torch
 from keel import Call, closure, universe
 from keel_conformance.workers.pool import Tell
 
-from . import numbers
-from .draws import Draws, kind_of
-from .endings import SHOWN, Endings, Watch, last_line, shown
-from .exceptions import UNDEFINED
+from . import accuracy_check
 from .jobs import Job, Row
+from .sample_cache import Draws, kind_of
+from .tolerated import UNDEFINED
+from .trace_watch import SHOWN, Endings, Watch, last_line, shown
 
 
 def measure(job: Job, tell: Tell) -> Row:
@@ -81,12 +81,15 @@ class Measured:
 
     def traced(self, example: universe.Example, watch: Watch) -> Callable[..., Any]:
         watch.now("running in eager PyTorch")
-        in_words(lambda: numbers.leave(example.fn, example.inputs))
+        in_words(lambda: accuracy_check.leave(example.fn, example.inputs))
         watch.now("tracing")
         begin = process_time()
         run = in_words(
             lambda: universe.trace(
-                example.fn, [numbers.twin(x) for x in example.inputs], closure.watching(watch), dynamic=self.job.dynamic
+                example.fn,
+                [accuracy_check.twin(x) for x in example.inputs],
+                closure.watching(watch),
+                dynamic=self.job.dynamic,
             )
         )
         self.seconds.update(tracing=process_time() - begin - watch.seconds, negotiating=watch.seconds)
@@ -97,12 +100,12 @@ class Measured:
         try:
             if (reason := self.unjudged(watch.ends)) is not None or not self.job.numbers:
                 if self.training:  # the backward graph may be traced only now
-                    numbers.leave(run, example.inputs)
+                    accuracy_check.leave(run, example.inputs)
                 if (reason := reason or self.unjudged(watch.ends)) is not None:
                     self.found.unjudged[reason] = self.job.name
                 return
-            verdict = numbers.judged(partial(self.draws.alike, i), run)
-        except numbers.NoReference as e:
+            verdict = accuracy_check.judged(partial(self.draws.alike, i), run)
+        except accuracy_check.NoReference as e:
             self.found.unjudged[str(e)] = example.title[:200]
             return
         except Exception as e:

@@ -7,10 +7,10 @@ import gc
 import torch
 
 from keel import universe
-from keel_conformance.workers.forks import MODES, without_devices
+from keel_conformance.workers.fork_safety import MODES, without_devices
 
 from .jobs import Job
-from .work import work
+from .worker import work
 
 torch.set_num_threads(1)  # a pool of threads does not survive a fork
 without_devices()

@@ -10,9 +10,9 @@ from keel import closure
 from keel_conformance.workers.pool import Tell
 
 from ..models import zoo
-from ..step import Step, prepare, run
-from .endings import Endings, Watch, last_line
+from ..training_step import Step, prepare, run
 from .jobs import Job, Row
+from .trace_watch import Endings, Watch, last_line
 
 
 def measure(job: Job, tell: Tell) -> Row:

@@ -10,8 +10,8 @@ from keel_conformance.report import Bar, by_need, named, percent
 from keel_conformance.workers.pool import Outcome
 
 from ..closure.bars import is_pytorchs
-from ..closure.exceptions import ALLOWED
-from ..errors import TIMES
+from ..closure.tolerated import ALLOWED
+from ..error_metrics import TIMES
 from .jobs import Job, Outcomes, Row
 
 LEAST = 95.0

@@ -13,10 +13,21 @@ from keel import coverage, universe
 from keel.opset import MEMBERS
 from keel.testing import find
 from keel_conformance import report
-from keel_conformance.options import CORES, AtOnce, Json, Resume, Retry, Samples, TimeLimit, count, fitting, picked
+from keel_conformance.cli_options import (
+    CORES,
+    AtOnce,
+    Json,
+    Resume,
+    Retry,
+    Samples,
+    TimeLimit,
+    count,
+    fitting,
+    picked,
+)
+from keel_conformance.workers.command_run import running
 from keel_conformance.workers.pool import Outcome
-from keel_conformance.workers.run import running
-from keel_conformance.workers.start import forked
+from keel_conformance.workers.spawn import forked
 
 from . import bars as promised
 from .jobs import MODES, TABLE, Job, Row

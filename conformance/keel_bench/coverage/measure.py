@@ -17,10 +17,10 @@ from keel.opset import MEMBERS
 from keel.testing import find
 from keel_conformance.workers.pool import Tell
 
-from ..closure import numbers
-from ..closure.draws import Draws, kind_of
-from ..closure.endings import last_line, shown
-from ..closure.exceptions import UNDEFINED
+from ..closure import accuracy_check
+from ..closure.sample_cache import Draws, kind_of
+from ..closure.tolerated import UNDEFINED
+from ..closure.trace_watch import last_line, shown
 from .jobs import TABLE, Job, Row
 
 
@@ -68,13 +68,13 @@ class _Measured:
         with torch.set_grad_enabled(self.training):
             self.tell(f"running {example.title} in eager PyTorch")
             try:
-                numbers.leave(example.fn, example.inputs)
+                accuracy_check.leave(example.fn, example.inputs)
             except Exception as e:
                 return self.untraced(e, example)
             self.tell(f"tracing {example.title}")
             compiler = coverage.compiling(self.backend, done.append, build=self.job.numbers)
             try:
-                run = universe.trace(example.fn, [numbers.twin(x) for x in example.inputs], compiler)
+                run = universe.trace(example.fn, [accuracy_check.twin(x) for x in example.inputs], compiler)
                 self.tell(f"comparing {example.title}")
                 self.run(i, example, run, done)
             except Exception as e:
@@ -110,15 +110,15 @@ class _Measured:
 
     def run(self, i: int, example: universe.Example, run: Callable[..., Any], done: list[coverage.Done]) -> None:
         if self.training:  # the backward graph may be traced only now
-            numbers.leave(run, example.inputs)
+            accuracy_check.leave(run, example.inputs)
         if (reason := self.unjudged(done)) is not None:
             self.found.unjudged[reason] = example.title[:200]
             if not self.training:
-                numbers.leave(run, example.inputs)
+                accuracy_check.leave(run, example.inputs)
             return
         try:
-            verdict = numbers.judged(partial(self.draws.alike, i), run)
-        except numbers.NoReference as e:
+            verdict = accuracy_check.judged(partial(self.draws.alike, i), run)
+        except accuracy_check.NoReference as e:
             self.found.unjudged[str(e)] = example.title[:200]
             return
         self.found.judged += 1

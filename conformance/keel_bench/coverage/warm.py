@@ -7,7 +7,7 @@ import gc
 import torch
 
 from keel import universe
-from keel_conformance.workers.forks import MODES, without_devices
+from keel_conformance.workers.fork_safety import MODES, without_devices
 
 from .jobs import Job
 from .measure import work

@@ -13,7 +13,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from keel_conformance.options import CORES
+from keel_conformance.cli_options import CORES
 from keel_conformance.report import machine
 
 from .loaders import LOADERS

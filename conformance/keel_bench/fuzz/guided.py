@@ -29,7 +29,7 @@ MODULES = (
     "keel_conformance.harness.waivers",
     "keel_conformance.harness.journal",
     "keel_conformance.certificate.verify",
-    "keel_conformance.workers.log",
+    "keel_conformance.workers.result_log",
     "tomllib",
     "zipfile",
     "pickletools",

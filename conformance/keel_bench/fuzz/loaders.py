@@ -10,7 +10,7 @@ from typing import Any
 import keel
 from keel_conformance.certificate import verify
 from keel_conformance.harness import journal, waivers
-from keel_conformance.workers.log import Log
+from keel_conformance.workers.result_log import Log
 
 from ..closure.jobs import Job, Row
 from . import seeds

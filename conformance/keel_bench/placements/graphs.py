@@ -14,7 +14,7 @@ from torch import Tensor, fx, nn
 
 from keel import placement, universe
 
-from ..traffic import Block
+from ..memory_traffic import Block
 
 LATENCY, BANDWIDTH = 5e-6, 1e10  # of the way between two backends: seconds, bytes a second
 LAUNCH = 5e-6  # seconds to enter a part

@@ -14,8 +14,8 @@ from keel_conformance.report import Bar
 from keel_conformance.workers.pool import Outcome
 
 from ..jobs import Job, Selection, failed, within
-from .oracle import Oracle, fewest_parts
-from .problems import drawn
+from .brute_force import Oracle, fewest_parts
+from .random_problems import drawn
 
 COUNTS = {2: 1000, 3: 500, 4: 500}
 """Problems by number of backends: 2,000."""

@@ -13,8 +13,8 @@ from keel_conformance.report import Bar
 from keel_conformance.workers.pool import Outcome
 
 from ..jobs import Job, Selection, beyond, failed
-from .sheets import backends
-from .timed import timed
+from .cost_sheets import backends
+from .timing import timed
 
 OVER = {"cpu": ("cpp", "eager"), "cuda": ("triton", "eager")}
 DRAWS = 2

@@ -16,12 +16,12 @@ from keel_conformance.report import Bar
 from keel_conformance.workers.pool import Outcome
 
 from ..compile_time import cpu_seconds
+from ..fallbacks import recorded, setting
 from ..jobs import Job, Selection, failed
+from ..memory_traffic import keels
 from ..models import zoo
-from ..placement import recorded, setting
 from ..run_time import geometric_mean
-from ..step import Step, prepare, run
-from ..traffic import keels
+from ..training_step import Step, prepare, run
 from . import ways
 
 TIMES = 2.0

@@ -15,12 +15,12 @@ from typing import Any
 from keel_conformance.report import Bar
 from keel_conformance.workers.pool import Outcome
 
-from ..closure.endings import sentence
+from ..accuracy_trial import Trial
+from ..closure.trace_watch import sentence
 from ..draws import measures
 from ..jobs import Job, Selection
 from ..models import zoo
-from ..step import Step, prepare, run
-from ..trial import Trial
+from ..training_step import Step, prepare, run
 from . import ways
 from .ways import HOLDS, NOT_AOT, NOT_EAGER, RAISED, UNJUDGED, WRONG
 

@@ -17,10 +17,10 @@ from keel import universe
 from keel_conformance.report import Bar
 from keel_conformance.workers.pool import Outcome
 
-from ..closure import numbers
-from ..closure.draws import Draws, kind_of
-from ..closure.endings import sentence
-from ..closure.exceptions import UNDEFINED
+from ..closure import accuracy_check
+from ..closure.sample_cache import Draws, kind_of
+from ..closure.tolerated import UNDEFINED
+from ..closure.trace_watch import sentence
 from ..jobs import Job, Selection
 from . import ways
 from .ways import HOLDS, NOT_AOT, NOT_EAGER, RAISED, UNJUDGED, WRONG
@@ -77,36 +77,39 @@ class _Measured:
 
     def one(self, example: universe.Example, draw: Callable[[int], universe.Example | None]) -> tuple[str, str]:
         try:
-            eager = numbers.leave(example.fn, example.inputs)
+            eager = accuracy_check.leave(example.fn, example.inputs)
         except Exception as e:
             return NOT_EAGER, sentence(e)
         compiled = ways.keel(example.fn, self.job)
         try:
-            ours = numbers.leave(compiled, example.inputs)
+            ours = accuracy_check.leave(compiled, example.inputs)
         except Exception as e:
             return self.against_aot_eager(example, e)
-        if unlike := list(numbers.unlike(ours, eager)):
+        if unlike := list(accuracy_check.unlike(ours, eager)):
             return WRONG, unlike[0]
         if (why := self.undefined(example, eager)) is not None:
             return UNJUDGED, why
         try:
-            over = numbers.judged(draw, compiled).over
-        except numbers.NoReference as e:
+            over = accuracy_check.judged(draw, compiled).over
+        except accuracy_check.NoReference as e:
             return UNJUDGED, str(e)
         return (WRONG, over[0]) if over else (HOLDS, "")
 
-    def undefined(self, example: universe.Example, eager: numbers.Left) -> str | None:
+    def undefined(self, example: universe.Example, eager: accuracy_check.Left) -> str | None:
         """Why eager's results are no measure; None where they are."""
         if self.job.model in UNDEFINED:
             return UNDEFINED[self.job.model]
-        again = numbers.leave(example.fn, example.inputs)
-        same = all(torch.equal(numbers.real(eager[n]), numbers.real(t)) or t.isnan().any() for n, t in again.items())
+        again = accuracy_check.leave(example.fn, example.inputs)
+        same = all(
+            torch.equal(accuracy_check.real(eager[n]), accuracy_check.real(t)) or t.isnan().any()
+            for n, t in again.items()
+        )
         return None if same else "It draws random numbers."
 
     def against_aot_eager(self, example: universe.Example, raised: Exception) -> tuple[str, str]:
         torch.compiler.reset()
         try:
-            numbers.leave(ways.aot_eager(example.fn, self.job), example.inputs)
+            accuracy_check.leave(ways.aot_eager(example.fn, self.job), example.inputs)
         except Exception as e:
             return NOT_AOT, sentence(e)
         return RAISED, sentence(raised)

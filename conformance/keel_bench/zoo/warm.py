@@ -11,7 +11,7 @@ import warnings
 import torch
 
 from keel import universe
-from keel_conformance.workers.forks import MODES, without_devices
+from keel_conformance.workers.fork_safety import MODES, without_devices
 
 from ..jobs import Job
 from ..models import zoo

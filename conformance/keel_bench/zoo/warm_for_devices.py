@@ -8,7 +8,7 @@ import warnings
 import torch
 
 from keel_conformance.devices import exact
-from keel_conformance.harness import warm  # noqa: F401  (a first graph is traced)
+from keel_conformance.harness import preload  # noqa: F401  (a first graph is traced)
 
 from ..models import zoo
 

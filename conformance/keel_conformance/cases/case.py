@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from torch import Tensor
 
-from ..trees import tensors
+from ..pytree import tensors
 
 Kind = Literal["op", "negative", "program", "graph", "kernel"]
 """``op``: one call of an operator. ``negative``: a call that breaks a precondition. ``program``: a function, written by

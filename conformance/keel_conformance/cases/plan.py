@@ -9,16 +9,16 @@ from fnmatch import fnmatchcase
 from keel import KeelError
 from keel.opset import MEMBERS
 
-from ..threads import threads
-from .arguments import BREAKS
+from ..num_threads import threads
 from .case import Case
-from .clauses import cited
-from .covering import covering, further
+from .case_kinds import ROOMS, room_of
+from .clause_coverage import cited
+from .covering_array import covering, further
 from .domain import Domain, Levels
 from .domains import domain_of
-from .rooms import ROOMS, room_of
-from .sift import sifted
-from .smoke import few
+from .drop_trivial import sifted
+from .inputs import BREAKS
+from .smoke_tier import few
 
 PARTS = ("random", "complex", "linalg", "fft", "special", "quantized", "attention", "control", "host")
 """Profiles of the specification that a backend may lack as a whole."""

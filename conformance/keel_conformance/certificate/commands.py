@@ -10,7 +10,7 @@ from rich.console import Console
 
 from keel import documents
 
-from ..options import CORES
+from ..cli_options import CORES
 from .manifest import CERTIFICATE, certify
 from .verify import LEAST, SHARE, verify
 

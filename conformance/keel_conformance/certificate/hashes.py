@@ -16,7 +16,7 @@ import torch
 from keel import KeelError, documents
 from keel.testing import claims_of
 
-from ..harness.subject import GROUP
+from ..harness.backend_under_test import GROUP
 
 MOST_BYTES = 1 << 30
 LEFT_OUT = ("__pycache__", ".pyc", ".pyo")

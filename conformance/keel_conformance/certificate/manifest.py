@@ -13,8 +13,8 @@ from keel import KeelError, documents
 
 from ..cases.case import Case
 from ..harness import waivers
-from ..harness.draw import planned
 from ..harness.journal import FILE, read, stating
+from ..harness.parallel_plan import planned
 from ..harness.run import digest
 from ..report import machine
 from ..results.verdict import STATUSES, Verdict, conforms, totals

@@ -16,8 +16,8 @@ from keel import KeelError, documents
 
 from ..cases.case import Case
 from ..cases.plan import PROFILES, TIERS
-from ..harness.job import Settings
 from ..harness.journal import FILE, MOST_BYTES, entries
+from ..harness.protocol import Settings
 from ..harness.run import digest, run
 from ..harness.waivers import used
 from ..report import named

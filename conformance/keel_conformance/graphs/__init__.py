@@ -11,11 +11,11 @@ import torch
 from ..cases.case import Case
 from ..devices import HOST
 from ..programs.judging import differences, disturbed_by, said, worst_of
-from ..programs.noise import Noise
-from ..programs.observed import Fact, Observed, held, layout
+from ..programs.monte_carlo import Noise
+from ..programs.observation import Fact, Observed, held, layout
 from ..results.verdict import Verdict
-from .draw import draw
-from .nodes import Drawn, Input, Node, given, module, pruned, run
+from .graph_generator import draw
+from .graph_ir import Drawn, Input, Node, given, module, pruned, run
 
 __all__ = ["Drawn", "Input", "Node", "cases", "judge", "module", "perform", "program_of", "pruned", "run"]
 

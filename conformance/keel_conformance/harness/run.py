@@ -19,10 +19,10 @@ from keel import KeelError
 
 from ..cases.case import Case
 from ..results.verdict import Verdict
-from .job import Settings
+from .executor import supervise
 from .journal import Journal
-from .settle import Settler, lane, lanes
-from .supervise import supervise
+from .protocol import Settings
+from .scheduler import Settler, lane, lanes
 
 Heard = Callable[[Sequence[Verdict]], None]
 RESULTS = "results"

@@ -17,11 +17,11 @@ from keel.testing import fitted
 from ..cases.case import Case
 from ..devices import HOST
 from ..programs.judging import said
-from ..programs.observed import Observed
+from ..programs.observation import Observed
 from ..results.verdict import Verdict
-from . import drawn, forms, scalars
+from . import kernel_generator, scalars, templates
 from .judging import compare, expectation
-from .made import CALLS, Made
+from .kernel_case import CALLS, Made
 
 __all__ = ["Builder", "Made", "cases", "judge", "made_of", "perform", "perform_all"]
 
@@ -66,14 +66,14 @@ def cases(tier: str = "standard", seed: int = 0) -> Iterator[Case]:
     in several nests; drawn ones. Smoke takes a tenth of each.
     """
     count = 0
-    for form in forms.FORMS.values():
+    for form in templates.FORMS.values():
         for dtype in form.dtypes:
             for static in (True, False):
                 for more in range(4 if tier == "full" else 1):
                     count += 1
                     if tier == "smoke" and count % 12:
                         continue
-                    first = (count + seed + 5 * more) % len(forms.SIZES)
+                    first = (count + seed + 5 * more) % len(templates.SIZES)
                     sizes = f"{'fixed' if static else 'symbolic'}{first}"
                     yield _case(form.name, dtype, (("sizes", sizes), ("values", "exact")), form.clauses, seed)
     for n, (name, dtype) in enumerate(scalars.names()):
@@ -106,14 +106,14 @@ def made_of(case: Case) -> Made:
     """The kernel of a case, checked, and what it is run on."""
     name = case.op.removeprefix("kernel-")
     if name == "drawn":
-        return drawn.made(case.seed * 100_003 + int(case.levels["number"]))
+        return kernel_generator.made(case.seed * 100_003 + int(case.levels["number"]))
     if name.startswith("scalar-"):
         found = scalars.made(name.removeprefix("scalar-"), case.dtype, case.levels["nest"])
     else:
         sizes = case.levels["sizes"]
         static = sizes.startswith("fixed")
-        found = forms.made(
-            forms.FORMS[name], case.dtype, static, int(sizes.removeprefix("fixed" if static else "symbolic"))
+        found = templates.made(
+            templates.FORMS[name], case.dtype, static, int(sizes.removeprefix("fixed" if static else "symbolic"))
         )
     verify(found.kernel)
     return found

@@ -25,7 +25,7 @@ from torch import Tensor
 
 from keel.loops import Apply, Buffer, Kernel, Reduce, Scan, Store, interpret, walk
 
-from .made import ZONE, Made
+from .kernel_case import ZONE, Made
 
 CELLS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 STEPS = 32

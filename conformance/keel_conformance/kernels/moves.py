@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from .form import ALL, NUMBERS, SAME, ZERO, Form
-from .made import Fill
+from .kernel_case import Fill
+from .kernel_template import ALL, NUMBERS, SAME, ZERO, Form
 
 MOVES: tuple[Form, ...] = (
     Form(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from .form import NUMBERS, Form
-from .made import Fill
+from .kernel_case import Fill
+from .kernel_template import NUMBERS, Form
 
 NESTS: tuple[Form, ...] = (
     Form(

@@ -10,8 +10,8 @@ import torch
 from keel.loops import DTYPE_NAMES, SCALARS, parse
 from keel.opset import MEMBERS
 
-from .forms import dtype_of
-from .made import Fill, Made
+from .kernel_case import Fill, Made
+from .templates import dtype_of
 
 FLOATS, INTS = ("f32", "f64"), ("i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64")
 DOMAINS: Mapping[str, tuple[str, ...]] = {

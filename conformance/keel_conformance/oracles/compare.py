@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ..results.histogram import spread
-from .tracked import error_of, inexact, overflow, plain_of, ulp, wide, wide_dtype
+from .tracked_tensor import error_of, inexact, overflow, plain_of, ulp, wide, wide_dtype
 
 MASKED = 0.01
 """A result of which more than this share may be anything is not judged (the research's section 2.1, C)."""

@@ -9,12 +9,12 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 
-from ..trees import leaves, mapped
+from ..pytree import leaves, mapped
 from .compare import MASKED, Finding, compare
+from .error_rules import NoRule, flat, rounded, widened
 from .montecarlo import envelope
-from .rules import NoRule, flat, rounded, widened
-from .running import analysed
-from .tracked import Evaluate, Tracked, error_of, inexact, plain_of, tracked, wide
+from .running_error import analysed
+from .tracked_tensor import Evaluate, Tracked, error_of, inexact, plain_of, tracked, wide
 
 
 @dataclass(frozen=True)

@@ -16,17 +16,28 @@ from torch import Tensor
 from keel import Call, TensorType
 from keel.opset import MEMBERS, Op, Results, bind
 
-from ..cases.arguments import REDRAWN
 from ..cases.case import Case, Trial
+from ..cases.inputs import REDRAWN
 from ..devices import HOST
+from ..pytree import mapped
 from ..results.verdict import Verdict
-from ..trees import mapped
-from . import contract, elsewhere, factors, linear, openings, order, rounding, statistical, times, totals
+from . import (
+    device_differences,
+    distribution_tests,
+    dot_products,
+    histogram_totals,
+    linalg_properties,
+    metadata,
+    relative_to_eager,
+    rounding_bias,
+    sorting_properties,
+    unspecified,
+)
 from .compare import Finding, compare
-from .otherwise import otherwise, result_of
-from .rules import Asked, NoRule, flat, narrowed, widened
-from .running import analysed
-from .tracked import BITS, Evaluate, Tracked, errors, inexact, tracked
+from .eager_variants import otherwise, result_of
+from .error_rules import Asked, NoRule, flat, narrowed, widened
+from .running_error import analysed
+from .tracked_tensor import BITS, Evaluate, Tracked, errors, inexact, tracked
 
 
 @dataclass(frozen=True)
@@ -112,15 +123,15 @@ def judge(
     if case.kind == "negative":
         return Verdict(case.id, "fail", "contract", "A precondition is broken, and there is a result and no error.")
     try:
-        eager = flat(elsewhere.kernel(op, member.name, device)(*trial.args, **trial.kwargs))
+        eager = flat(device_differences.kernel(op, member.name, device)(*trial.args, **trial.kwargs))
     except Exception as raised:
         return _without_reference(case, raised, device)
-    wanted = contract.typed(eager, types)
-    if (fault := contract.breach(member, results, wanted, device_of(trial))) is not None:
+    wanted = metadata.typed(eager, types)
+    if (fault := metadata.breach(member, results, wanted, device_of(trial))) is not None:
         return Verdict(case.id, "fail", "contract", fault.sentence, figures=fault.figures)
-    saved = elsewhere.saved(member.name, device)
+    saved = device_differences.saved(member.name, device)
     results = [
-        got if contract.alike(want, mine) and k not in saved else mine
+        got if metadata.alike(want, mine) and k not in saved else mine
         for k, (got, want, mine) in enumerate(zip(results, wanted, eager, strict=True))
     ]
     call = Judged(case, trial, member, op, eager, results, calls, device, tuple(there))
@@ -141,28 +152,30 @@ def _without_reference(case: Case, raised: Exception, device: str) -> Verdict:
 
 
 def _is_drawn(call: Judged) -> bool:
-    return "random" in call.member.tags and statistical.draws(call.member.name, call.named)
+    return "random" in call.member.tags and distribution_tests.draws(call.member.name, call.named)
 
 
 def _by_statistics(call: Judged) -> Verdict:
-    return call.verdict("statistical", statistical.breach(call.member.name, call.named, call.results, call.calls))
+    return call.verdict(
+        "statistical", distribution_tests.breach(call.member.name, call.named, call.results, call.calls)
+    )
 
 
 def _property(call: Judged) -> Callable[..., str] | None:
     name = call.member.name
-    return order.property_of(name, call.named) or factors.promise.found.get(name)
+    return sorting_properties.property_of(name, call.named) or linalg_properties.promise.found.get(name)
 
 
 def _by_property(call: Judged) -> Verdict:
     holds = _property(call)
     assert holds is not None
-    unknown = factors.unknown(call.member.name, call.trial.args, call.results, call.eager)
+    unknown = linalg_properties.unknown(call.member.name, call.trial.args, call.results, call.eager)
     return call.verdict("metamorphic", unknown or holds(call.named, call.results, call.eager))
 
 
 def _by_numbers(call: Judged) -> Verdict:
     """By the strictest of ``exact``, ``ulp``, ``dot``, ``composite`` and ``times`` that reaches it."""
-    with elsewhere.formulas(call.member.name, call.device):
+    with device_differences.formulas(call.member.name, call.device):
         expected = replace(expect(call.member, call.op, call.trial, call.eager), there=call.there)
     verdict = _verdict(call.case, call.trial, call.results, expected, call.op)
     if verdict.status != "pass":
@@ -195,7 +208,7 @@ def _is_random_sum(call: Judged, expected: Expected) -> bool:
 
 def _bias_of_sums(call: Judged, expected: Expected) -> str:
     trial = call.trial
-    return linear.statistics(Asked(call.op, call.member, trial.args, trial.kwargs, call.eager), call.results[0])
+    return dot_products.statistics(Asked(call.op, call.member, trial.args, trial.kwargs, call.eager), call.results[0])
 
 
 def _is_by_elements(call: Judged, expected: Expected) -> bool:
@@ -204,12 +217,13 @@ def _is_by_elements(call: Judged, expected: Expected) -> bool:
 
 def _one_sided(call: Judged, expected: Expected) -> str:
     assert expected.tracked is not None
-    return rounding.one_sided(call.member, call.trial.args, call.results[0], expected.tracked[0])
+    return rounding_bias.one_sided(call.member, call.trial.args, call.results[0], expected.tracked[0])
 
 
 REFINEMENTS = (
     Refinement(
-        lambda call, expected: True, lambda call, expected: totals.breach(call.member.name, call.named, call.results[0])
+        lambda call, expected: True,
+        lambda call, expected: histogram_totals.breach(call.member.name, call.named, call.results[0]),
     ),
     Refinement(_is_random_sum, _bias_of_sums),
     Refinement(_is_by_elements, _one_sided),
@@ -222,7 +236,7 @@ def together(case: Case, trials: Sequence[Trial], results: Sequence[Sequence[Any
     if "random" not in member.tags:
         return ""
     named = [bind(Call(op, tuple(t.args), dict(t.kwargs), ())) for t in trials]
-    return statistical.independent(member.name, named, results)
+    return distribution_tests.independent(member.name, named, results)
 
 
 def _verdict(case: Case, trial: Trial, results: Sequence[Any], expected: Expected, op: Any) -> Verdict:
@@ -272,12 +286,12 @@ def _found(got: Any, want: Any, expected: Expected, k: int, trial: Trial, op: An
         return Finding() if same else Finding(f"It is {got!r}, not {want!r}.")
     if expected.tracked is None:
         call = Call(op, tuple(trial.args), dict(trial.kwargs), ())
-        return times.compare(
+        return relative_to_eager.compare(
             got,
             want,
             result_of(op, trial, k, widened),
             narrow_result(op, trial, k, want),
-            floor=times.floor(expected.member.name, call),
+            floor=relative_to_eager.floor(expected.member.name, call),
         )
     zeros = signed_zeros(expected.member)
     eager = [
@@ -302,7 +316,7 @@ def expect(member: Op, op: Any, trial: Trial, eager: tuple[Any, ...]) -> Expecte
     """The references and bounds of a call, by the strictest oracle that reaches it."""
     if exact(member, eager):
         named = bind(Call(op, tuple(trial.args), dict(trial.kwargs), ()))
-        free = openings.opened(member, named, eager)
+        free = unspecified.opened(member, named, eager)
         return Expected(member, eager, tuple(map(_left_open, eager, free)), "exact")
     evaluate: Evaluate = partial(analysed, coarse=coarse(member, eager))
 
@@ -316,7 +330,7 @@ def expect(member: Op, op: Any, trial: Trial, eager: tuple[Any, ...]) -> Expecte
     if len(found) != len(eager) or not all(map(_followed, found, eager)):
         return Expected(member, eager, None, "times")
     if member.kind == "composite":  # of primitives it is known wherever they stand
-        free = openings.opened(member, bind(Call(op, tuple(trial.args), dict(trial.kwargs), ())), eager)
+        free = unspecified.opened(member, bind(Call(op, tuple(trial.args), dict(trial.kwargs), ())), eager)
         found = tuple(map(_left_open, found, free))
     return Expected(member, eager, found, _oracle(member))
 

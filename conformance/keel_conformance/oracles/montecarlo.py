@@ -17,9 +17,9 @@ from torch import Tensor
 
 from keel.opset import OPSET, decomposition_of
 
-from ..trees import mapped
-from .rules import NoRule, flat, widened
-from .tracked import Evaluate, inexact, plain_of, tracked, unit, wide
+from ..pytree import mapped
+from .error_rules import NoRule, flat, widened
+from .tracked_tensor import Evaluate, inexact, plain_of, tracked, unit, wide
 
 RUNS = 16
 FACTOR = 8.0

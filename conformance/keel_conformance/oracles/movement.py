@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from ..by_member import ByMember
-from ..trees import leaves, tensors
+from ..pytree import leaves, tensors
+from .error_rules import INF, Asked, Bound, NoRule, Rule, tracked_errors, uncertain, unknown, widened
 from .pointwise import apart
-from .rules import INF, Asked, Bound, NoRule, Rule, tracked_errors, uncertain, unknown, widened
-from .tracked import error_of, errors, inexact, plain_of, wide
+from .tracked_tensor import error_of, errors, inexact, plain_of, wide
 
 rule: ByMember[Rule] = ByMember()
 FILLS = frozenset({"value", "fill_value"})

@@ -17,9 +17,9 @@ from torch import Tensor
 from keel.opset import Op, Pole, Results
 
 from ..by_member import ByMember
-from .precise import precise
-from .rules import INF, Asked, Bound, NoRule, Rule, uncertain, widened
-from .tracked import (
+from .error_rules import INF, Asked, Bound, NoRule, Rule, uncertain, widened
+from .mpmath_reference import precise
+from .tracked_tensor import (
     BITS,
     Tracked,
     error_of,

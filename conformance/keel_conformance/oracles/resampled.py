@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from .rules import INF, Asked, Bound, NoRule, Rule, rounded
-from .tracked import error_of, gamma, unit, wide
+from .error_rules import INF, Asked, Bound, NoRule, Rule, rounded
+from .tracked_tensor import error_of, gamma, unit, wide
 
 STEPS = 8
 """Roundings between sizes and a place: the ratio, of a scale given as a number, the product, the halves."""

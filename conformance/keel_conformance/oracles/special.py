@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from .compare import TIMES
+from .error_rules import INF, Asked, Bound, NoRule, uncertain
 from .pointwise import STEP, apart, call_with
-from .rules import INF, Asked, Bound, NoRule, uncertain
-from .tracked import error_of, inexact, plain_of, ulp, unit, wide, wide_dtype
+from .tracked_tensor import error_of, inexact, plain_of, ulp, unit, wide, wide_dtype
 
 POINTS = 8
 """Places on each side at which an oscillating function is looked at within an error."""

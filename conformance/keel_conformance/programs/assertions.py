@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .lab import Lab
+from .context import Lab
 from .program import Chapter
 
 assertions = Chapter("assertions")

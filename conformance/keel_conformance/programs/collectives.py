@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .group import SIZE, Body, Group, can_meet, ops, together, waited
-from .lab import Lab
+from .context import Lab
+from .process_group import SIZE, Body, Group, can_meet, ops, together, waited
 from .program import Chapter
 
 collectives = Chapter("collectives", hosted=True)

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from .lab import Lab
+from .context import Lab
 from .program import Chapter
 
 gradients = Chapter("gradients")

@@ -21,9 +21,9 @@ from torch import Tensor
 
 from ..devices import HOST, made_on
 from ..results.verdict import Verdict
-from .lab import Lab
-from .noise import Noise
-from .observed import Fact, Observed, same
+from .context import Lab
+from .monte_carlo import Noise
+from .observation import Fact, Observed, same
 from .program import Program
 
 TIMES, FLOOR = 8.0, 16.0

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from .lab import Lab
+from .context import Lab
 from .program import Chapter
 
 layouts = Chapter("layouts")

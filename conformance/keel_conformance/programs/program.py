@@ -8,8 +8,8 @@ from typing import Any
 
 from torch import Tensor
 
+from .context import Lab
 from .contract import CLAUSES
-from .lab import Lab
 
 Body = Callable[[Lab], None]
 

@@ -14,19 +14,19 @@ from torch import Tensor
 
 from ..cases.case import Case
 from ..devices import HOST
-from ..graphs import nodes, program_of
-from ..graphs.nodes import Drawn, Input, Node, given, module, pruned, run
-from ..harness.subject import subject
-from ..programs.compiler import Compiler
+from ..graphs import graph_ir, program_of
+from ..graphs.graph_ir import Drawn, Input, Node, given, module, pruned, run
+from ..harness.backend_under_test import subject
 from ..programs.judging import disturbed_by, worst_of
-from ..programs.noise import Noise
-from ..programs.observed import Observed, same
+from ..programs.monte_carlo import Noise
+from ..programs.observation import Observed, same
+from ..programs.restricted_compiler import Compiler
 from ..results.verdict import Verdict
 from . import script
-from .attempt import Bench
-from .literal import tensor
-from .minimise import Deadline, cut_where, cuts, ddmin, steepest
-from .written import Written, name_of
+from .minimize import Deadline, cut_where, cuts, ddmin, steepest
+from .replay import Bench
+from .tensor_literals import tensor
+from .written_script import Written, name_of
 
 CALLS, NOISE = 3, 8
 
@@ -207,7 +207,7 @@ def plainer(graph: Graph, fails: Callable[[Graph], bool], deadline: Deadline) ->
 @cache
 def _texts() -> dict[str, ast.expr]:
     """The expression of each operator, as its table has it."""
-    for node in ast.walk(ast.parse(inspect.getsource(nodes))):
+    for node in ast.walk(ast.parse(inspect.getsource(graph_ir))):
         if isinstance(node, ast.AnnAssign) and getattr(node.target, "id", "") == "OPS":
             assert isinstance(node.value, ast.Dict)
             return {str(ast.literal_eval(k)): v for k, v in zip(node.value.keys, node.value.values, strict=True) if k}
@@ -246,7 +246,7 @@ def of(graph: Graph, verdict: Verdict, which: int) -> str:
     used = "\n".join(inside)
     parts = [
         [*inspect.getsource(f).rstrip().replace("Tensor", "torch.Tensor").splitlines(), ""]
-        for f in (nodes._where, nodes._slice, nodes._zeros)
+        for f in (graph_ir._where, graph_ir._slice, graph_ir._zeros)
         if f"{f.__name__}(" in used
     ]
     functional = ["from torch.nn import functional as F"] if "F." in used else []

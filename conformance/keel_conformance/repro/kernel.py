@@ -8,14 +8,14 @@ from torch import Tensor
 from keel.loops import show
 
 from ..cases.case import Case
-from ..harness.subject import subject
+from ..harness.backend_under_test import subject
 from ..kernels import Builder, Made, made_of, perform
 from ..kernels.judging import expectation, off
-from ..kernels.made import ZONE
+from ..kernels.kernel_case import ZONE
 from ..results.verdict import Verdict
-from .attempt import Bench
-from .literal import tensor
+from .replay import Bench
 from .script import assembled, backend_of, title
+from .tensor_literals import tensor
 
 SHOWN = 8
 """Elements that a script compares."""

@@ -22,20 +22,20 @@ from keel import KeelError
 
 from ..cases.case import Case
 from ..devices import HOST
-from ..harness.guard import same_bits
-from ..harness.subject import subject
+from ..harness.backend_under_test import subject
+from ..harness.red_zones import same_bits
+from ..oracles.error_rules import NoRule
 from ..oracles.graph import graph_bounds
-from ..oracles.rules import NoRule
 from ..programs import PROGRAMS
 from ..programs import perform as perform_program
-from ..programs.compiler import Compiler
-from ..programs.observed import same
+from ..programs.observation import same
+from ..programs.restricted_compiler import Compiler
 from ..results.verdict import Verdict
 from . import script
-from .attempt import Bench
-from .literal import tensor, text_of
-from .minimise import Deadline, steepest
-from .written import Written, name_of
+from .minimize import Deadline, steepest
+from .replay import Bench
+from .tensor_literals import tensor, text_of
+from .written_script import Written, name_of
 
 Line = tuple[str, str, tuple[str, ...]]
 """A name, the expression that it stands for, and the names in that."""

@@ -18,18 +18,18 @@ from keel.opset import MEMBERS
 from keel.testing import claims_of
 
 from ..cases.case import Trial
-from ..harness.perform import overload, told
-from ..harness.subject import GROUP, subject
+from ..harness.backend_under_test import GROUP, subject
+from ..harness.backend_worker import overload, told
 from ..oracles.compare import TIMES, overflow, wide
+from ..oracles.error_rules import flat, widened
 from ..oracles.judge import expect, narrow_result, signed_zeros
-from ..oracles.rules import flat, widened
-from ..oracles.times import own_of
-from ..oracles.tracked import error_of, inexact, ulp
+from ..oracles.relative_to_eager import own_of
+from ..oracles.tracked_tensor import error_of, inexact, ulp
+from ..pytree import mapped
 from ..results.fault import WRITTEN
 from ..results.verdict import Verdict
-from ..trees import mapped
-from .attempt import Calls
-from .literal import UNPACK, on, tensor, text_of
+from .replay import Calls
+from .tensor_literals import UNPACK, on, tensor, text_of
 
 LINES = 40
 ZONE = 64

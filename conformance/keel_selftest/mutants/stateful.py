@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 
-from keel_conformance.trees import tensors
+from keel_conformance.pytree import tensors
 
 from ..mutant import broken, wrong
 from ..rewiring import laid, packet, plainly, run

@@ -13,11 +13,11 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from keel import KeelWarning
-from keel_bench import accuracy, compile_time, dynamic, run_time, traffic
+from keel_bench import accuracy, compile_time, dynamic, memory_traffic, run_time
 from keel_bench.cli import app
 from keel_bench.compilers import counted
+from keel_bench.fallbacks import left_to_eager, troubles
 from keel_bench.jobs import Job, Selection
-from keel_bench.placement import left_to_eager, troubles
 from keel_conformance import report
 from keel_conformance.report import Bar
 from keel_conformance.workers.pool import Outcome
@@ -139,7 +139,7 @@ def test_inductors_log_is_read_without_library_calls() -> None:
         "(ExternKernelSchedulerNode(name='op2'), 50), (SchedulerNode(name='op3'), 3), "
         "(NopKernelSchedulerNode(name='op4'), 0)], 'node_runtimes': [(SchedulerNode(name='op3'), 7)]}"
     )
-    assert traffic.inductors(log) == [40, 12]
+    assert memory_traffic.inductors(log) == [40, 12]
 
 
 def test_keels_launch_lists_are_read_without_library_calls(tmp_path: Path) -> None:
@@ -147,7 +147,7 @@ def test_keels_launch_lists_are_read_without_library_calls(tmp_path: Path) -> No
     (tmp_path / "00-inference" / "part0-launches.json").write_text(
         json.dumps([{"kind": "kernel", "bytes": 64}, {"kind": "extern", "bytes": 900}, {"kind": "kernel", "bytes": 8}])
     )
-    assert traffic.keels(tmp_path) == [64, 8]
+    assert memory_traffic.keels(tmp_path) == [64, 8]
 
 
 def test_the_report_says_what_holds(tmp_path: Path) -> None:

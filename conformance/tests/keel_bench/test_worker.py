@@ -9,7 +9,7 @@ from keel_bench.jobs import Job
 from keel_bench.suite import bars
 from keel_bench.worker import environment, work
 from keel_conformance.workers.pool import Outcome, run_all
-from keel_conformance.workers.start import fresh
+from keel_conformance.workers.spawn import fresh
 
 
 def run(job: Job, caches: Path, time_limit: float = 600.0) -> Outcome:

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from keel_conformance.cases.case import Case
 from keel_conformance.results.verdict import Verdict
-from keel_conformance.workers.run import Interruption
+from keel_conformance.workers.command_run import Interruption
 from keel_selftest import campaign
 from keel_selftest.campaign import EAGER, Sitting
 from keel_selftest.discriminating import bears

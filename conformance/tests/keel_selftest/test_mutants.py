@@ -10,8 +10,8 @@ import torch
 
 import keel
 from keel import Backend
-from keel_conformance.harness.perform import overload
-from keel_conformance.harness.subject import subject
+from keel_conformance.harness.backend_under_test import subject
+from keel_conformance.harness.backend_worker import overload
 from keel_conformance.programs.contract import CLAUSES
 from keel_selftest.mutant import fits
 from keel_selftest.registry import BENIGN, CONTROLS, MUTANTS, Mutant

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from keel_conformance.harness.job import Settings
+from keel_conformance.harness.protocol import Settings
 from keel_conformance.harness.run import run
 from keel_selftest import robustness
 from keel_selftest.crashes import DEATHS

@@ -10,13 +10,13 @@ import torch
 
 import keel
 from keel_conformance import programs
-from keel_conformance.cases.arguments import arguments
 from keel_conformance.cases.case import Case
+from keel_conformance.cases.inputs import arguments
 from keel_conformance.cases.plan import plan
-from keel_conformance.harness.perform import overload
+from keel_conformance.harness.backend_worker import overload
 from keel_conformance.oracles.judge import judge
-from keel_conformance.programs.group import can_meet
-from keel_conformance.trees import tensors
+from keel_conformance.programs.process_group import can_meet
+from keel_conformance.pytree import tensors
 from keel_selftest.discriminating import bears, meant
 from keel_selftest.null_backends import MEANT
 from keel_selftest.registry import BENIGN, CONTROLS

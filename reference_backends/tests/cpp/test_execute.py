@@ -12,7 +12,7 @@ from torch import Tensor
 import keel
 from keel import Launcher, Source
 from keel.loops import Kernel, evaluate, interpret, parse, verify
-from keel_conformance.kernels.drawn import Drawn, draw
+from keel_conformance.kernels.kernel_generator import Drawn, draw
 from keel_cpp import target
 
 from .kernels import REFERENCES, TEXTS, kernel, sizes_of

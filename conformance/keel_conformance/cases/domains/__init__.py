@@ -9,25 +9,25 @@ from functools import cache
 from keel.opset import MEMBERS, Op
 
 from ..domain import Domain
-from ..exempt import exempt
-from ..generic import generic
-from ..negatives import negatives_of
+from ..exclusions import exempt
+from ..from_samples import generic
+from ..invalid_calls import negatives_of
 from . import (
+    assertions,
     attention,
-    bags,
-    checks,
     contraction,
     convolution,
     creation,
+    embedding_bag,
     fft,
+    indexing,
     linalg,
     losses,
-    normalisation,
-    places,
+    normalization,
     pointwise,
     pooling,
-    quantization_choices,
-    quantized,
+    quantization_params,
+    quantize,
     random,
     reductions,
     resampling,
@@ -37,21 +37,21 @@ OWN: Mapping[str, Callable[[Op], Domain]] = {
     **contraction.BUILD.found,
     **convolution.BUILD.found,
     **pooling.BUILD.found,
-    **normalisation.BUILD.found,
+    **normalization.BUILD.found,
     **attention.BUILD.found,
     **losses.BUILD.found,
     **linalg.BUILD.found,
     **fft.BUILD.found,
     **resampling.BUILD.found,
-    **quantized.BUILD.found,
-    **quantization_choices.BUILD.found,
-    **bags.BUILD.found,
-    **checks.BUILD.found,
+    **quantize.BUILD.found,
+    **quantization_params.BUILD.found,
+    **embedding_bag.BUILD.found,
+    **assertions.BUILD.found,
     **creation.BUILD.found,
     **random.BUILD.found,
 }
 """Who gives the domain of a member that has its own."""
-BUILDERS: tuple[Callable[[Op], Domain | None], ...] = (pointwise.build, reductions.build, places.build)
+BUILDERS: tuple[Callable[[Op], Domain | None], ...] = (pointwise.build, reductions.build, indexing.build)
 """Each gives the domain of a member of its families, None for others."""
 
 

@@ -12,7 +12,7 @@ from keel.opset import Op
 from ...by_member import ByMember
 from ..domain import Domain, Levels
 from ..values import Draw
-from .calls import FLOATS, Arg, Ask, From, domain, given
+from .call_templates import FLOATS, Arg, Ask, From, domain, given
 
 aten = torch.ops.aten
 FLASH = "aten._scaled_dot_product_flash_attention_for_cpu"

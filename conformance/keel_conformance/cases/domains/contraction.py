@@ -14,7 +14,7 @@ from keel.opset import Op
 from ...by_member import ByMember
 from ..domain import Domain, Levels, Negative
 from ..values import Draw, fill
-from .calls import FLOATS, NAN, Arg, Ask, domain, given, wrong
+from .call_templates import FLOATS, NAN, Arg, Ask, domain, given, wrong
 
 KS = ("64", "1", "7", "8", "9", "17", "0", "63", "65", "127", "128", "129", "1000", "4096")
 SIZES = ("3x5", "1x1", "17x17", "17x9", "33x31", "65x7", "1x129", "128x1", "0x4", "8x16")

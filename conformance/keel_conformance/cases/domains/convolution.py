@@ -13,7 +13,7 @@ from keel.opset import MEMBERS, Op
 
 from ...by_member import ByMember
 from ..domain import Domain, Levels, Negative, Rule
-from .calls import FLOATS, Arg, Ask, domain, given, wrong
+from .call_templates import FLOATS, Arg, Ask, domain, given, wrong
 
 KINDS = ("random", "nonfinite", "cancel", "exact", "duplicates")
 SIZES: Mapping[str, tuple[int, ...]] = {

@@ -11,7 +11,7 @@ from keel.opset import Op
 from ...by_member import ByMember
 from .. import layouts
 from ..domain import Domain, Levels, Rule
-from .calls import OWN, Arg, Ask, domain
+from .call_templates import OWN, Arg, Ask, domain
 
 SHAPES: Mapping[str, tuple[int, ...]] = {
     "0d": (),

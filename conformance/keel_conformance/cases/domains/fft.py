@@ -12,7 +12,7 @@ from keel.opset import Op
 from ...by_member import ByMember
 from ..domain import Domain, Levels
 from ..values import Draw, fill, kinds_of
-from .calls import Arg, Ask, Drawn, domain, given
+from .call_templates import Arg, Ask, Drawn, domain, given
 
 SIZES = ("8", "1", "2", "3", "7", "9", "13", "16", "17", "30", "64", "97", "127", "128", "243", "1000", "1024")
 DIMS: Mapping[str, tuple[Callable[[int], tuple[int, ...]], list[int]]] = {

@@ -14,7 +14,7 @@ from keel.opset import About, Op
 from ...by_member import ByMember
 from ..domain import Domain, Levels, Rule
 from ..values import Draw, fill
-from .calls import Arg, Ask, From, domain, given
+from .call_templates import Arg, Ask, From, domain, given
 
 aten = torch.ops.aten
 DTYPES = (torch.float32, torch.float64, torch.complex64, torch.complex128)

@@ -14,7 +14,7 @@ from keel.opset import Op
 from ...by_member import ByMember
 from ..domain import Domain, Levels
 from ..values import Draw
-from .calls import FLOATS, Arg, Ask, From, domain, given
+from .call_templates import FLOATS, Arg, Ask, From, domain, given
 
 aten = torch.ops.aten
 REDUCTIONS: Mapping[str, int] = {"each": 0, "mean": 1, "sum": 2}

@@ -19,13 +19,13 @@ import torch
 from keel.loops import DTYPE_NAMES
 from keel.opset import MEMBERS, Op
 
-from .. import layouts, sizes
+from .. import layouts, shapes
 from ..case import Trial
+from ..collect_calls import tried
+from ..diversity import facets, ranked
 from ..domain import DTYPES, Domain, Levels, Rule, dtype_names
-from ..facets import facets, ranked
-from ..generic import known
-from ..harvest import tried
-from ..skeleton import OWN, Part, Path, Skeleton, rebuilt, walk
+from ..from_samples import known
+from ..saved_call import OWN, Part, Path, Skeleton, rebuilt, walk
 from ..values import KINDS, Draw, crossed, fill, kinds_of, salted, specials
 
 PARTNERS = ("alike", "dense", "row", "column", "0d", "outer", "middle", "first", "turns")
@@ -116,9 +116,9 @@ def _domain(op: Op, forms: tuple[Skeleton, ...]) -> Domain:
     counts = [len(slots(f)) for f in forms]
     broadcasts = _broadcasts(op.name, counts.index(max(counts))) if max(counts) > 1 else False
     kinds = tuple(k for k in KINDS if any(k in kinds_of(d) for d in dtypes))
-    shapes, values = (*sizes.SHAPES, ALL), (*kinds, ALL)
+    dims, values = (*shapes.SHAPES, ALL), (*kinds, ALL)
     if any([p.own for _, p in slots(f)] == [True] for f in forms) and any(d.itemsize <= 2 for d in dtypes):
-        shapes, values = (*shapes, EVERY), (*values, EVERY)
+        dims, values = (*dims, EVERY), (*values, EVERY)
     number = {f"f{i}": c for i, c in enumerate(counts)}
     takes = {f"f{i}": f.dtypes for i, f in enumerate(forms)}
     whole = {f"f{i}": [p.own for _, p in slots(f)] == [True] for i, f in enumerate(forms)}
@@ -145,7 +145,7 @@ def _domain(op: Op, forms: tuple[Skeleton, ...]) -> Domain:
             lambda shape, layout: (
                 layout in ("contiguous", "offset", "gapped")
                 if shape in (ALL, EVERY)
-                else layouts.fits(layout, sizes.shape_of(shape))
+                else layouts.fits(layout, shapes.shape_of(shape))
             ),
         ),
         Rule(
@@ -159,7 +159,7 @@ def _domain(op: Op, forms: tuple[Skeleton, ...]) -> Domain:
     factors = {
         "dtype": dtype_names(dtypes),
         "form": tuple(number),
-        "shape": shapes,
+        "shape": dims,
         "layout": layouts.LAYOUTS,
         "partner": PARTNERS if broadcasts else ("alike", "dense") if max(counts) > 1 else ("alike",),
         "values": values,
@@ -258,7 +258,7 @@ def _casts(domain: Domain, forms: tuple[Skeleton, ...]) -> tuple[Levels, ...]:
 def _partners(shape: str, partner: str) -> bool:
     if shape in (ALL, EVERY):
         return partner == "alike"
-    given = sizes.shape_of(shape)
+    given = shapes.shape_of(shape)
     match partner:
         case "row" | "column" | "first":
             return len(given) >= 2
@@ -419,7 +419,7 @@ def operands(
         return [draw.shuffled(every(dtypes[0])) if not draw.bare else torch.ones(2**8, dtype=dtypes[0])]
     if levels["shape"] == ALL:
         return combinations(dtypes, draw)
-    shape, found = sizes.shape_of(levels["shape"]), list[torch.Tensor]()
+    shape, found = shapes.shape_of(levels["shape"]), list[torch.Tensor]()
     for i, dtype in enumerate(dtypes):
         own = _beside(shape, levels["partner"]) if i else _crossed(shape, levels["partner"])
         kind = levels["values"] if levels["values"] in kinds_of(dtype) else "random"

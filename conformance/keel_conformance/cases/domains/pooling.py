@@ -15,7 +15,7 @@ from ...by_member import ByMember
 from ..domain import Domain, Levels, Negative
 from ..layouts import LAYOUTS
 from ..values import Draw
-from .calls import FLOATS, Arg, Ask, From, domain, given, wrong
+from .call_templates import FLOATS, Arg, Ask, From, domain, given, wrong
 
 aten = torch.ops.aten
 MAXIMA = ("random", "specials", "duplicates", "ties", "exact", "wide")

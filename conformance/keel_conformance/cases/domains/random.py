@@ -15,7 +15,7 @@ from keel.opset import Op
 from ...by_member import ByMember
 from ..domain import Domain, Levels, Negative, Rule
 from ..values import Draw
-from .calls import FLOATS, OWN, Arg, Ask, always, domain, wrong
+from .call_templates import FLOATS, OWN, Arg, Ask, always, domain, wrong
 
 SHAPES: Mapping[str, tuple[int, ...]] = {
     "129x8": (129, 8),

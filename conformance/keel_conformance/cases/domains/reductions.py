@@ -14,8 +14,8 @@ from keel.opset import Op
 
 from ...by_member import ByMember
 from ..domain import Domain
-from .along import Along, Arguments, domain_of
-from .rows import BUT_ONE, EVERY, FEW, LONE, NO
+from .along_dimension import Along, Arguments, domain_of
+from .row_values import BUT_ONE, EVERY, FEW, LONE, NO
 
 
 def _dim(overload: str, *more: Any, **keywords: Any) -> tuple[str, Arguments]:

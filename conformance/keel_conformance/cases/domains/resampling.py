@@ -13,7 +13,7 @@ from keel.opset import MEMBERS, About, Op
 from ...by_member import ByMember
 from ..domain import Domain, Levels
 from ..values import Draw
-from .calls import FLOATS, Arg, Ask, domain, given
+from .call_templates import FLOATS, Arg, Ask, domain, given
 
 RESIZED: Mapping[str, tuple[tuple[int, ...], tuple[int, ...]]] = {
     "7to10": ((7,), (10,)),

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from keel_bench.models import zoo
-from keel_bench.step import Step, leavings, reference, run
+from keel_bench.training_step import Step, leavings, reference, run
 
 
 def test_each_model_has_three_sizes() -> None:

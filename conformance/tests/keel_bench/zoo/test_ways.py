@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from keel_bench.closure.endings import sentence
+from keel_bench.closure.trace_watch import sentence
 from keel_bench.jobs import Job
 from keel_bench.zoo.ways import HOLDS, NOT_AOT, RAISED, WRONG, bars
 from keel_conformance.workers.pool import Outcome

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from keel_conformance.cases.arguments import arguments
+from keel_conformance.cases.inputs import arguments
 from keel_conformance.cases.plan import plan
 
 CASES = [c for c in plan(profile="strict", tier="standard", ops=("fft_c2r",)) if c.kind == "op"]

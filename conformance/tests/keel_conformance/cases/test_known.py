@@ -6,12 +6,12 @@ import pytest
 import torch
 
 from keel.opset import MEMBERS
+from keel_conformance.cases.attribute_variants import spoken_of
+from keel_conformance.cases.collect_calls import FILES, stored
 from keel_conformance.cases.domains import domain_of
-from keel_conformance.cases.harvest import FILES, stored
-from keel_conformance.cases.negatives import broken
-from keel_conformance.cases.skeleton import Part, Skeleton, redrawn
+from keel_conformance.cases.invalid_calls import broken
+from keel_conformance.cases.saved_call import Part, Skeleton, redrawn
 from keel_conformance.cases.values import Draw
-from keel_conformance.cases.varied import spoken_of
 
 
 @pytest.mark.parametrize("dtype", [torch.bool, torch.uint8, torch.int64, torch.float32])

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from keel_conformance.cases.layouts import LAYOUTS, fits, place
-from keel_conformance.cases.sizes import SHAPES, shape_of
+from keel_conformance.cases.shapes import SHAPES, shape_of
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

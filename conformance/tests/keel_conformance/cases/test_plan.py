@@ -5,11 +5,11 @@ import torch
 
 from keel import KeelError
 from keel.opset import MEMBERS
-from keel_conformance.cases.arguments import arguments
-from keel_conformance.cases.covering import covering
+from keel_conformance.cases.covering_array import covering
 from keel_conformance.cases.domains import domain_of
+from keel_conformance.cases.drop_trivial import passer
+from keel_conformance.cases.inputs import arguments
 from keel_conformance.cases.plan import PROFILES, TIERS, plan
-from keel_conformance.cases.sift import passer
 
 FEW = ("add", "sum", "convert", "gather", "foreach_add", "sort")
 

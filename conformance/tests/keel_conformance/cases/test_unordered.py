@@ -11,9 +11,9 @@ from torch import fx
 from keel import Backend, Call
 from keel.opset import MEMBERS, OPSET
 from keel.testing import compile_calls
-from keel_conformance.cases.arguments import arguments
+from keel_conformance.cases.inputs import arguments
 from keel_conformance.cases.plan import plan
-from keel_conformance.harness.perform import overload
+from keel_conformance.harness.backend_worker import overload
 
 aten = torch.ops.aten
 ADDING = (aten.scatter_add.default, aten.scatter_reduce.two)

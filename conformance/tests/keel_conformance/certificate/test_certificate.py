@@ -24,7 +24,7 @@ from keel_conformance.certificate.verify import verify
 from keel_conformance.cli import app
 from keel_conformance.harness.journal import FILE, Journal
 from keel_conformance.harness.run import Shard, head_of
-from keel_conformance.reporting import files
+from keel_conformance.reporting import json_report
 from keel_conformance.results.verdict import Verdict
 
 ABOUT: dict[str, Any] = {"profile": "core", "tier": "smoke", "seed": 0, "ops": ["neg"]}
@@ -76,7 +76,7 @@ def certified(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     waived = [Verdict(c.id, "waived" if c.dtype == "i64" else "pass") for c in cases()]
     head = json.loads((folder / FILE).read_text().splitlines()[0])["run"]
-    files.write(folder, files.document(files.Run(head, cases(), waived)), waived)
+    json_report.write(folder, json_report.document(json_report.Run(head, cases(), waived)), waived)
     (folder / "report.html").write_text("<p>A page.</p>")
     (folder / "accepted.toml").write_text(WAIVER)
     certify(folder, waived=folder / "accepted.toml")

@@ -13,8 +13,8 @@ from torch import Tensor, fx
 import keel
 import keel_eager
 from keel_conformance import graphs
-from keel_conformance.graphs.draw import LIMITS, NODES, draw
-from keel_conformance.graphs.nodes import OPS, given, run
+from keel_conformance.graphs.graph_generator import LIMITS, NODES, draw
+from keel_conformance.graphs.graph_ir import OPS, given, run
 from keel_conformance.programs import Compiler
 
 CASES = list(graphs.cases())

@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 
 from keel import KeelError
 from keel_conformance.cli import app, status
-from keel_conformance.harness.draw import planned
 from keel_conformance.harness.journal import Journal
+from keel_conformance.harness.parallel_plan import planned
 from keel_conformance.harness.run import Shard, head_of
 from keel_conformance.harness.summary import show
 from keel_conformance.results.verdict import STATUSES, Verdict

@@ -13,11 +13,11 @@ from keel import TensorType
 from keel_conformance import devices, programs
 from keel_conformance.cases.case import Case, Trial
 from keel_conformance.cases.plan import plan
-from keel_conformance.harness import appraise, perform
-from keel_conformance.harness.job import Appraise, Appraised, Perform, Performed, Raised, Settings, Tried
-from keel_conformance.harness.settle import Settler
+from keel_conformance.harness import backend_worker, judge_worker
+from keel_conformance.harness.protocol import Appraise, Appraised, Perform, Performed, Raised, Settings, Tried
+from keel_conformance.harness.scheduler import Settler
 from keel_conformance.oracles.judge import judge
-from keel_conformance.programs.observed import Observed
+from keel_conformance.programs.observation import Observed
 from keel_conformance.results.verdict import Verdict
 from keel_conformance.workers.pool import Outcome
 
@@ -60,8 +60,8 @@ def test_calls_after_the_device_died_are_left_to_another_process(
     cases = tuple(c for c in plan(tier="standard", ops=["mm"]) if c.kind == "negative")[:3]
     assert len(cases) == 3
     alive = iter([True, True, False, False, False])  # of two cases, before and after looking; at the end
-    monkeypatch.setattr(perform, "answers", lambda device: next(alive))
-    found = perform.perform(Perform(Settings("eager"), cases, str(tmp_path / "file")), silent)
+    monkeypatch.setattr(backend_worker, "answers", lambda device: next(alive))
+    found = backend_worker.perform(Perform(Settings("eager"), cases, str(tmp_path / "file")), silent)
     assert [t.case for t in found.tried] == [c.id for c in cases[:2]] and found.spent
     assert found.clock["all"] >= found.clock["backend"] > 0
 
@@ -79,7 +79,7 @@ def test_a_program_that_ends_the_device_for_eager_pytorch_is_not_run(
     case, file = next(iter(programs.cases())), tmp_path / "file"
     Observed(()).save(Path(f"{file}.0"))
     assert devices.computes("npu")
-    found = appraise.appraise(Appraise((case,), Performed([Tried(case.id)], device="npu"), str(file)), silent)
+    found = judge_worker.appraise(Appraise((case,), Performed([Tried(case.id)], device="npu"), str(file)), silent)
     assert found.spent and found.verdicts[0].status == "not run" and not found.verdicts[0].clause
     assert found.verdicts[0].sentence == "What eager PyTorch raises there ends all that a process has on npu."
 
@@ -88,7 +88,7 @@ def test_what_pytorch_cannot_trace_for_a_device_is_no_case_there(late: list[bool
     late.append(True)  # nor does eager PyTorch say anything of it
     untraced = Raised("tracing it", "KeelError: aten._fft_r2c.default cannot be traced.")
     case = Case("relu", "f32", "op", "core", "aten.relu.default", choice=(("input", "s0"),))
-    verdict = appraise._ended(case, untraced, "npu")
+    verdict = judge_worker._ended(case, untraced, "npu")
     assert verdict.status == "not run" and "cannot trace this call on npu" in verdict.sentence
 
 
@@ -121,12 +121,14 @@ def test_what_no_kernel_of_the_device_does_is_only_held_against_who_claims_it(
     backend: str, device: str, status: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Both run eager PyTorch's, which raises at this matrix only once it runs."""
-    monkeypatch.setattr(perform, "arguments", lambda case, call: Trial((-torch.ones(2, 2),), {"check_errors": True}))
-    monkeypatch.setattr(appraise, "arguments", lambda case, call: Trial((torch.eye(2),), {"check_errors": True}))
+    monkeypatch.setattr(
+        backend_worker, "arguments", lambda case, call: Trial((-torch.ones(2, 2),), {"check_errors": True})
+    )
+    monkeypatch.setattr(judge_worker, "arguments", lambda case, call: Trial((torch.eye(2),), {"check_errors": True}))
     file = str(tmp_path / "file")
-    performed = perform.perform(Perform(Settings(backend), (CHOLESKY,), file), silent)
+    performed = backend_worker.perform(Perform(Settings(backend), (CHOLESKY,), file), silent)
     performed.device = device
-    (found,) = appraise.appraise(Appraise((CHOLESKY,), performed, file), silent).verdicts
+    (found,) = judge_worker.appraise(Appraise((CHOLESKY,), performed, file), silent).verdicts
     assert found.status == status and "cholesky" in found.sentence
 
 

@@ -16,7 +16,7 @@ import pytest
 from keel import KeelError
 from keel_conformance.cases.case import Case
 from keel_conformance.harness.journal import FILE, Journal, read
-from keel_conformance.harness.merge import merged
+from keel_conformance.harness.merge_shards import merged
 from keel_conformance.harness.run import Shard, head_of
 from keel_conformance.results.verdict import Verdict
 
@@ -26,7 +26,7 @@ RUN = """
 import sys
 from pathlib import Path
 from keel_conformance.cases.plan import plan
-from keel_conformance.harness.job import Settings
+from keel_conformance.harness.protocol import Settings
 from keel_conformance.harness.run import run
 
 if __name__ == "__main__":

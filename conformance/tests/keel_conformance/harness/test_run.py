@@ -11,7 +11,7 @@ import pytest
 from keel_conformance.cases.case import Case
 from keel_conformance.cases.domains import domain_of
 from keel_conformance.cases.plan import case_of, plan
-from keel_conformance.harness.job import Settings
+from keel_conformance.harness.protocol import Settings
 from keel_conformance.harness.run import run
 from keel_conformance.results.verdict import Verdict, totals
 

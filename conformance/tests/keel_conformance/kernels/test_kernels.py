@@ -14,7 +14,7 @@ import keel
 import keel_cpp
 import keel_interp
 from keel_conformance import kernels
-from keel_conformance.kernels import drawn, form, forms, scalars
+from keel_conformance.kernels import kernel_generator, kernel_template, scalars, templates
 
 CASES = list(kernels.cases())
 SMOKE = list(kernels.cases("smoke"))
@@ -37,7 +37,9 @@ def test_cases() -> None:
 
 def test_every_scalar_operation_and_monoid_has_kernels() -> None:
     assert {name.partition("-to-")[0] for name, _ in scalars.names()} == set(keel.loops.SCALARS)
-    assert {f.name.split("-")[1] for f in forms.FORMS.values() if f.name.startswith("fold-")} == set(keel.loops.MONOIDS)
+    assert {f.name.split("-")[1] for f in templates.FORMS.values() if f.name.startswith("fold-")} == set(
+        keel.loops.MONOIDS
+    )
 
 
 def test_all_kernels_keep_the_rules() -> None:
@@ -50,7 +52,7 @@ def test_all_kernels_keep_the_rules() -> None:
 def test_drawn_kernels_are_exact() -> None:
     """The interpreter in float64 gives the same as in the kernel's dtypes."""
     for seed in range(15):
-        made = drawn.made(seed)
+        made = kernel_generator.made(seed)
         plain, precise = made.memory(seed, 0), made.memory(seed, 0)
         for memory, wide in ((plain, False), (precise, True)):
             keel.loops.interpret(made.kernel, [made.inner(m) for m in memory], made.sizes[0], precise=wide)
@@ -162,8 +164,8 @@ def test_what_cannot_be_built_fails() -> None:
 def test_drawn_kernels_check_indices_right_ones_and_wrong_ones() -> None:
     recorded = list[bool]()
     for seed in range(60):
-        made = drawn.made(seed)
-        records = [k for k, b in enumerate(made.kernel.buffers) if made.fills.get(b.name) == form.ZERO]
+        made = kernel_generator.made(seed)
+        records = [k for k, b in enumerate(made.kernel.buffers) if made.fills.get(b.name) == kernel_template.ZERO]
         if records:
             memory = made.memory(seed, 0)
             keel.loops.interpret(made.kernel, [made.inner(m) for m in memory], made.sizes[0])

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from keel_conformance.models import NAMES, InDouble, build
-from keel_conformance.threads import threads
+from keel_conformance.num_threads import threads
 
 TEXT = ("bert", "gpt2", "llama", "t5")
 

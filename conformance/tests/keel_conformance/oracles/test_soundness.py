@@ -13,14 +13,14 @@ from judged import verdict
 from torch import Tensor
 
 from keel.opset import MEMBERS
-from keel_conformance.cases.arguments import arguments
 from keel_conformance.cases.case import Case, Trial
+from keel_conformance.cases.inputs import arguments
 from keel_conformance.cases.plan import plan
-from keel_conformance.oracles import times
+from keel_conformance.oracles import relative_to_eager
+from keel_conformance.oracles.error_rules import Bound, flat
 from keel_conformance.oracles.judge import judge, target_of
-from keel_conformance.oracles.rules import Bound, flat
-from keel_conformance.oracles.running import _wrapped, analysed
-from keel_conformance.oracles.tracked import error_of, errors, plain_of, tracked, ulp
+from keel_conformance.oracles.running_error import _wrapped, analysed
+from keel_conformance.oracles.tracked_tensor import error_of, errors, plain_of, tracked, ulp
 
 aten = torch.ops.aten
 FLOATS = st.floats(width=32, allow_nan=False, allow_infinity=False, min_value=-1e6, max_value=1e6)
@@ -365,8 +365,8 @@ def test_what_leaves_the_range_of_float64_on_the_way_is_open() -> None:
 
 def test_the_parts_of_a_complex_infinity_combine_as_they_may() -> None:
     got, eager = torch.tensor([complex("inf+nanj"), 1.0]), torch.tensor([complex("nan+nanj"), 1.0])
-    assert not times.compare(got, eager, None).sentence
-    assert "not finite" in times.compare(eager.flip(0), eager, None).sentence
+    assert not relative_to_eager.compare(got, eager, None).sentence
+    assert "not finite" in relative_to_eager.compare(eager.flip(0), eager, None).sentence
 
 
 def test_integers_are_added_without_error_in_float64_too() -> None:

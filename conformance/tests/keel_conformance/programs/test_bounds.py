@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from keel_conformance.programs.judging import disturbed_by, worst_of
-from keel_conformance.programs.noise import Noise
-from keel_conformance.programs.observed import Observed
+from keel_conformance.programs.monte_carlo import Noise
+from keel_conformance.programs.observation import Observed
 
 F = torch.nn.functional
 UNIT = torch.finfo(torch.float32).eps / 2

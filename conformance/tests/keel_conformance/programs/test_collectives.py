@@ -15,10 +15,10 @@ from torch import fx
 import keel
 import keel_eager
 from keel_conformance import programs
-from keel_conformance.programs import group
+from keel_conformance.programs import process_group
 
 CASES = {c.op: c for c in programs.cases() if c.op.startswith("collectives-")}
-pytestmark = pytest.mark.skipif(not group.can_meet(), reason="No process group of gloo can be made here.")
+pytestmark = pytest.mark.skipif(not process_group.can_meet(), reason="No process group of gloo can be made here.")
 REDUCED, WAITED = "_c10d_functional.all_reduce.default", "_c10d_functional.wait_tensor.default"
 
 

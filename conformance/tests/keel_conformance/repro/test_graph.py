@@ -9,11 +9,11 @@ import torch
 
 from keel_conformance.cases.case import Case
 from keel_conformance.graphs import program_of
-from keel_conformance.graphs.nodes import OPS, Drawn, Input, Node, given, run
+from keel_conformance.graphs.graph_ir import OPS, Drawn, Input, Node, given, run
 from keel_conformance.repro import graph as graphs
-from keel_conformance.repro.attempt import Bench
 from keel_conformance.repro.graph import Graph, expression, minimised, of_graph, tried, with_outputs
-from keel_conformance.repro.minimise import Deadline
+from keel_conformance.repro.minimize import Deadline
+from keel_conformance.repro.replay import Bench
 from keel_conformance.repro.script import LINES
 from keel_conformance.results.verdict import Verdict
 
@@ -96,9 +96,9 @@ def test_drawn_programs_have_scripts(tmp_path: Path) -> None:
             "torch": torch,
             "F": torch.nn.functional,
             **dict(zip(names, calls[0], strict=True)),
-            "_where": graphs.nodes._where,
-            "_slice": graphs.nodes._slice,
-            "_zeros": graphs.nodes._zeros,
+            "_where": graphs.graph_ir._where,
+            "_slice": graphs.graph_ir._slice,
+            "_zeros": graphs.graph_ir._zeros,
         }
         for node in program.nodes:
             space[f"v{len(names)}"] = eval(expression(node, [names[a] for a in node.args]), space)

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from keel_conformance import kernels
-from keel_conformance.harness.subject import subject
-from keel_conformance.repro.attempt import Bench
+from keel_conformance.harness.backend_under_test import subject
+from keel_conformance.repro.replay import Bench
 from keel_conformance.repro.script import LINES
-from keel_conformance.repro.write import write
+from keel_conformance.repro.write_scripts import write
 
 CASES = list(kernels.cases())
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from keel_conformance.repro.attempt import reason
+from keel_conformance.repro.replay import reason
 from keel_conformance.results.verdict import Verdict
 
 WRONG = "It raised while running: KeelError: KeelError[wrong-result]: acme broke the promise of part p0. "

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from keel_conformance.cases.arguments import arguments
 from keel_conformance.cases.case import Case
+from keel_conformance.cases.inputs import arguments
 from keel_conformance.cases.plan import plan
 from keel_conformance.repro import script
-from keel_conformance.repro.attempt import Calls
+from keel_conformance.repro.replay import Calls
 from keel_conformance.results.verdict import Verdict
 
 

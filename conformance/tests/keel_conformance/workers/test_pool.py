@@ -11,7 +11,7 @@ import deeds
 import pytest
 
 from keel_conformance.workers.pool import Crew, Outcome, Start, run_all
-from keel_conformance.workers.start import forked, fresh
+from keel_conformance.workers.spawn import forked, fresh
 
 HERE = str(Path(__file__).parent)
 JOBS = ["one", "abort", "two", "exit", "hang", "raise", "speak", "three"]

@@ -1,0 +1,111 @@
+"""A compiled model, put through draws of weights and inputs beside eager PyTorch and float64 until it is judged."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from torch import Tensor
+
+from keel_conformance.models import ModelCase
+
+from .draws import Measure
+from .error_metrics import TIMES, Left, Verdict, compare, judge
+from .kinks import MOVES, Draw, motion, unexplained
+from .training_step import Step, leavings, run
+
+MORE = 12
+"""Draws for a tensor that is over its budget in the first ones: the error of a scalar, or of a gradient that is zero in
+exact arithmetic, is noise, and so is its ratio to another such error."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """``compiled`` is the compiled forward of ``case``, which takes the weights and inputs of each draw.
+
+    ``more`` is how many draws a tensor is judged over that is over its budget in the first ones.
+    """
+
+    step: Step
+    compiled: Callable[..., Any]
+    case: ModelCase
+    more: int = MORE
+
+    def judged(self, measured: Callable[[int], Measure], *draws: int) -> list[Verdict]:
+        """A verdict for each tensor, worst first, over the first number of ``draws``; if one falls short in those, over
+        the next number, and so on, and over ``more`` at last.  Raises what eager PyTorch raises.
+
+        ``measured`` gives the draw of a seed; a caller with memory for all may give the same one twice.
+        """
+        found: list[Draw] = []
+        for up_to in (*draws, self.more):
+            found += [self._draw(measured(seed)) for seed in range(len(found), up_to)]
+            verdicts = self._verdicts(measured, found)
+            if all(v.holds for v in verdicts):
+                break
+        return verdicts
+
+    def _verdicts(self, measured: Callable[[int], Measure], found: list[Draw]) -> list[Verdict]:
+        """Over the draws ``found``, of which kinks are told where there are several."""
+        if len(found) == 1 or all(v.holds for v in judge(found)):
+            return judge(found)
+        over = {v.name for v in judge(found) if not v.holds and v.same_classes}
+        times = [{n: judge([{n: draw[n]}])[0].farthest for n in over} for draw in found]
+        found = self._excused(measured, found, [{n for n in over if of[n] > 1} for of in times])
+        often = {n for n in over if statistics.median(of[n] for of in times) > TIMES}
+        if not often or not all(v.holds for v in judge(found)):
+            return judge(found)
+        return judge(self._explained(measured, found, [{n for n in often if of[n] > TIMES} for of in times]))
+
+    def _excused(self, measured: Callable[[int], Measure], found: list[Draw], suspects: list[set[str]]) -> list[Draw]:
+        """``found``, with how far the exact result moves by as few perturbed references as make all suspects hold."""
+        over = set[str]().union(*suspects)
+        motions = [
+            motion(measured(seed), draw) if names else None
+            for seed, (draw, names) in enumerate(zip(found, suspects, strict=True))
+        ]
+        left = over
+        for _ in range(MOVES):
+            found = [
+                {**draw, **{n: replace(draw[n], squared_motion=far[n]) for n in names}}
+                if (moves is not None and names & left and (far := next(moves)))
+                else draw
+                for draw, names, moves in zip(found, suspects, motions, strict=True)
+            ]
+            left = {v.name for v in judge(found) if v.name in over and not v.holds}
+            if not left:
+                break
+        return found
+
+    def _explained(self, measured: Callable[[int], Measure], found: list[Draw], often: list[set[str]]) -> list[Draw]:
+        """``found``, with what kinks do not explain of the tensors that are off in most draws."""
+        usual = {n: statistics.median(draw[n].beside(draw[n].squared_least) for draw in found) for n in found[0]}
+
+        def rest(seed: int) -> dict[str, float]:
+            measure = measured(seed)
+            return unexplained(measure, found[seed], self._leave(measure), usual, often[seed])
+
+        return [
+            {**draw, **{n: replace(draw[n], unexplained=far) for n, far in rest(seed).items()}} if often[seed] else draw
+            for seed, draw in enumerate(found)
+        ]
+
+    def _draw(self, measure: Measure) -> Draw:
+        return compare(self._leave(measure), measure.eager, measure.exact)
+
+    def _leave(self, measure: Measure) -> Left:
+        return leave(self.step, redraw(self.case, measure.drawn), self.compiled)
+
+
+def leave(step: Step, case: ModelCase, forward: Callable[..., Any]) -> dict[str, Tensor]:
+    """What a step leaves, in memory of its own: buffers and gradients change with the next draw."""
+    return {name: t.clone() for name, t in leavings(step, case, run(step, case, forward)).items()}
+
+
+def redraw(case: ModelCase, drawn: ModelCase) -> ModelCase:
+    """``case`` with the weights, buffers and inputs of ``drawn``, written in place: what is compiled stays compiled."""
+    case.model.load_state_dict(drawn.model.state_dict())
+    case.model.zero_grad(set_to_none=True)
+    return replace(drawn, model=case.model)

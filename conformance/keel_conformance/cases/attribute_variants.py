@@ -1,0 +1,233 @@
+"""Calls with arguments that samples do not give: of each parameter that is no tensor other numbers, words and flags.
+
+Eager PyTorch accepts or refuses each call, and the declaration decides which of them it claims. ``FILE`` stores them.
+``python -m keel_conformance.cases.attribute_variants`` writes it again; each call is tried in a process of its own,
+because some calls end the process.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import pickle
+import resource
+import signal
+import warnings
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+import keel
+from keel.opset import MEMBERS, Op, decomposition_of
+
+from ..pytree import tensors
+from .collect_calls import FILES, KEPT, tried, write
+from .diversity import facets, ranked
+from .exclusions import exempt
+from .from_samples import known
+from .invalid_calls import broken
+from .saved_call import Part, Skeleton, redrawn, to_json
+
+BESIDE = frozenset(
+    {
+        "pin_memory",
+        "non_blocking",
+        "layout",
+        "device",
+        "memory_format",
+        "generator",
+        "check_errors",
+        "compute_mode",
+        "driver",
+        "size",
+        "sizes",
+        "stride",
+        "storage_offset",
+        "output_size",
+        "unsafe",
+        "normalized_shape",
+        "num_weights",
+        "benchmark",
+        "deterministic",
+        "cudnn_enabled",
+        "allow_tf32",
+        "reserve",
+        "max_lengths",
+        "total_L",
+        "split_sizes",
+        "implicit",
+    }
+)
+"""Parameters whose values sizes follow from, or that say nothing of the result."""
+FAMILIES = frozenset({"random", "collectives", "quantized"})
+MOST = 12
+"""Calls of a member."""
+EACH = 2
+"""Of one parameter."""
+SECONDS, MEMORY = 20, 3 * 2**30
+"""What a call may take, the process around it with it."""
+
+
+def varied(op: Op) -> list[Skeleton]:
+    """Those of a member, the most different."""
+    calls = known(op, FILES[:3])
+    seen = frozenset(f for call in calls for f in facets(call))
+    found = list[Skeleton]()
+    for call in _first_of_each(calls):
+        target = next(t for t in op.targets if str(t) == call.overload)
+        parameters = target._schema.arguments if target.namespace in ("aten", "prims") else ()
+        for place, parameter in enumerate(parameters):
+            if parameter.name not in BESIDE:
+                tries = [_with(call, place, parameter, v) for v in _others(_given(call, place, parameter), parameter)]
+                good = [t for t in map(lambda made: _sound(op, made), tries) if t is not None]
+                new = [t for t in good if facets(t) - seen]
+                found += ranked(new, [facets(t) for t in new])[:EACH]
+    return ranked(found, [facets(f) for f in found])[:MOST]
+
+
+def _first_of_each(calls: tuple[Skeleton, ...]) -> list[Skeleton]:
+    """One call of each overload, of more than one dimension if there is such."""
+    found = dict[str, Skeleton]()
+    for call in calls:
+        rank = max((len(p.shape) for _, p in call.parts), default=0)
+        held = found.get(call.overload)
+        if held is None or (rank >= 2 and max((len(p.shape) for _, p in held.parts), default=0) < 2):
+            found[call.overload] = call
+    return list(found.values())
+
+
+def _given(call: Skeleton, place: int, parameter: Any) -> Any:
+    if not parameter.kwarg_only and place < len(call.args):
+        return call.args[place]
+    return call.kwargs.get(parameter.name, parameter.default_value)
+
+
+def _with(call: Skeleton, place: int, parameter: Any, value: Any) -> Skeleton | None:
+    if parameter.kwarg_only:
+        return replace(call, kwargs={**call.kwargs, parameter.name: value})
+    if place > len(call.args):  # what stands between keeps its default
+        return None
+    return replace(call, args=(*call.args[:place], value, *call.args[place + 1 :]))
+
+
+def _others(value: Any, parameter: Any) -> Iterator[Any]:
+    """Other values of the same type."""
+    kind = str(parameter.real_type if hasattr(parameter, "real_type") else parameter.type)
+    if isinstance(value, Part) or "Tensor" in kind or "Dimname" in kind:
+        return
+    match value:
+        case bool():
+            yield not value
+        case str():
+            yield from (
+                v
+                for v in (
+                    "none",
+                    "tanh",
+                    "sum",
+                    "mean",
+                    "amax",
+                    "amin",
+                    "prod",
+                    "floor",
+                    "trunc",
+                    "ij",
+                    "xy",
+                    "left",
+                    "right",
+                    "linear",
+                    "lower",
+                    "higher",
+                    "midpoint",
+                    "nearest",
+                )
+                if v != value
+            )
+        case int() | float() if "Scalar" in kind or "number" in kind or isinstance(value, float):
+            whole = () if isinstance(value, float) and "float" in kind else (3, -2, 0)
+            yield from (v for v in (0.3, 2.5, -1.5, *whole) if v != value)
+        case int():
+            yield from (v for v in (-1, -2, 0, 1, 2, 3, value + 1, value - 1) if v != value)
+        case list() if value and all(type(v) is int for v in value):
+            yield from (
+                [v + i for i, v in enumerate(value)],
+                [-v for v in value],
+                value[::-1],
+                [v - 3 for v in value],
+                [-1 - v for v in value],
+                [2 * v + i for i, v in enumerate(value)],
+            )
+        case None if "float" in kind or "number" in kind or ("Scalar" in kind and "Type" not in kind):
+            yield from (0.3, 2.5, 2)
+        case None if "ScalarType" in kind or parameter.name == "dtype":
+            yield from (torch.float64, torch.int64)
+        case None if "int" in kind or "Int" in kind:
+            yield from ((0, 1, -1) if "[]" not in kind and "List" not in kind else ([0], [-1], [0, -1]))
+        case None if "bool" in kind:
+            yield True
+        case None if "str" in kind:
+            yield from ("floor", "trunc")
+
+
+def _sound(op: Op, made: Skeleton | None) -> Skeleton | None:
+    """The call with the dtypes in which it is one."""
+    if made is None or any(isinstance(v, float) and not math.isfinite(v) for v in made.args):
+        return None
+    dtypes = tuple(d for d in made.dtypes if not broken(op, made, d))
+    if not dtypes:
+        return None
+    good = _apart(lambda: [d for d in tried(op, made, dtypes).dtypes if spoken_of(op, made, d)])
+    return replace(made, dtypes=good) if good else None
+
+
+def spoken_of(op: Op, made: Skeleton, dtype: torch.dtype) -> bool:
+    """Whether the operator set speaks of a call that eager PyTorch does: its results are no sparse ones, and what it is
+    written out into can be computed, too, and gives results of the same types. Some kernels accept words and numbers
+    that no clause knows, and dtypes of which they give something else than what is asked for.
+    """
+    target = next(t for t in op.targets if str(t) == made.overload)
+    args, kwargs = redrawn(made, dtype)
+    with warnings.catch_warnings(), torch.no_grad():
+        warnings.simplefilter("ignore")
+        try:
+            keel.testing.compile_calls([(target, args, kwargs)], backends=["eager"])
+            results = target(*args, **kwargs)
+            decompose = decomposition_of(target)
+            written_out = results if decompose is None else decompose(*args, **kwargs)
+        except Exception:  # whatever it is, this is no case
+            return False
+    found, others = tensors(results), tensors(written_out)
+    return all(r.layout == torch.strided for r in found) and (
+        written_out is NotImplemented or [(r.dtype, r.shape) for r in found] == [(r.dtype, r.shape) for r in others]
+    )
+
+
+def _apart(ask: Any) -> Any:
+    """What it gives, asked in a process of its own; None where that ends."""
+    read, write_ = os.pipe()
+    pid = os.fork()
+    if not pid:
+        signal.alarm(SECONDS)
+        resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+        try:
+            os.write(write_, pickle.dumps([str(d) for d in ask()]))
+        finally:
+            os._exit(0)
+    os.close(write_)
+    with os.fdopen(read, "rb") as file:
+        data = file.read()
+    os.waitpid(pid, 0)
+    return tuple(getattr(torch, name.removeprefix("torch.")) for name in pickle.loads(data)) if data else None
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    made = {
+        name: [to_json(s) for s in found]
+        for name, op in MEMBERS.items()
+        if exempt(op) is None and op.profile not in KEPT and op.family not in FAMILIES and (found := varied(op))
+    }
+    write(FILES[3], dict(sorted(made.items())))
+    print(f"{len(made)} members, {sum(map(len, made.values()))} calls")

@@ -1,0 +1,203 @@
+"""The domain of a member that has none of its own: calls that are known to be valid, their tensors drawn anew.
+
+Such calls are the samples of its declaration, and those of PyTorch's OpInfos for its other overloads. Sizes and
+attributes stay, and so do indices and truth values; floats keep their range where a class of values does not say
+otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from math import prod
+from typing import Any
+
+import torch
+
+from keel.loops import DTYPE_NAMES
+from keel.opset import Op
+
+from . import layouts
+from .case import Trial
+from .collect_calls import FILES, KEPT, stored
+from .diversity import facets, ranked
+from .domain import DTYPES, Domain, Levels, Rule, dtype_names
+from .saved_call import SALTED, Part, Skeleton, redrawn
+from .values import Draw, kinds_of
+
+MOST = 24
+"""Calls of a member: of further samples those stay that differ most."""
+FREE = ("pointwise", "reduction", "view", "scan")
+"""Tags of operators that are defined for any values."""
+APART = ("pointwise", "view", "shape")
+"""Those of which no element's result is spoilt by another element, but for gradients, which sum."""
+TAME = ("random", "duplicates", "exact", "specials")
+"""Classes of values for the others, within the range that the sample has; the last two where that has 1 and -1."""
+CALM = ("random", "linalg", "quantized")
+"""Profiles of operators that are not tried on special values but where they are elementwise: most refuse them."""
+
+ROW_MAJOR = frozenset(
+    {
+        "as_strided_scatter",
+        "weight_norm",
+        "group_norm",
+        "nll_loss2d_backward",
+        "pdist",
+        "pdist_backward",
+        "grouped_mm",
+        "bitcast",
+        "as_strided",
+        "as_strided_copy",
+        "view_as_complex",
+        "view_as_complex_copy",
+        "embedding_bag",
+        "embedding_bag_backward",
+        "embedding_bag_weights_backward",
+        "multilabel_margin_loss_backward",
+        "max_pool3d_with_indices",
+        "max_pool3d_with_indices_backward",
+        "weight_norm_backward",
+        "adaptive_max_pool3d_backward",
+        "fractional_max_pool2d_backward",
+        "fractional_max_pool3d_backward",
+        "ldl_solve",
+        "view_copy_as",
+        "aten.view.default",
+        "aten._unsafe_view.default",
+        "aten.view_copy.default",
+        "aten._reshape_alias.default",
+        "aten._reshape_alias_copy.default",
+        "aten._foreach_addcmul.Tensor",
+        "aten._foreach_addcdiv.Tensor",
+        "rrelu",
+    }
+)
+"""Members, and overloads, that eager PyTorch refuses in some layouts or reads wrongly, or that are about memory."""
+
+
+def generic(op: Op) -> Domain | None:
+    """None for a member that no call is known of."""
+    found = (replace(s, dtypes=tuple(d for d in s.dtypes if _judged(op, d))) for s in known(op))
+    calls = tuple(sorted((s for s in found if s.dtypes), key=_slight))
+    if not calls:
+        return None
+    apart = bool(op.tags.intersection(APART)) and not op.name.endswith("_backward")
+    free = bool(op.tags.intersection(FREE))
+    kinds = (
+        [*dict.fromkeys(k for d in _dtypes(calls) for k in kinds_of(d))]
+        if free
+        else list(TAME[:3] if op.profile in CALM or op.numerics.finite else TAME)
+    )
+    if op.profile in KEPT or not any(_drawn_parts(s) for s in calls):
+        kinds = ["own"]
+    factors = {
+        "dtype": dtype_names(_dtypes(calls)),
+        "sample": tuple(f"s{i}" for i in range(len(calls))),
+        "layout": layouts.LAYOUTS[:1] if op.name in ROW_MAJOR else layouts.LAYOUTS,
+        "values": tuple(kinds),
+    }
+    return Domain(
+        op,
+        factors,
+        lambda levels, dtype, draw: _make(calls, levels, dtype, draw, apart),
+        rules=(
+            Rule(("dtype", "sample"), lambda dtype, sample: DTYPES[dtype] in calls[int(sample[1:])].dtypes),
+            Rule(("dtype", "values"), lambda dtype, values: values == "own" or values in kinds_of(DTYPES[dtype])),
+            Rule(
+                ("sample", "values"),
+                lambda sample, values: free or apart or values in TAME[:2] or _whole(calls[int(sample[1:])]),
+            ),
+            Rule(("sample", "layout"), lambda sample, layout: _lies(calls[int(sample[1:])], layout)),
+        ),
+        overload=lambda levels: calls[int(levels["sample"][1:])].overload,
+        facets={f"s{i}": facets(call) for i, call in enumerate(calls)},
+    )
+
+
+# -- which calls ------------------------------------------------------------------------------------------------------
+
+
+def known(op: Op, files: Sequence[str] = FILES) -> tuple[Skeleton, ...]:
+    """Different calls of the member, each with the dtypes in which eager PyTorch runs it: from its samples, then those
+    of other overloads, and those with other arguments.
+    """
+    here = {str(t) for t in op.targets}
+    own, *others = ([s for s in stored(file).get(op.name, ()) if s.overload in here and s.dtypes] for file in files)
+    more = [s for calls in others for s in calls]
+    return (*_spread(own, max(MOST - len(more), MOST // 2)), *_spread(more, MOST))
+
+
+def _slight(call: Skeleton) -> bool:
+    """Whether a call has so few elements that much may be wrong with it and not be seen: such come last."""
+    return max((prod(p.shape) for _, p in call.parts), default=9) < 4
+
+
+def _judged(op: Op, dtype: torch.dtype) -> bool:
+    """Whether an oracle speaks of results in a dtype: no distribution of complex numbers is held to anything, and
+    matrices are factorised in floats.
+    """
+    if "random" in op.tags:
+        return not dtype.is_complex
+    return op.profile not in KEPT or dtype.is_floating_point or dtype.is_complex
+
+
+def _spread(calls: list[Skeleton], most: int) -> list[Skeleton]:
+    return ranked(calls, [facets(call) for call in calls])[:most]
+
+
+def _dtypes(calls: tuple[Skeleton, ...]) -> list[torch.dtype]:
+    found = {d for s in calls for d in s.dtypes}
+    return [d for d in DTYPE_NAMES if d in found]
+
+
+def _drawn_parts(made: Skeleton) -> list[Part]:
+    return [p for _, p in made.parts if p.values is None]
+
+
+def _whole(made: Skeleton) -> bool:
+    """Whether small integers of both signs are in the range of every tensor that is drawn."""
+    return all(p.low <= -1 and p.high >= 1 for p in _drawn_parts(made))
+
+
+def _lies(made: Skeleton, layout: str) -> bool:
+    """Whether a tensor of the call can lie so."""
+    if layout == "contiguous" or made.overload in ROW_MAJOR:
+        return layout == "contiguous"
+    return any(layouts.fits(layout, p.shape) for _, p in made.parts)
+
+
+# -- their arguments --------------------------------------------------------------------------------------------------
+
+
+def _make(calls: tuple[Skeleton, ...], levels: Levels, dtype: torch.dtype, draw: Draw, apart: bool) -> Trial | None:
+    made = calls[int(levels["sample"][1:])]
+    values = SALTED if apart and levels["values"] == "random" else levels["values"]
+    args, kwargs = redrawn(made, dtype, draw, values, levels["layout"])
+    if calls[0].overload.startswith(("aten.searchsorted.", "aten.bucketize.")):
+        args, kwargs = _in_order(args, kwargs, 0 if "searchsorted" in made.overload else 1)
+    if calls[0].overload == "aten.unique_dim.default":
+        args = (_lying_as(args[0], _clean(args[0])), *args[1:])
+    return Trial(args, kwargs, frozenset({"exact"} if levels["values"] == "exact" else ()))
+
+
+def _clean(x: torch.Tensor) -> torch.Tensor:
+    """Zeros for NaN, beside which nothing has an order."""
+    return torch.where(x.isnan(), torch.zeros((), dtype=x.dtype), x) if x.is_floating_point() else x
+
+
+def _lying_as(given: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+    """The values in the layout of what was given."""
+    return layouts.laid(values, given.stride(), given.storage_offset())
+
+
+def _in_order(args: tuple[Any, ...], kwargs: Mapping[str, Any], place: int) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """What is searched has no NaN, and is in order, or its sorter brings it there: of others nothing is specified."""
+    rows = args[place]
+    if rows.is_complex():  # which have no order
+        return args, dict(kwargs)
+    clean = _clean(rows)
+    if isinstance(sorter := kwargs.get("sorter"), torch.Tensor):
+        kwargs = {**kwargs, "sorter": _lying_as(sorter, clean.argsort(-1))}
+    elif clean.dim():
+        clean = clean.sort(-1).values
+    return (*args[:place], _lying_as(rows, clean), *args[place + 1 :]), dict(kwargs)

@@ -1,0 +1,139 @@
+"""Calls whose right results are those of who computes nothing: of such a case the second call has other values.
+
+A case of one element, of values all alike, or at the ends of the range often has results that are all 0, all 1, NaN,
+the argument itself, or beyond what is decided. Its first call stays what it is; the second one is drawn again until its
+results are none of what those of the first are.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from keel.opset import Op
+
+from ..num_threads import threads
+from ..pytree import tensors
+
+NEAR = 2.0**-7
+"""So near to what nothing gives, relatively, 16-bit results may be no other."""
+FIRST = 16
+EXTREME, EMPTY = "extreme", "empty"
+"""No element is of a magnitude at which all is decided; there are no elements."""
+
+
+Told = tuple[frozenset[str], str]
+
+
+def repeatable(op: Op) -> bool:
+    """Whether eager PyTorch gives the same results again: they are neither drawn nor memory as it is found."""
+    return "random" not in op.tags and op.name != "empty"
+
+
+def told(op: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Told | None:
+    """What eager PyTorch's results, all of them, are no other than: ``zeros``, ``ones``, ``nan``, ``identity`` (the
+    first argument's elements), ``extreme``; or ``empty``. And of what types they are, by which a call has to be like
+    the one before. None where eager PyTorch refuses the call.
+    """
+    with warnings.catch_warnings(), torch.no_grad(), threads(1):
+        warnings.simplefilter("ignore")
+        try:
+            found = tensors(op(*args, **kwargs))
+        except Exception:  # of whatever kind
+            return None
+        given = tensors((args, dict(kwargs)))
+        said = _said([x.reshape(-1) for x in found if x.numel()], given)
+        types = repr((_bare(list(args)), {name: _bare(v) for name, v in kwargs.items()}, [_bare(x) for x in found]))
+        _spoil(found, given)
+    return said, types
+
+
+def _said(results: Sequence[Tensor], given: Sequence[Tensor]) -> frozenset[str]:
+    """Most have none, and the first few elements show it."""
+    if not results:
+        return frozenset({EMPTY})
+    left = list(_SIGNS)
+    for most in (FIRST, None):
+        left = [name for name in left if all(_SIGNS[name](x[:most], given) for x in results)]
+    return frozenset(left)
+
+
+def _bare(value: Any) -> Any:
+    """What is the same in all calls of a case."""
+    match value:
+        case Tensor():
+            return (value.dtype, value.shape, value.stride())
+        case list() | tuple():
+            return [_bare(v) for v in value]
+    return value
+
+
+def _spoil(found: Sequence[Tensor], given: Sequence[Tensor]) -> None:
+    """Right results are not left in memory, where who writes nothing would find them."""
+    kept = {x.untyped_storage().data_ptr() for x in given if x.data_ptr()}  # one known to be 0 has no memory
+    for x in found:
+        if x.data_ptr() and x.untyped_storage().data_ptr() not in kept:
+            x.untyped_storage().fill_(0x5A)
+
+
+def _real(x: Tensor) -> Tensor:
+    return torch.view_as_real(x.resolve_conj()) if x.is_complex() else x
+
+
+def _inexact(x: Tensor) -> bool:
+    return x.dtype.is_floating_point or x.dtype.is_complex
+
+
+def _all_near(x: Tensor, y: Any) -> bool:
+    """Whether all elements are what ``y`` has there, floats nearly."""
+    if not _inexact(x):
+        return bool((x == y).all())
+    least = torch.finfo(x.dtype).smallest_normal
+    y = torch.as_tensor(y).to(torch.complex128 if x.is_complex() else torch.float64)
+    wide = x.to(y.dtype)
+    return bool(((wide == y) | (wide.isnan() & y.isnan()) | ((wide - y).abs() <= NEAR * y.abs() + 4 * least)).all())
+
+
+def _zeros(x: Tensor, given: Sequence[Tensor]) -> bool:
+    return _all_near(x, 0)
+
+
+def _ones(x: Tensor, given: Sequence[Tensor]) -> bool:
+    return _all_near(x, 1)
+
+
+def _nan(x: Tensor, given: Sequence[Tensor]) -> bool:
+    """NaN, the least integer, or true."""
+    if _inexact(x):
+        return bool(x.isnan().all())
+    return bool((x == (True if x.dtype == torch.bool else torch.iinfo(x.dtype).min)).all())
+
+
+def _identity(x: Tensor, given: Sequence[Tensor]) -> bool:
+    """The first argument's elements one after another, as often as it takes."""
+    if not given or not given[0].numel():
+        return _all_near(x, 0)
+    flat = given[0].reshape(-1)
+    flat = flat.real if flat.is_complex() and not x.is_complex() else flat
+    again = flat[torch.arange(x.numel()) % flat.numel()].reshape(x.shape)
+    return _all_near(x, again.to(x.dtype))
+
+
+def _extreme(x: Tensor, given: Sequence[Tensor]) -> bool:
+    if not _inexact(x):
+        return False
+    facts, size = torch.finfo(x.dtype), x.abs().to(torch.float64)
+    return not bool(((size > facts.smallest_normal**0.5) & (size < facts.max**0.5)).any())
+
+
+_SIGNS: Mapping[str, Callable[[Tensor, Sequence[Tensor]], bool]] = {
+    "zeros": _zeros,
+    "ones": _ones,
+    "nan": _nan,
+    "identity": _identity,
+    EXTREME: _extreme,
+}

@@ -1,0 +1,533 @@
+"""Functional programs drawn at random: motifs that schedulers fuse, and others that look like them and must not be.
+
+Types are valid by construction. In an exact program every value is an integer with a known bound, small enough for all
+sums of the dtype to be exact in any order. In a rounded one no comparison, index or rounding is made of rounded values,
+so that none has a jump.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from math import prod
+from random import Random
+from typing import Any
+
+import torch
+
+from .graph_ir import OPS, Drawn, Input, Node, pruned
+
+DIMS = (1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 33, 64)
+ROOM = 4096
+"""Elements of a value, at most."""
+NODES = 40
+EQUAL = 0.25
+"""The share of new sizes that are equal, so that what takes a wrong turn has the right sizes."""
+LIMITS = {"float32": 1 << 22, "float64": 1 << 40, "bfloat16": 1 << 7, "int64": 1 << 40}
+
+
+@dataclass(frozen=True)
+class Value:
+    """``bound`` is the largest magnitude; ``sure`` says that the value is an integer whatever rounds elsewhere."""
+
+    number: int
+    shape: tuple[int, ...]
+    dtype: str
+    bound: float
+    sure: bool
+
+
+@dataclass
+class Draw:
+    random: Random
+    dtype: str
+    exact: bool
+    inputs: list[Input] = field(default_factory=list)
+    nodes: list[Node] = field(default_factory=list)
+    pool: list[Value] = field(default_factory=list)
+
+    # -- building ------------------------------------------------------------------------------------------------------
+
+    @property
+    def limit(self) -> float:
+        return LIMITS[self.dtype]
+
+    def give(self, shape: Sequence[int], dtype: str = "", low: int = -4, high: int = 4) -> Value:
+        dtype = dtype or self.dtype
+        self.inputs.append(Input(tuple(shape), dtype, low, high))
+        sure = self.exact or dtype in ("int64", "bool")
+        # Numbers of inputs and nodes are told apart at the end, when all inputs are known.
+        return Value(-len(self.inputs), tuple(shape), dtype, max(-low, high) if sure else 6.0, sure)
+
+    def do(self, op: str, *args: Value, bound: float | None = None, rounds: bool = False, **attrs: Any) -> Value:
+        """Appends a node; its type is what the operator says on tensors without memory. ``rounds`` says that it makes
+        more of integers than integers.
+        """
+        fake = [torch.empty(a.shape, dtype=getattr(torch, a.dtype), device="meta") for a in args]
+        found = OPS[op](*fake, **attrs)
+        self.nodes.append(Node(op, tuple(a.number for a in args), tuple(attrs.items())))
+        value = Value(
+            len(self.nodes) - 1,
+            tuple(found.shape),
+            str(found.dtype).removeprefix("torch."),
+            max(a.bound for a in args) if bound is None else bound,
+            all(a.sure for a in args) and not rounds,
+        )
+        self.pool.append(value)
+        return value
+
+    def pick(self, fits: Callable[[Value], bool] = lambda v: True) -> Value:
+        """A value of the program's dtype, the later the likelier; a new input if none fits."""
+        found = [v for v in self.pool if v.dtype == self.dtype and v.shape and fits(v)]
+        if found and self.random.random() > 0.15:
+            return found[int(len(found) * self.random.random() ** 0.5)]
+        new = self.give(self.shape())
+        self.pool.append(new)
+        return found[-1] if found and not fits(new) else new
+
+    def shape(self, rank: int = 0) -> tuple[int, ...]:
+        rank = rank or self.random.choice((1, 2, 2, 3, 3))
+        if self.random.random() < EQUAL:
+            return (self.random.choice([d for d in DIMS if d**rank <= ROOM]),) * rank
+        dims: list[int] = []
+        for _ in range(rank):
+            dims.append(self.random.choice([d for d in DIMS if d * prod(dims) <= ROOM]))
+        return tuple(dims)
+
+    def dim(self, v: Value) -> int:
+        return self.random.randrange(len(v.shape))
+
+    def partner(self, v: Value) -> Value:
+        """A value that broadcasts against ``v``: of its shape, or with ones in it."""
+        same = [w for w in self.pool if w.dtype == v.dtype and _broadcasts(w.shape, v.shape)]
+        if same and self.random.random() < 0.7:
+            return self.random.choice(same)
+        shape = [d if self.random.random() < 0.6 else 1 for d in v.shape]
+        new = self.give(shape[self.random.randrange(len(shape)) :] if self.random.random() < 0.3 else shape)
+        self.pool.append(new)
+        return new
+
+    def fit(self, v: Value, bound: float) -> Value:
+        """``v``, made smaller where what follows would be too large to be exact."""
+        if not v.sure or v.bound <= bound:
+            return v
+        return self.do("clamp", v, low=-int(bound), high=int(bound), bound=int(bound))
+
+    # -- motifs --------------------------------------------------------------------------------------------------------
+
+    def pointwise(self) -> None:
+        v = self.pick()
+        for _ in range(self.random.randint(1, 4)):
+            w = self.partner(v)
+            v = self.random.choice(STEPS)(self, v, w)
+
+    def total(self, op: str, v: Value, w: Value) -> Value:
+        v, w = self.fit(v, self.limit / 2), self.fit(w, self.limit / 2)
+        return self.do(op, v, w, bound=v.bound + w.bound)
+
+    def times(self, v: Value, w: Value) -> Value:
+        root = int(self.limit**0.5)
+        v, w = self.fit(v, root), self.fit(w, root)
+        return self.do("mul", v, w, bound=v.bound * w.bound)
+
+    def by_number(self, v: Value) -> Value:
+        v = self.fit(v, self.limit / 4)
+        return (
+            self.do("mul_scalar", v, by=2, bound=2 * v.bound)
+            if self.random.random() < 0.5
+            else (self.do("add_scalar", v, by=3, bound=v.bound + 3))
+        )
+
+    def transcendental(self) -> None:
+        v = self.pick()
+        op = self.random.choice(SMOOTH)
+        if op in ("sqrt", "log", "rsqrt"):
+            v = self.do("add_scalar", self.do("abs", v), by=1)
+        self.do(op, self.do("tanh", v, rounds=True) if op == "exp" else v, bound=6.0, rounds=True)
+
+    def reduce(self, v: Value | None = None) -> Value:
+        """Over one axis or two, kept or not; twice over the same value half of the time."""
+        v = v or self.pick()
+        dims = sorted(self.random.sample(range(len(v.shape)), self.random.choice((1, 1, min(2, len(v.shape))))))
+        op = self.random.choice(("sum", *EXTREMES))
+        count = prod(v.shape[d] for d in dims)
+        if op == "sum":
+            v = self.fit(v, max(self.limit // count, 1))
+        if op == "sum" and v.bound * count > self.limit:
+            op = "amax"
+        keep = self.random.random() < 0.5
+        return self.do(op, v, dim=dims, keepdim=keep, bound=v.bound * (count if op == "sum" else 1))
+
+    def centred(self) -> None:
+        """x - amax(x), over the same axis or, a near miss, over another."""
+        v = self.fit(self.pick(), self.limit / 2)
+        top = self.do(self.random.choice(EXTREMES), v, dim=[self.dim(v)], keepdim=True)
+        self.do("sub", v, top, bound=2 * v.bound)
+
+    def softmax(self) -> None:
+        """Written out; a near miss sums over another axis, or leaves the maximum out."""
+        v = self.do("tanh", self.pick(), rounds=True)
+        d = self.dim(v)
+        near = self.random.random()
+        top = self.do("amax", v, dim=[d], keepdim=True)
+        shifted = v if near < 0.2 else self.do("sub", v, top)
+        raised = self.do("exp", shifted, rounds=True)
+        total = self.do("sum", raised, dim=[self.dim(v) if near > 0.7 else d], keepdim=True)
+        self.do("div", raised, total, rounds=True)
+
+    def normalised(self) -> None:
+        """(x - mean) * rsqrt(var + eps), or a near miss of it: other axes, another divisor, no mean."""
+        v = self.pick()
+        d = self.dim(v)
+        near = self.random.random()
+        mean = self.do("mean", v, dim=[self.dim(v) if near > 0.75 else d], keepdim=True, rounds=True)
+        apart = self.do("sub", v, mean)
+        if near < 0.5:
+            square = self.do("mul", apart, v if near < 0.15 else apart)
+            spread = self.do("mean", self.do("abs", square), dim=[d], keepdim=True, rounds=True)
+        else:
+            spread = self.do("var", v, dim=[d], keepdim=True, correction=0, rounds=True)
+        inverse = self.do("rsqrt", self.do("add_scalar", spread, by=1e-2), rounds=True)
+        self.do("mul", apart, inverse, bound=8.0)
+
+    def library(self) -> None:
+        v = self.pick()
+        self.random.choice(WHOLE)(self, v)
+
+    def soft(self, op: str, v: Value) -> None:
+        self.do(op, v, dim=self.dim(v), rounds=True)
+
+    def layer_norm(self, v: Value) -> None:
+        self.do("layer_norm", v, rounds=True)
+
+    def move(self) -> None:
+        """Transposes, reshapes across dimensions that were fused, flips, slices, joins."""
+        v = self.pick()
+        if self.random.choice(MOVES)(self, v) is None:
+            self.cut(v)
+
+    def permute(self, v: Value) -> Value:
+        rank = len(v.shape)
+        return self.do("permute", v, order=self.random.sample(range(rank), rank))
+
+    def reshape(self, v: Value) -> Value:
+        return self.do(
+            "reshape",
+            v,
+            shape=[prod(v.shape)]
+            if self.random.random() < 0.4
+            else [v.shape[0], prod(v.shape[1:])]
+            if len(v.shape) > 1
+            else [1, *v.shape],
+        )
+
+    def split(self, v: Value) -> Value | None:
+        if not (divisors := [d for d in (2, 3, 4, 5, 7, 8) if v.shape[-1] % d == 0 and v.shape[-1] > d]):
+            return None
+        d = self.random.choice(divisors)
+        return self.do("reshape", v, shape=[*v.shape[:-1], d, v.shape[-1] // d])
+
+    def flip(self, v: Value) -> Value:
+        return self.do("flip", v, dim=[self.dim(v)])
+
+    def roll(self, v: Value) -> Value:
+        return self.do("roll", v, by=self.random.choice((1, -1, 3)), dim=self.dim(v))
+
+    def unsqueeze(self, v: Value) -> Value:
+        return self.do("unsqueeze", v, dim=self.random.randint(0, len(v.shape)))
+
+    def expand(self, v: Value) -> Value | None:
+        if prod(v.shape) * 3 > ROOM:
+            return None
+        return self.do("expand", self.do("unsqueeze", v, dim=0), shape=[3, *v.shape])
+
+    def cat(self, v: Value) -> Value | None:
+        return self.do("cat", v, self.do("neg", v), dim=self.dim(v)) if prod(v.shape) * 2 <= ROOM else None
+
+    def stack(self, v: Value) -> Value | None:
+        if prod(v.shape) * 2 > ROOM:
+            return None
+        return self.do("stack", v, self.do("relu", v), dim=self.random.randint(0, len(v.shape)))
+
+    def pad(self, v: Value) -> Value | None:
+        if prod(v.shape) > ROOM // 4:
+            return None
+        return self.do("pad", v, by=[1, 2], value=3.0, bound=max(v.bound, 3))
+
+    def triangle(self, v: Value) -> Value | None:
+        if len(v.shape) < 2:
+            return None
+        return self.do(self.random.choice(("tril", "triu")), v, diagonal=self.random.choice((0, -1, 1)))
+
+    def cut(self, v: Value) -> Value:
+        d = self.dim(v)
+        n = v.shape[d]
+        start = self.random.randrange(max(n // 2, 1))
+        return self.do(
+            "slice",
+            v,
+            dim=d,
+            start=start,
+            stop=max(n - self.random.randrange(2), start + 1),
+            step=self.random.choice((1, 1, 2)),
+        )
+
+    def twice(self) -> None:
+        """A move of a move: one that turns back, and a near miss; a slice of a slice."""
+        v = self.pick(lambda x: len(x.shape) > 1)
+        self.random.choice(TWICE)(self, v)
+
+    def permute_twice(self, v: Value) -> None:
+        self.permute(self.permute(v))
+
+    def cut_twice(self, v: Value) -> None:
+        rank = len(v.shape)
+        for _ in range(2):
+            d = self.random.randrange(rank)
+            start = self.random.randrange(max(v.shape[d] // 2, 1))
+            v = self.do("slice", v, dim=d, start=start, stop=v.shape[d], step=1)
+
+    def permute_and_fuse(self, v: Value) -> None:
+        w = self.permute(v)
+        self.do("reshape", w, shape=[prod(w.shape)] if len(v.shape) < 3 else [w.shape[0], prod(w.shape[1:])])
+
+    def alike(self) -> None:
+        """Two nodes of one operator and operand with other numbers."""
+        v = self.fit(self.pick(), self.limit / 4)
+        self.random.choice(ALIKE)(self, v)
+
+    def amax_alike(self, v: Value) -> None:
+        keep = self.random.random() < 0.5
+        for d in self.random.sample(range(len(v.shape)), min(2, len(v.shape))):
+            self.do("amax", v, dim=[d], keepdim=keep)
+
+    def rolls_alike(self, v: Value) -> None:
+        for by in self.random.sample((1, 2, -1), 2):
+            self.do("roll", v, by=by, dim=self.dim(v))
+
+    def clamps_alike(self, v: Value) -> None:
+        for top in self.random.sample((1, 2, 3), 2):
+            self.do("clamp", v, low=-top, high=top, bound=min(v.bound, top))
+
+    def sums_alike(self, v: Value) -> None:
+        for by in self.random.sample((1, 2, 3), 2):
+            self.do("add_scalar", v, by=by, bound=v.bound + by)
+
+    def products_alike(self, v: Value) -> None:
+        for by in self.random.sample((1, 2, 3), 2):
+            self.do("mul_scalar", v, by=by, bound=v.bound * by)
+
+    def narrowed(self) -> None:
+        """A cast there and back, which rounds what is sure to the nearest; half of it, cut off at the point."""
+        sure = [x for x in self.pool if x.sure and x.dtype == self.dtype and x.shape and x.bound < 60_000]
+        if not sure or self.dtype not in ("float32", "float64"):
+            return
+        v = self.random.choice(sure)
+        if self.random.random() < 0.5:
+            w = self.do("cast", v, to=self.random.choice(("bfloat16", "float16")), bound=2 * v.bound)
+        else:
+            half = self.do("mul_scalar", v, by=0.5)
+            self.pool.remove(half)  # it is no integer
+            w = self.do("cast", half, to=self.random.choice(("int64", "int32")))
+        self.do("cast", w, to=self.dtype)
+        self.pool.remove(w)  # of a dtype that no other motif knows
+
+    def mask(self) -> None:
+        """A choice by a comparison of what is sure, or by flags that are given."""
+        v = self.pick()
+        w = self.partner(v)
+        sure = [x for x in self.pool if x.sure and x.dtype in (self.dtype, "int64") and _broadcasts(x.shape, v.shape)]
+        if sure and self.random.random() < 0.7:
+            flag = self.do("gt_scalar", self.random.choice(sure), by=0)
+        else:
+            flag = self.give([d if self.random.random() < 0.8 else 1 for d in v.shape], "bool")
+            self.pool.append(flag)
+        if self.random.random() < 0.3:
+            flag = self.do("not", flag)
+        if self.random.random() < 0.3:
+            self.do("masked_fill", v, flag, value=2.0, bound=max(v.bound, 2))
+        else:
+            self.do("where", flag, v, w)
+
+    def integers(self) -> None:
+        """From floats that are sure to integers and flags, and back."""
+        sure = [x for x in self.pool if x.sure and x.dtype == self.dtype and x.shape]
+        if not sure:
+            new = self.give(self.shape(), "int64")
+            self.pool.append(new)
+            self.do("cast", new, to=self.dtype)
+            return
+        v = self.random.choice(sure)
+        i = self.do("cast", v, to="int64")
+        j = self.do("add_scalar", self.do("mul_scalar", i, by=3, bound=3 * v.bound), by=1, bound=3 * v.bound + 1)
+        flag = self.do("gt", j, i)
+        self.do("where", flag, v, self.do("cast", self.do("clamp", j, low=-5, high=5, bound=5), to=self.dtype, bound=5))
+        if self.random.random() < 0.5:
+            self.do(self.random.choice(("any", "all")), flag, dim=self.dim(v))
+        elif self.exact:
+            self.do("argmax", v, dim=self.dim(v), bound=max(v.shape))
+
+    def index(self) -> None:
+        v = self.pick(lambda x: len(x.shape) > 1)
+        if len(v.shape) < 2:
+            return
+        self.random.choice(INDEXED)(self, v)
+
+    def rows(self, op: str, v: Value) -> None:
+        many = min(self.random.choice((1, 3, 8)), max(ROOM // max(prod(v.shape[1:]), 1), 1))
+        self.do(op, v, self.give([many], "int64", 0, v.shape[0] - 1))
+
+    def gather(self, v: Value) -> None:
+        n = v.shape[0]
+        self.do("gather", v, self.give([min(n, 3), *v.shape[1:]], "int64", 0, n - 1), dim=0)
+
+    def added_up(self, op: str, v: Value) -> None:
+        """By rows, or element by element."""
+        n = v.shape[0]
+        v = self.fit(v, max(self.limit // n, 1))
+        if v.sure and v.bound * n > self.limit:
+            return
+        shape = [n] if op == "index_add" else list(v.shape)
+        more = {} if op == "index_add" else {"dim": 0}
+        self.do(op, v, self.give(shape, "int64", 0, 4), size=5, bound=v.bound * n, **more)
+
+    def window(self) -> None:
+        v = self.pick(lambda x: x.shape[-1] >= 3)
+        if v.shape[-1] < 3:
+            return
+        if len(v.shape) == 3 and self.random.random() < 0.4:
+            self.do("max_pool", v, size=2, step=self.random.choice((1, 2)))
+        elif prod(v.shape) * 3 <= ROOM:
+            wide = self.do("windows", v, dim=len(v.shape) - 1, size=3, step=self.random.choice((1, 2)))
+            self.reduce(wide)
+
+    def product(self) -> None:
+        """A matrix product with a prologue or an epilogue."""
+        v = self.pick(lambda x: 2 <= len(x.shape) <= 3)
+        if not 2 <= len(v.shape) <= 3:
+            return
+        n, k = v.shape[-1], self.random.choice((1, 3, 8, 16))
+        if prod(v.shape[:-1]) * k > ROOM:
+            return
+        v = self.fit(v, max(self.limit // (8 * n), 1))
+        if v.sure and v.bound * 4 * n > self.limit:
+            return
+        w = self.give([n, k])
+        found = self.do("matmul", v, w, bound=v.bound * 4 * n if v.sure else 6.0)
+        if self.random.random() < 0.6:
+            self.do("relu", self.do("add", self.fit(found, self.limit / 2), self.give([k]), bound=found.bound + 4))
+
+    def scan(self) -> None:
+        v = self.pick()
+        d = self.dim(v)
+        v = self.fit(v, max(self.limit // v.shape[d], 1))
+        if not v.sure or v.bound * v.shape[d] <= self.limit:
+            self.do("cumsum", v, dim=d, bound=v.bound * v.shape[d])
+
+
+def _of(function: Callable[..., Any], op: str) -> Callable[..., Any]:
+    """A motif that takes the name of what it draws."""
+    return lambda draw, *values: function(draw, op, *values)
+
+
+def _pair(op: str) -> Callable[[Draw, Value, Value], Value]:
+    return lambda draw, v, w: draw.do(op, v, w)
+
+
+def _one(op: str) -> Callable[[Draw, Value, Value], Value]:
+    return lambda draw, v, w: draw.do(op, v)
+
+
+EXTREMES = ("amax", "amin")
+SMOOTH = ("exp", "tanh", "sigmoid", "sin", "erf", "gelu", "silu", "sqrt", "log", "rsqrt")
+STEPS = (
+    _of(Draw.total, "add"),
+    _of(Draw.total, "sub"),
+    Draw.times,
+    _pair("maximum"),
+    _pair("minimum"),
+    _one("neg"),
+    _one("abs"),
+    _one("relu"),
+    lambda draw, v, w: draw.by_number(v),
+)
+WHOLE = (_of(Draw.soft, "softmax"), _of(Draw.soft, "log_softmax"), Draw.layer_norm)
+MOVES: tuple[Callable[[Draw, Value], Value | None], ...] = (
+    Draw.permute,
+    Draw.reshape,
+    Draw.flip,
+    Draw.roll,
+    Draw.unsqueeze,
+    Draw.expand,
+    Draw.cut,
+    Draw.cat,
+    Draw.stack,
+    Draw.pad,
+    Draw.triangle,
+    Draw.split,
+)
+TWICE = (Draw.permute_twice, Draw.cut_twice, Draw.permute_and_fuse)
+ALIKE = (Draw.amax_alike, Draw.sums_alike, Draw.products_alike, Draw.rolls_alike, Draw.clamps_alike)
+INDEXED = (
+    _of(Draw.rows, "take"),
+    _of(Draw.rows, "select_rows"),
+    Draw.gather,
+    _of(Draw.added_up, "index_add"),
+    _of(Draw.added_up, "scatter_add"),
+)
+EXACT = (
+    Draw.pointwise,
+    Draw.pointwise,
+    Draw.reduce,
+    Draw.centred,
+    Draw.move,
+    Draw.move,
+    Draw.mask,
+    Draw.integers,
+    Draw.index,
+    Draw.window,
+    Draw.product,
+    Draw.scan,
+    Draw.twice,
+    Draw.alike,
+    Draw.narrowed,
+)
+ROUNDED = (
+    *EXACT,
+    Draw.transcendental,
+    Draw.transcendental,
+    Draw.softmax,
+    Draw.softmax,
+    Draw.normalised,
+    Draw.normalised,
+    Draw.library,
+)
+
+
+def _broadcasts(shape: Sequence[int], to: Sequence[int]) -> bool:
+    return len(shape) <= len(to) and all(a in (1, b) for a, b in zip(reversed(shape), reversed(to), strict=False))
+
+
+def draw(seed: int, exact: bool = True, dtype: str = "float32") -> Drawn:
+    """The program of that seed, of at most ``NODES`` nodes."""
+    d = Draw(Random(seed), dtype, exact)
+    d.pool.append(d.give(d.shape()))
+    length = d.random.randint(3, NODES - 10)
+    while len(d.nodes) < length:
+        before = len(d.nodes), len(d.pool)
+        d.random.choice(EXACT if exact else ROUNDED)(d)
+        if len(d.nodes) > NODES or any(prod(v.shape) > ROOM or 0 in v.shape or len(v.shape) > 5 for v in d.pool):
+            del d.nodes[before[0] :]
+            d.pool = [v for v in d.pool[: before[1]]]
+    made = [v for v in d.pool if v.number >= 0]
+    used = {a for n in d.nodes for a in n.args}
+    ends = [v.number for v in made if v.number not in used]
+    inner = d.random.sample(made, min(len(made), d.random.choice((0, 0, 1, 2))))
+    outputs = dict.fromkeys([*ends[-5:], *(v.number for v in inner)])
+    shift = len(d.inputs)
+
+    def number(n: int) -> int:
+        return n + shift if n >= 0 else -n - 1
+
+    nodes = tuple(Node(n.op, tuple(number(a) for a in n.args), n.attrs) for n in d.nodes)
+    return pruned(Drawn(tuple(d.inputs), nodes, tuple(number(o) for o in outputs), exact))

@@ -1,0 +1,30 @@
+"""Which clause of the contract is broken by what was seen of a call, beside its numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from torch import Tensor
+
+from .protocol import Raised
+from .red_zones import same_bits
+
+KEPT = "contract.calls.C1"
+REPEATED = "contract.calls.C3"
+
+
+def of_exception(what: Raised) -> str:
+    """Of an exception: Keel itself says where a part breaks its promise on the form of a result."""
+    if what.code != "wrong-result":
+        return ""
+    return "contract.layouts.C1" if what.aspect == "strides" else "contract.layouts.C4"
+
+
+def of_later_call(first: Sequence[Any], later: Sequence[Any]) -> str:
+    """Of a call that is wrong where the first was right: if it has the first one's results, they were kept."""
+    same = len(first) == len(later) and all(
+        isinstance(a, Tensor) and isinstance(b, Tensor) and a.numel() > 0 and same_bits(a, b)
+        for a, b in zip(first, later, strict=True)
+    )
+    return KEPT if same and first else ""

@@ -1,0 +1,258 @@
+"""In a process that the backend never sees: what each case should have given, and the verdict on what it gave."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from keel import TensorType
+from keel.opset import MEMBERS
+
+from ..cases.case import Case, Trial
+from ..cases.case_kinds import room_of
+from ..cases.inputs import arguments
+from ..cases.trivial import repeatable
+from ..devices import HOST, answers, computes
+from ..num_threads import threads
+from ..oracles.error_rules import flat
+from ..oracles.judge import judge, together
+from ..programs.observation import Observed
+from ..pytree import mapped
+from ..results.verdict import BAD, Verdict
+from ..workers.pool import Tell
+from . import attribution
+from .backend_worker import Clock, overload, placed_on
+from .protocol import DRAWS, OURS, Appraise, Appraised, Raised, Tried
+
+
+def appraise(job: Appraise, tell: Tell) -> Appraised:
+    """The work of a process that judges."""
+    clock, spent = Clock(), False
+    device = job.performed.device
+    if job.performed.raised is not None:
+        return Appraised([_ended(job.cases[0], job.performed.raised, device)])
+    with clock.at("all"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        match job.cases[0].kind:
+            case "op":
+                left = torch.load(job.file, weights_only=True) if Path(job.file).exists() else []
+                verdicts = [
+                    _call(case, tried, results, job.threads, device, clock, tell)
+                    for case, tried, results in zip(job.cases, job.performed.tried, left, strict=True)
+                ]
+            case "negative":
+                verdicts = [_broken(*pair) for pair in zip(job.cases, job.performed.tried, strict=True)]
+            case _:
+                verdicts = [
+                    _program(*pair, f"{job.file}.{k}", device, clock, tell)
+                    for k, pair in enumerate(zip(job.cases, job.performed.tried, strict=True))
+                ]
+                if spent := not answers(device):
+                    verdicts = [_fatal(v, device) for v in verdicts]
+    verdicts = [replace(v, seconds=round(t.seconds, 6)) for v, t in zip(verdicts, job.performed.tried, strict=True)]
+    return Appraised(verdicts, dict(clock.seconds), spent)
+
+
+def _call(
+    case: Case, tried: Tried, results: Sequence[Sequence[Any]], count: int, device: str, clock: Clock, tell: Tell
+) -> Verdict:
+    """The worst of what is said of the calls; what was seen where they ran comes first."""
+    if tried.raised is not None and not tried.claimed and device != HOST:
+        return Verdict(
+            case.id,
+            "not run",
+            "raises",
+            f"{tried.refusals} PyTorch {torch.__version__} itself does not do "
+            f"this call on {device}. {tried.raised.text}",
+        )
+    if tried.raised is not None:
+        return _ended(case, tried.raised, device)
+    if not tried.claimed:
+        return Verdict(case.id, "not claimed", "placement", tried.refusals)
+    if tried.faults:
+        first = tried.faults[0]
+        return Verdict(
+            case.id,
+            "fail",
+            "contract",
+            " ".join(dict.fromkeys(f.sentence for f in tried.faults)),
+            first.clause,
+            first.figures,
+        )
+    tell(f"judging {case.id}")
+    found: list[Verdict] = []
+    trials: list[Trial] = []
+    for call in range(max(DRAWS) + 1):
+        with clock.at("drawing"):
+            trials.append(arguments(case, call))
+        with clock.at("judging"):
+            found.append(_judged(case, trials[call], results[call], count, tried.types, device))
+        if found[-1].status in BAD:
+            if not call:
+                return found[-1]
+            kept = attribution.of_later_call(results[0], results[call])
+            said = "It has the results of call 0. " if kept else ""
+            return replace(
+                found[-1],
+                sentence=f"Call {call}: {said}{found[-1].sentence}",
+                clause=kept or found[-1].clause,
+                figures={**found[-1].figures, "call": call},
+            )
+    with clock.at("judging"):
+        sentence = together(case, trials, results)
+    if sentence:
+        return Verdict(case.id, "fail", "statistical", sentence)
+    if tried.unlike and _repeats(case):
+        which = ", ".join(map(str, tried.unlike))
+        sentence = f"Result {which} has other bits when the same call is made again."
+        return Verdict(case.id, "fail", "repeat", sentence, attribution.REPEATED)
+    decided = [v for v in found if v.status != "vacuous"] or found  # one call that tells something is enough
+    return max(decided, key=lambda v: (v.status != "pass", float(v.figures.get("ratio") or 0.0)))
+
+
+def _judged(
+    case: Case, trial: Trial, results: Sequence[Any], count: int, types: Sequence[TensorType | None], device: str
+) -> Verdict:
+    """The verdict on one call. What fails is held once more against eager PyTorch with as many threads as the backend
+    had: where its work is divided among them decides what its vectors compute and what its scalar code does, and how
+    partial results are rounded. And against eager PyTorch on the backend's device, whose libraries may compute
+    otherwise than those of the host: by transforms, say.
+    """
+    verdict = partial(judge, case, trial, results, calls=max(DRAWS) + 1, types=types, device=device)
+    first = verdict()
+    if first.status != "fail":
+        return first
+    if device != HOST:
+        there = _there(case, trial, device)
+        again = verdict(there=there) if there else first
+    elif count == torch.get_num_threads():
+        return first
+    else:
+        with threads(count):
+            again = verdict()
+    return first if again.status in BAD else again
+
+
+def _there(case: Case, trial: Trial, device: str) -> Sequence[Any]:
+    """What eager PyTorch gives on the device; nothing where it has no kernel."""
+    if not computes(device):
+        return ()
+    try:
+        return flat(_eager(case, trial, device))
+    except Exception:  # operators refuse as they like
+        return ()
+
+
+def _eager(case: Case, trial: Trial, device: str) -> Any:
+    """What eager PyTorch gives there. Raises what it raises."""
+    there = placed_on(device, case, trial)
+    with warnings.catch_warnings(), torch.no_grad():
+        warnings.simplefilter("ignore")
+        found = overload(case.overload)(*there.args, **there.kwargs)
+    return mapped(found, lambda x: x.to(HOST) if isinstance(x, torch.Tensor) else x)
+
+
+def _ended(case: Case, what: Raised, device: str) -> Verdict:
+    """The verdict on a case at which a process raised: none of the backend, if eager PyTorch refuses the call too. What
+    cannot be traced for a device has no kernel there.
+    """
+    found = raised(case, what)
+    if what.phase == "tracing it" and device != HOST:
+        untraced = Verdict(
+            case.id, "not run", "raises", f"PyTorch {torch.__version__} cannot trace this call on {device}. {what.text}"
+        )
+        return _refused(case, device) or _refused(case) or untraced
+    return found if found.status != "fail" else _refused(case) or found
+
+
+def _refused(case: Case, device: str = HOST) -> Verdict | None:
+    """If eager PyTorch refuses the case's first call there."""
+    if not computes(device):
+        return None
+    try:
+        _eager(case, arguments(case, 0), device)
+    except Exception as e:
+        text = str(e).strip().partition("\n")[0][:300]
+        where = "" if device == HOST else f" on {device}"
+        return Verdict(
+            case.id,
+            "not run",
+            "raises",
+            f"PyTorch {torch.__version__} itself does not do this call{where}. {type(e).__name__}: {text}",
+        )
+    return None
+
+
+def _program(case: Case, tried: Tried, file: str, device: str, clock: Clock, tell: Tell) -> Verdict:
+    if tried.raised is not None:
+        return raised(case, tried.raised)
+    if not tried.claimed:
+        return Verdict(case.id, "not claimed", "placement", tried.refusals)
+    tell(f"judging {case.id}")
+    with clock.at("judging"):
+        where = device if computes(device) else HOST
+        verdict: Verdict = room_of(case.kind).judge(case, Observed.load(Path(file)), where)
+    return verdict
+
+
+def _fatal(verdict: Verdict, device: str) -> Verdict:
+    """Of a program at which eager PyTorch lost the device: nothing that comes after can be compared."""
+    said = f"What eager PyTorch raises there ends all that a process has on {device}."
+    return replace(verdict, status="not run", oracle="contract", sentence=said, clause="", figures={})
+
+
+def _repeats(case: Case) -> bool:
+    """Whether the same arguments give the same bits: not where numbers are drawn, memory is left as it is found, or
+    several elements are added to one place, or to those before them, in an order that a clause leaves open.  That of a
+    reduction is open too, but need not be another at every call.
+    """
+    member = MEMBERS.get(case.op)
+    random = torch.Tag.nondeterministic_seeded in getattr(overload(case.overload), "tags", ())
+    if random or member is None:
+        return not random
+    scans = "scan" in member.tags and any(b.ulps != 0 for b in member.budget.values())
+    return repeatable(member) and not scans and "nondeterministic_bitwise" not in member.tags
+
+
+def _broken(case: Case, tried: Tried) -> Verdict:
+    if tried.faults:
+        return Verdict(
+            case.id,
+            "fail",
+            "contract",
+            " ".join(f.sentence for f in tried.faults),
+            _clause(case),
+            tried.faults[0].figures,
+        )
+    if tried.raised is None:
+        if not tried.claimed:
+            return Verdict(case.id, "not claimed", "placement", tried.refusals)
+        return Verdict(
+            case.id,
+            "fail",
+            "precondition",
+            "It gave values for a call that breaks a precondition, and did not raise.",
+            _clause(case),
+        )
+    if tried.raised.memory:
+        return raised(case, tried.raised)
+    return Verdict(case.id, "pass", "precondition")
+
+
+def _clause(case: Case) -> str:
+    return case.clauses[0] if len(case.clauses) == 1 else ""
+
+
+def raised(case: Case, what: Raised) -> Verdict:
+    """The verdict on a case that ended in an exception."""
+    status = "harness error" if what.phase in OURS else "resource" if what.memory else "fail"
+    said = f"It raised while {what.phase}: {what.text}"
+    if status == "harness error":
+        said = f"The suite itself raised while {what.phase}, which says nothing of the backend: {what.text}"
+    return Verdict(case.id, status, "raises", said, attribution.of_exception(what))  # type: ignore[arg-type]

@@ -1,0 +1,72 @@
+"""The cases of a run, those of many members drawn by several processes at once: one takes a minute and more for all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from keel import KeelError
+
+from ..cases.case import Case
+from ..cases.plan import Draw, of_members, plan
+from ..workers.pool import run_all
+from ..workers.spawn import forked
+from .executor import WARM
+
+FEW = 40
+"""So many members are drawn before processes have started."""
+TURNS = 8
+"""Shares that each process has of the work, since some members take much longer than others."""
+LIMIT = 3600.0
+"""Seconds that one share may take: far more than any does."""
+
+
+@dataclass(frozen=True)
+class Share:
+    """What one process draws."""
+
+    names: tuple[str, ...]
+    tier: str
+    seed: int
+
+
+def planned(*, profile: str, tier: str, seed: int, ops: Sequence[str], jobs: int = 1) -> tuple[Case, ...]:
+    """The plan, of what fits one of the patterns ``ops``, drawn by so many processes. Raises KeelError[bad-option]
+    where nothing does.
+    """
+    found = plan(profile=profile, tier=tier, seed=seed, ops=ops, draw=by(jobs))
+    if not found:
+        raise KeelError(
+            "bad-option",
+            f"No case of profile {profile} is about {' or '.join(ops)}.",
+            do="* matches anything; another profile may have it.",
+        )
+    return found
+
+
+def by(jobs: int) -> Draw:
+    """Draws as ``of_members`` does, with so many processes."""
+
+    def drawn(names: Sequence[str], tier: str, seed: int) -> Iterator[Case]:
+        if jobs == 1 or len(names) < FEW:
+            yield from of_members(names, tier, seed)
+            return
+        count = min(jobs * TURNS, len(names))
+        found: dict[str, list[Case]] = {}
+        for share, outcome in run_all(
+            [Share(tuple(names[k::count]), tier, seed) for k in range(count)],
+            forked(_work, WARM),
+            at_once=jobs,
+            time_limit=LIMIT,
+        ):
+            # what failed there fails here, and says where
+            for case in of_members(share.names, tier, seed) if outcome.row is None else outcome.row:
+                found.setdefault(case.op, []).append(case)
+        for name in names:
+            yield from found.get(name, ())
+
+    return drawn
+
+
+def _work(share: Share, tell: Callable[[str], None]) -> list[Case]:
+    return list(of_members(share.names, share.tier, share.seed))

@@ -1,0 +1,57 @@
+"""What eager PyTorch gives for a call whose arguments lie otherwise. For one operator it has several kernels: vectors
+for what is dense, single elements for the rest and for strides, a library's for some; each is off in its own way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..cases.case import Trial
+from ..pytree import mapped
+from .error_rules import flat
+
+PIECE = 7
+"""Elements of a piece: fewer than a vector has of any dtype that is computed in vectors, so that none is."""
+LARGEST = 100_000
+"""Elements of what is computed piece by piece."""
+
+
+def otherwise(op: Any, trial: Trial, k: int, like: Tensor) -> Iterator[Tensor]:
+    """Result ``k`` of an operator that is computed by elements, ``like`` eager's: of row-major arguments, of pieces."""
+    for found in (result_of(op, trial, k, _row_major), _in_pieces(op, trial, k, like)):
+        if found is not None and (found.shape, found.dtype) == (like.shape, like.dtype):
+            yield found
+
+
+def result_of(op: Callable[..., Any], trial: Trial, k: int, change: Callable[[Any], Any]) -> Tensor | None:
+    """Result ``k`` of eager PyTorch for changed arguments; None where it has none."""
+    args, kwargs = mapped(tuple(trial.args), change), mapped(dict(trial.kwargs), change)
+    try:
+        result = flat(op(*args, **kwargs))[k]
+    except Exception:  # operators written in Python refuse as they like
+        return None
+    return result if isinstance(result, Tensor) else None
+
+
+def _row_major(x: Any) -> Any:
+    return x.clone(memory_format=torch.contiguous_format) if isinstance(x, Tensor) else x
+
+
+def _in_pieces(op: Callable[..., Any], trial: Trial, k: int, like: Tensor) -> Tensor | None:
+    if not 0 < like.numel() <= LARGEST or any(isinstance(v, Tensor) for v in trial.kwargs.values()):
+        return None
+    # what has no dimensions does not count as a tensor when dtypes are promoted, so it stays as it is
+    whole = [isinstance(x, Tensor) and x.dim() > 0 for x in trial.args]
+    found = []
+    with suppress(Exception):  # a piece may be no argument of the operator
+        rows = [x.expand(like.shape).reshape(-1) if w else x for w, x in zip(whole, trial.args, strict=True)]
+        for start in range(0, like.numel(), PIECE):
+            some = [x[start : start + PIECE].clone() if w else x for w, x in zip(whole, rows, strict=True)]
+            found.append(flat(op(*some, **trial.kwargs))[k])
+        return torch.cat(found).reshape(like.shape)
+    return None

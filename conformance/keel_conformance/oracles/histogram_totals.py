@@ -1,0 +1,34 @@
+"""What is known of results together where it is not known of each: no bin of a histogram loses an element to nowhere.
+
+Of an element at a bin's edge it is open to which side of it the arithmetic takes it, and at small integers nearly all
+are at edges; that it counts once is not open.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .tracked_tensor import BITS
+
+
+def breach(name: str, named: Mapping[str, Any], result: Tensor) -> str:
+    """What is wrong with the sum of a result's elements; '' where nothing is, and of other members than ``histc``.
+
+    The bounds are numbers, which elements are compared with as they are or in the dtype of these.
+    """
+    if name != "histc":
+        return ""
+    x, low, high = named["self"].double(), float(named["min"]), float(named["max"])
+    if low == high:
+        least = most = x.numel()
+    else:
+        lows, highs = ([b, float(torch.tensor(b, dtype=result.dtype))] for b in (low, high))
+        least, most = (int(((x >= a) & (x <= b)).sum()) for a, b in ((max(lows), min(highs)), (min(lows), max(highs))))
+    total = float(result.double().sum())
+    if most > 2 ** BITS[result.dtype] or least <= total <= most:
+        return ""
+    return f"The bins have {total:g} elements together, not {least}{f' to {most}' if most > least else ''}."

@@ -1,0 +1,113 @@
+"""Where no error analysis reaches: no further from float64 than twice as far as eager PyTorch, over the whole result.
+
+This is the budget that the operator set itself states for such operators (``Budget.times``), not a derived bound. The
+error is normwise, for eager's own error at one element says nothing of what another computation may have there.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from keel import Call
+from keel.opset import bind
+
+from .compare import TIMES, Finding
+from .tracked_tensor import inexact, ulp, unit, wide_dtype
+
+KEPT = 13
+"""Fractional bits, below the largest addend, that sums of products of float8 keep (see ``floor``)."""
+
+
+def compare(
+    got: Tensor,
+    eager: Tensor,
+    exact: Tensor | None,
+    narrow: Tensor | None = None,
+    times: float = TIMES,
+    floor: float = 0.0,
+) -> Finding:
+    """``exact`` is eager's result in float64, None where there is none: then eager's own is the reference.
+
+    Of float64 eager's error is not known, for nothing better is: it is that of ``narrow``, its result in float32, as
+    much smaller as float64 is finer. So it is of what is backward stable (Higham 2002, section 1.6).
+
+    Eager's error counts as one ulp of each element at least, for it may be nearer by luck, and as ``floor``.
+    """
+    if not got.numel():
+        return Finding()
+    if not inexact(got.dtype):
+        wrong = got != eager
+        if exact is not None:
+            wrong &= got != exact.to(got.dtype)
+        return (
+            Finding(f"{int(wrong.sum())} of {got.numel()} elements differ from eager's.", {"wrong": int(wrong.sum())})
+            if wrong.any()
+            else Finding()
+        )
+    mine, theirs = (x.to(wide_dtype(x.dtype)) for x in (got, eager))
+    best = theirs if exact is None else exact.to(mine.dtype)
+    if sentence := _classes(mine, theirs, best):
+        return Finding(sentence)
+    finite = mine.isfinite() & theirs.isfinite() & best.isfinite()
+    off, own = (_norm((x - best)[finite]) for x in (mine, theirs))
+    least = max(_norm(ulp(best[finite], got.dtype)), own_of(best, narrow, finite), floor)
+    allowed = times * max(own, least)
+    ratio = off / allowed if allowed else (0.0 if off == 0.0 else math.inf)
+    figures: dict[str, Any] = {"ratio": ratio}
+    if ratio <= 1.0:
+        return Finding("", figures)
+    return Finding(
+        f"The result is off by {off:.3g} in the norm, where {times:g} times eager's {max(own, least):.3g} is allowed.",
+        figures,
+    )
+
+
+def floor(member: str, call: Call) -> float:
+    """The error that a call may have whatever eager's is, in the norm; 0 of most.
+
+    Matrix units cut the addends of a sum of products of float8 at 2^-13 of the largest (scaled_mm.C2; DeepSeek-V3
+    technical report, arXiv:2412.19437, section 3.3.2, on NVIDIA's). n cuts of either sign amount to
+    sqrt(n) 2^-13 times the largest addend or partial sum, which is no more than sum |a| |b| / sqrt(n) where addends are
+    of one size and random signs: 2^-13 sum |a| |b| in all.
+    """
+    if member != "scaled_mm":
+        return 0.0
+    named = bind(call)
+    given = [named.get(n) for n in ("self", "mat2", "scale_a", "scale_b")]
+    if not all(isinstance(x, Tensor) for x in given):
+        return 0.0
+    a, b, *scales = (x.double().abs() for x in given if isinstance(x, Tensor))
+    return 2.0**-KEPT * _norm(a @ b) * math.prod(float(s.max()) for s in scales)
+
+
+def own_of(best: Tensor, narrow: Tensor | None, finite: Tensor) -> float:
+    """Eager's error in float64, by that in float32."""
+    if narrow is None:
+        return 0.0
+    there = finite & narrow.isfinite()
+    return _norm((narrow.to(best.dtype) - best)[there]) * unit(torch.float64) / unit(torch.float32)
+
+
+def _classes(mine: Tensor, eager: Tensor, exact: Tensor) -> str:
+    """NaN and infinities stand where eager's or float64's do; how the parts of a complex infinity combine is free."""
+    kinds = (
+        (("not finite", lambda x: ~x.isfinite()),)
+        if mine.is_complex()
+        else (("NaN", torch.isnan), ("infinite", torch.isinf))
+    )
+    for what, of in kinds:
+        a, b, c = of(mine), of(eager), of(exact)
+        if bool(((a != b) & (a != c)).any()):
+            return f"Other elements are {what} than in eager PyTorch and in float64."
+    return ""
+
+
+def _norm(x: Tensor) -> float:
+    """In units of the largest, whose square may be beyond the range."""
+    sizes = x.abs().double()
+    most = float(sizes.max()) if sizes.numel() else 0.0
+    return most * float((sizes / most).square().sum().sqrt()) if 0.0 < most < math.inf else most

@@ -1,0 +1,298 @@
+"""Running error analysis: a call evaluated in float64, written out into primitives, each with its rule.
+
+Wilkinson's running error analysis (Higham 2002, section 3.3), with bounds instead of estimates: each primitive takes
+bounds on its operands' errors to a bound on its result's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from math import prod
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+
+from keel import Call
+from keel.opset import OPSET, Op, Results, bind, decomposition_of
+
+from ..pytree import leaves, mapped
+from . import dot_products, grid_sample, movement, pointwise, resampled, special, unspecified
+from .error_rules import INF, Asked, Bound, NoRule, Rule, flat, rounded
+from .tracked_tensor import (
+    BITS,
+    Evaluate,
+    Tracked,
+    error_of,
+    errors,
+    gamma,
+    inexact,
+    overflow,
+    plain_of,
+    sums_in,
+    tracked,
+    unit,
+    wide,
+)
+
+FAR = 2.0**20
+FLUSHED = (torch.float32, torch.float64, torch.bfloat16)
+"""Floats of which what is below the normal numbers may be taken for 0 on the way to a result."""
+WHOLE: Mapping[str, Rule] = resampled.RULES
+"""Of composites that are not followed into their pieces."""
+OWN: Mapping[str, Rule] = {**pointwise.rule.found, **dot_products.rule.found, **movement.rule.found}
+"""Of primitives that have a rule of their own."""
+OF_RESULTS: Mapping[Results, Rule] = {
+    Results.MOVED: movement.moved,
+    Results.CHOSEN: movement.ordered,
+    Results.SUMS: dot_products.sums,
+}
+
+
+def rule_of(member: Op) -> Rule | None:
+    """The rule of a primitive: its own, or that of what its declaration says that it computes."""
+    if member.name in OWN:
+        return OWN[member.name]
+    if member.operands and "pointwise" in member.tags:
+        in_ulps = any(b.ulps is not None for b in member.budget.values())
+        return pointwise.elementwise_or_unknown if in_ulps else special.by_eager
+    if member.numerics.results is not None:
+        return OF_RESULTS[member.numerics.results]
+    return movement.undecided if member.numerics.steps else None
+
+
+def analysed(
+    op: Any, args: Sequence[Any], kwargs: Mapping[str, Any], *, coarse: torch.dtype | None = None, inner: bool = False
+) -> Any:
+    """What ``op`` gives for tensors that may be tracked, tracked. Raises NoRule for what is not analysed.
+
+    ``coarse`` is the dtype in which intermediate results may be rounded where it is less precise than their own;
+    ``inner`` says that the results are such.
+    """
+    member = OPSET.get(op)
+    evaluate: Evaluate = partial(analysed, coarse=coarse, inner=True)
+    args, kwargs = (mapped(a, partial(_settled, evaluate=evaluate)) for a in (tuple(args), dict(kwargs)))
+    if member is not None and member.kind == "primitive":
+        return _primitive(op, member, args, kwargs, evaluate, coarse, inner)
+    if member is not None and (rule := WHOLE.get(member.name)) is not None:
+        with suppress(NoRule):
+            return _whole(
+                rule,
+                Asked(op, member, args, kwargs, flat(op(*mapped(args, plain_of), **mapped(kwargs, plain_of)))),
+                evaluate,
+                coarse,
+            )
+    if member is not None:
+        args = _free_to_round(op, member, args, kwargs, evaluate)
+    decompose = decomposition_of(op)
+    if decompose is None or (member is not None and member.kind == "opaque"):
+        raise NoRule(f"{op} is neither a primitive nor written out.")
+    if getattr(decompose, "__self__", None) is op:  # PyTorch's own, which a mode would call without end
+        return decompose(*args, **kwargs)
+    with Made(evaluate):
+        found = decompose(*args, **kwargs)
+    if member is None or member.name not in grid_sample.SAMPLERS:
+        return found
+    return grid_sample.loosened(bind(Call(op, tuple(args), dict(kwargs), ())), found)
+
+
+def _folds(op: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    """Whether a result is of more than one element: the mean of one is that element, however it is computed."""
+    out = flat(op(*mapped(tuple(args), plain_of), **mapped(dict(kwargs), plain_of)))[0]
+    return bool(args[0].numel() != out.numel())
+
+
+def _free_to_round(
+    op: Any, member: Op, args: Sequence[Any], kwargs: Mapping[str, Any], evaluate: Evaluate
+) -> Sequence[Any]:
+    """``args`` with errors that stand for what other ways of computing the member round, of which its numerics tell.
+
+    With Welford's updates |mean - exact| <= gamma(n + 1) sum |x| / n, as of any order of summation, but never 0. With
+    n products g x and g mean that are summed apart, it is gamma(n + 3) (sum |g x| + sum |g mean|): as if x and the mean
+    were off by gamma(n + 3) of theirs, n being the longer of the sums over which the gradients go. With x s and mean s
+    apart, of which each is rounded twice and their sums are, too, it is gamma(4) of each.
+    """
+    facts = member.numerics
+    if facts.updated_mean and _folds(op, args, kwargs):
+        return [_off(args[0], 0.0, evaluate), *args[1:]]
+    if not facts.scaled_and_shifted and facts.split_sums is None:
+        return args
+    named = bind(Call(op, tuple(args), dict(kwargs), ()))
+    if facts.scaled_and_shifted:
+        off, share = facts.scaled_and_shifted, gamma(4, unit(sums_in(args[0].dtype)))
+    else:
+        assert facts.split_sums is not None
+        off, x = (facts.split_sums.x, facts.split_sums.mean), named[facts.split_sums.x]
+        sums = min(prod(facts.split_sums.weights.of(named)), named[facts.split_sums.mean].numel())
+        share = gamma(x.numel() / max(sums, 1) + 3, unit(sums_in(x.dtype)))
+    return [_off(x, float(share), evaluate) if name in off else x for name, x in zip(named, args, strict=False)]
+
+
+def _off(x: Any, share: float, evaluate: Evaluate) -> Any:
+    """``x``, off by so much of its size; not known to be exact even if that is nothing."""
+    if not isinstance(x, Tensor) or not inexact(x.dtype):
+        return x
+    value = wide(x)
+    more = torch.where(value.isfinite(), share * value.abs(), 0.0) if share else 0.0
+    return tracked(plain_of(x), evaluate, value, errors(x) + more)
+
+
+class Made(TorchFunctionMode):
+    """Within it, what operators make of numbers alone is tracked, too."""
+
+    def __init__(self, evaluate: Evaluate):
+        super().__init__()
+        self.evaluate = evaluate
+
+    def __torch_function__(self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None) -> Any:
+        given = kwargs or {}
+        if OPSET.get(func) is None or any(isinstance(x, Tensor) for x in leaves((args, given))):
+            return func(*args, **given)
+        return self.evaluate(func, args, given)
+
+
+def _primitive(
+    op: Any,
+    member: Op,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    evaluate: Evaluate,
+    coarse: torch.dtype | None,
+    inner: bool,
+) -> Any:
+    out = op(*mapped(tuple(args), plain_of), **mapped(dict(kwargs), plain_of))
+    outs = flat(out)
+    if _sure(member, args, kwargs, outs):
+        bounds: Sequence[Bound] = [Bound(None, None) for _ in outs]
+    else:
+        rule = rule_of(member)
+        if rule is None:
+            raise NoRule(f"{member.name} has no rule.")
+        bounds = rule(Asked(op, member, args, kwargs, outs))
+    if member.unspecified is not None:
+        bounds = _opened(Asked(op, member, args, kwargs, outs), bounds)
+    if member.numerics.identities:
+        bounds = [_steady(member, o, b, args, kwargs, coarse) for o, b in zip(outs, bounds, strict=True)]
+    if inner:
+        bounds = [_flushed(o, b) for o, b in zip(outs, bounds, strict=True)]
+    remaining = iter([_wrapped(o, b, evaluate, coarse) for o, b in zip(outs, bounds, strict=True)])
+    return mapped(out, lambda _: next(remaining))
+
+
+def _flushed(out: Any, bound: Bound) -> Bound:
+    """An intermediate result below the normal numbers of its dtype may be 0: no clause asks for gradual underflow, and
+    PyTorch's vectors of ``exp`` have none. float16, whose normal numbers end at 6e-5, is computed in float32.
+    """
+    if not isinstance(out, Tensor) or out.dtype not in FLUSHED or bound.value is None or not bound.ulps:
+        return bound
+    small = (bound.value != 0) & (bound.value.abs() < torch.finfo(out.dtype).smallest_normal)
+    if not bool(small.any()):
+        return bound
+    before = torch.zeros_like(bound.value) if bound.error is None else bound.error
+    return replace(bound, error=torch.where(small, before + bound.value.abs(), before))
+
+
+def _whole(rule: Rule, asked: Asked, evaluate: Evaluate, coarse: torch.dtype | None) -> Any:
+    """The one result of a composite that has a rule of its own."""
+    (bound,) = rule(asked)
+    return _wrapped(asked.outs[0], bound, evaluate, coarse)
+
+
+def _opened(asked: Asked, bounds: Sequence[Bound]) -> Sequence[Bound]:
+    """Nothing is known of elements that clauses leave open, by eager's results or by the precise ones."""
+    assert asked.member is not None
+    named = {n: plain_of(v) for n, v in asked.named.items()}
+    wide = [o if b.value is None else b.value for o, b in zip(asked.outs, bounds, strict=True)]
+    free = zip(*(unspecified.opened(asked.member, named, outs) for outs in (asked.outs, wide)), strict=True)
+    return [_free(b, [f for f in some if f is not None and f.any()]) for b, some in zip(bounds, free, strict=True)]
+
+
+def _free(bound: Bound, free: Sequence[Tensor]) -> Bound:
+    error = bound.error
+    for some in free:
+        error = torch.where(some, INF, 0.0 if error is None else error)
+    return replace(bound, error=error)
+
+
+def _sure(member: Op, args: Sequence[Any], kwargs: Mapping[str, Any], outs: Sequence[Any]) -> bool:
+    """Whether eager's results are the only right ones: exact operands, and nothing to round."""
+    given = [x for x in leaves((args, kwargs)) if isinstance(x, Tracked)]
+    if any(error_of(x) is not None or getattr(x, "value", None) is not None for x in given):
+        return False
+    if member.name == "convert":
+        return False
+    whole = all(not isinstance(o, Tensor) or not inexact(o.dtype) for o in outs)
+    return whole or (bool(member.budget) and all(b.ulps == 0 for b in member.budget.values()))
+
+
+def _steady(
+    member: Op, out: Any, bound: Bound, args: Sequence[Any], kwargs: Mapping[str, Any], coarse: torch.dtype | None
+) -> Bound:
+    """The bound without a rounding where there is nothing to round: of operands without error, of which all are
+    multiples of a sixteenth or one is an identity, a result that the dtype has; and what is multiplied by 0 and sure to
+    be finite.
+    """
+    facts = member.numerics
+    if not isinstance(out, Tensor) or not out.is_floating_point() or bound.value is None or not bound.ulps:
+        return bound
+    known, small, idle, none = (torch.full((), b) for b in (True, facts.keeps_dyadics, False, False))
+    for k, x in enumerate(leaves((args, kwargs))):
+        if isinstance(x, Tensor | int | float):
+            value = wide(x).double() if isinstance(x, Tensor) else torch.tensor(float(x), dtype=torch.float64)
+            small = small & (value * 16 == (value * 16).round()) & (value.abs() <= FAR)
+            if len(args) == 2 and not kwargs and (identity := facts.identities[k]) is not None:
+                idle = idle | (value.abs() == identity)
+            error = error_of(x)
+            sure = torch.full((), True) if error is None else error == 0
+            known, none = known & sure, none | (sure & (value == 0) & facts.zero_absorbs)
+    dtype, finite = _coarser(out.dtype, coarse), bound.error is None or bound.error.isfinite()
+    known = known & (small | idle) & (bound.value.to(dtype).double() == bound.value)
+    known = known | (none & (bound.value == 0) & finite)
+    if not bool(known.any()):
+        return bound
+    ulps = torch.where(known, 0.0, bound.ulps)
+    error = bound.error if bound.error is None else torch.where(known, 0.0, bound.error)  # nor has the reference any
+    return Bound(bound.value, rounded(bound.value, error, dtype, ulps), burst=bound.burst)
+
+
+def _coarser(dtype: torch.dtype, coarse: torch.dtype | None) -> torch.dtype:
+    return dtype if coarse is None or BITS[coarse] >= BITS[dtype] else coarse
+
+
+def _wrapped(out: Any, bound: Bound, evaluate: Evaluate, coarse: torch.dtype | None) -> Any:
+    if not isinstance(out, Tensor):
+        return out
+    if not inexact(out.dtype) or bound.value is None:
+        known = bound.error is None or not bool((bound.error != 0).any())
+        return tracked(out, evaluate, None, None if known else bound.error)
+    error = rounded(bound.value, bound.error, _coarser(out.dtype, coarse), bound.ulps) if bound.ulps else bound.error
+    if error is not None:  # 0 times what is not known, say
+        error = error.nan_to_num(INF, INF)
+    made = tracked(out, evaluate, bound.value, error)
+    made.burst = bound.burst
+    return made
+
+
+def _settled(x: Any, evaluate: Evaluate) -> Any:
+    """An operand that may have overflowed in its dtype, or not in a wider one: which of both is not known. Of one that
+    overflows in float64 nothing is.
+    """
+    if not isinstance(x, Tensor):
+        return x
+    if not isinstance(x, Tracked) or not hasattr(x, "plain"):
+        return tracked(x, evaluate)
+    if x.value is None:
+        return x
+    if x.burst is not None:
+        return tracked(x.plain, evaluate, x.value, torch.where(x.burst, INF, 0.0 if x.error is None else x.error))
+    reach = x.value.abs() if x.error is None else x.value.abs() + x.error
+    lost = x.value.isfinite() & (reach >= overflow(x.dtype))
+    if not lost.any():
+        return x
+    made = tracked(x.plain, evaluate, x.value, x.error)
+    made.lost = lost
+    return made

@@ -1,0 +1,104 @@
+"""A process group of two: this process, and a peer forked from it that runs the same program in eager PyTorch.
+
+The peer draws values of its own, makes the same collectives in the same order, and is ended with the program. Nothing
+of the group is left behind.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch import distributed as dist
+
+from keel.opset import MEMBERS
+
+from .context import Lab
+
+ops: Any = torch.ops._c10d_functional
+SIZE = 2
+PATIENCE = timedelta(seconds=20)
+"""How long this process waits for its peer, which computes at once."""
+LONG = timedelta(seconds=600)
+"""How long the peer waits for this process, which may have to compile first; it is ended with the program."""
+SEED = 7919
+
+
+@dataclass(frozen=True)
+class Group:
+    """``rank`` is 0 in the process of the backend and 1 in its peer; ``name`` is what collectives take."""
+
+    rank: int
+    name: str
+
+    def meet(self, lab: Lab, call: int) -> None:
+        """One more collective, outside the program: it finds another one's partner where the program made too few."""
+        mine = torch.full((4, 3), 100.0 * call + 10 * self.rank + 1)
+        found = waited(ops.all_reduce.default(mine, "sum", self.name))
+        lab.see(f"met after call {call}", found, "contract.collectives.C2")
+
+
+Body = Callable[[Lab, Group], None]
+
+
+def can_meet() -> bool:
+    """Whether this machine has what a group needs."""
+    return hasattr(os, "fork") and dist.is_available() and dist.is_gloo_available()
+
+
+def waited(x: Tensor) -> Tensor:
+    found: Tensor = ops.wait_tensor.default(x)
+    return found
+
+
+def together(body: Body, lab: Lab) -> None:
+    """Runs the program in both processes; the lab is told what this one sees."""
+    if not MEMBERS["all_reduce"].targets:  # to ask imports what tells the types of their results
+        raise RuntimeError("This PyTorch has no functional collectives.")
+    with TemporaryDirectory(prefix="keel-group-") as folder:
+        peer = _forked(
+            lambda: _joined(
+                body, Lab(lambda fn, **how: fn, lab.clause, lab.seed + SEED, lab.calls), 1, Path(folder), LONG
+            )
+        )
+        try:
+            _joined(body, lab, 0, Path(folder), PATIENCE)
+        finally:
+            os.kill(peer, signal.SIGKILL)  # until it is waited for its number is nobody else's
+            os.waitpid(peer, 0)
+
+
+def _joined(body: Body, lab: Lab, rank: int, folder: Path, patience: timedelta) -> None:
+    store = dist.FileStore(str(folder / "meet"), SIZE)
+    dist.init_process_group("gloo", store=store, rank=rank, world_size=SIZE, timeout=patience)
+    try:
+        body(lab, Group(rank, dist.group.WORLD.group_name))  # type: ignore[union-attr]
+    finally:
+        dist.destroy_process_group()
+
+
+def _forked(work: Callable[[], None]) -> int:
+    """The process that does it. It holds no file of this one's, so that nobody who listens to that waits for it."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that threads of this process are not in the other
+        pid = os.fork()
+    if pid:
+        return pid
+    try:
+        nothing = os.open(os.devnull, os.O_RDWR)
+        for stream in (0, 1, 2):
+            os.dup2(nothing, stream)
+        os.closerange(3, os.sysconf("SC_OPEN_MAX"))
+        torch.set_num_threads(1)
+        work()
+    finally:
+        os._exit(0)

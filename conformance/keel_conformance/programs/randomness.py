@@ -1,0 +1,330 @@
+"""Contract programs about random numbers: facts that hold whatever generator a backend has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
+
+from .context import Lab
+from .program import Chapter
+
+random = Chapter("random")
+MANY = 4096
+
+
+def moved(lab: Lab, name: str, found: Tensor, before: Tensor) -> None:
+    lab.check(f"{name} differs from the call before", not torch.equal(found, before), "contract.random.C2")
+
+
+DRAWS: dict[str, Callable[[Tensor], Tensor]] = {
+    "rand": lambda x: torch.rand(MANY, device=x.device) + 0 * x,
+    "randn": lambda x: torch.randn(MANY, device=x.device) + 0 * x,
+    "dropout": lambda x: F.dropout(x, 0.5),
+    "rand-like": lambda x: torch.rand_like(x) * 2,
+    "bernoulli": lambda x: torch.bernoulli(x * 0.5),
+}
+
+
+def _seeds() -> None:
+    for name, fn in DRAWS.items():
+
+        @random("C1", "C2", name=f"seed-of-{name}", smoke=name == "dropout")
+        def seeds(lab: Lab, fn: Callable[[Tensor], Tensor] = fn) -> None:
+            go = lab.compile(fn)
+            x = torch.ones(MANY)
+            for call in lab.each():
+                torch.manual_seed(lab.seed + call)
+                first, second = go(x), go(x)
+                torch.manual_seed(lab.seed + call)
+                lab.check(f"call {call}: the seed gives the same", torch.equal(go(x), first), "contract.random.C1")
+                lab.check(f"call {call}: and after it too", torch.equal(go(x), second), "contract.random.C1")
+                moved(lab, f"call {call}", second, first)
+                torch.manual_seed(lab.seed + call + 1000)
+                lab.check(
+                    f"call {call}: another seed, other numbers", not torch.equal(go(x), first), "contract.random.C2"
+                )
+
+
+_seeds()
+
+
+def share(found: Tensor, p: float) -> bool:
+    """Whether as many elements are not zero as a chance of ``p`` gives: within 7 standard deviations, which one draw
+    in 4e11 leaves."""
+    n = found.numel()
+    return bool(abs(int((found != 0).sum()) - n * p) <= 7 * (n * p * (1 - p)) ** 0.5)
+
+
+@random("C5", smoke=True)
+def dropout_keeps_and_scales(lab: Lab) -> None:
+    for p in (0.25, 0.5, 0.75):
+        go = lab.compile(lambda x, p=p: F.dropout(x, p))
+        for call in lab.each():
+            torch.manual_seed(lab.seed + call)
+            x = lab.ints(64, 64, low=1)
+            found = go(x)
+            scaled = (found == x / (1 - p)) | (found - x / (1 - p)).abs().le(4e-7 * x / (1 - p))
+            lab.check(f"p={p}, call {call}: kept elements are scaled", ((found == 0) | scaled).all())
+            lab.check(f"p={p}, call {call}: as many are kept as should be", share(found, 1 - p))
+            rows = (found != 0).sum(1)
+            lab.check(f"p={p}, call {call}: rows differ", rows.min() < rows.max())
+
+
+@random("C5")
+def dropout_of_nothing_and_all(lab: Lab) -> None:
+    none, everything = lab.compile(lambda x: F.dropout(x, 0.0)), lab.compile(lambda x: F.dropout(x, 1.0))
+    for _ in lab.each():
+        x = lab.ints(9, 9)
+        lab.see("p = 0", none(x))
+        lab.see("p = 1", everything(x))
+
+
+@random("C5")
+def dropout_of_eval(lab: Lab) -> None:
+    module = nn.Sequential(nn.Dropout(0.5), nn.ReLU())
+    go = lab.compile(module)
+    for call in lab.each():
+        module.train(call % 2 == 1)
+        torch.manual_seed(lab.seed + call)
+        x = lab.ints(40, 40, low=1)
+        found = go(x)
+        if module.training:
+            lab.check(f"call {call}: training drops", share(found, 0.5))
+        else:
+            lab.see("eval", found)
+
+
+@random("C3", "C5", smoke=True, profile="training")
+def backward_has_the_mask(lab: Lab) -> None:
+    go = lab.compile(lambda x: F.dropout(x * 2, 0.5) * 3)
+    for call in lab.each():
+        torch.manual_seed(lab.seed + call)
+        x = lab.ints(50, 40, low=1).requires_grad_()
+        found = go(x)
+        found.backward(torch.ones_like(found))
+        lab.check(f"call {call}: gradient where the result is", ((x.grad != 0) == (found != 0)).all())
+        lab.check(f"call {call}: gradient of its size", ((x.grad == 0) | (x.grad == 12)).all())
+        lab.check(f"call {call}: some are kept", share(found, 0.5))
+
+
+@random("C3", profile="training")
+def backward_after_other_draws(lab: Lab) -> None:
+    go = lab.compile(lambda x: F.dropout(x, 0.5) * 3)
+    for call in lab.each():
+        torch.manual_seed(lab.seed + call)
+        x, other = lab.ints(50, 40, low=1).requires_grad_(), lab.ints(50, 40, low=1)
+        found = go(x)
+        go(other)
+        torch.rand(17)
+        torch.manual_seed(5)
+        found.backward(torch.ones_like(found))
+        lab.check(f"call {call}: gradient where the result is", ((x.grad != 0) == (found != 0)).all())
+
+
+@random("C3", "C6", profile="training")
+def two_dropouts_in_a_row(lab: Lab) -> None:
+    go = lab.compile(lambda x: (first := F.dropout(x, 0.5), F.dropout(first, 0.5)))
+    for call in lab.each():
+        torch.manual_seed(lab.seed + call)
+        x = torch.ones(80, 50, requires_grad=True)
+        first, second = go(x)
+        lab.check(f"call {call}: the second drops of what is left", share(second, 0.25))
+        lab.check(f"call {call}: nothing comes back", not ((first == 0) & (second != 0)).any())
+        second.backward(torch.ones_like(second))
+        lab.check(
+            f"call {call}: gradient where the result is", ((x.grad != 0) == (second != 0)).all(), "contract.random.C3"
+        )
+
+
+def recomputations(
+    lab: Lab,
+    block: Callable[[Tensor], Tensor],
+    draw: Callable[[], Tensor],
+    count: int = 1,
+) -> Iterator[tuple[int, Tensor, Tensor]]:
+    """The argument at each call, with its gradient, and the result, of so many checkpointed blocks in a row. Between
+    forward and backward other numbers are drawn.
+    """
+
+    def fn(x: Tensor) -> Tensor:
+        for _ in range(count):
+            x = checkpoint(block, x, use_reentrant=False, preserve_rng_state=True)
+        return x
+
+    go = lab.compile(fn)
+    for call in lab.each():
+        torch.manual_seed(lab.seed + call)
+        x = draw().requires_grad_()
+        found = go(x)
+        torch.rand(3)
+        found.backward(torch.ones_like(found))
+        yield call, x, found
+
+
+@random("C4", "C3", profile="training", smoke=True)
+def recomputed(lab: Lab) -> None:
+    """Activation checkpointing draws the mask again; it is the forward pass's."""
+    for call, x, found in recomputations(
+        lab, lambda x: F.dropout(x * 2, 0.5).relu() * 3, lambda: lab.ints(50, 40, low=1)
+    ):
+        assert x.grad is not None
+        lab.check(f"call {call}: gradient where the result is", ((x.grad != 0) == (found != 0)).all())
+        lab.check(f"call {call}: gradient of its size", ((x.grad == 0) | (x.grad == 12)).all())
+
+
+@random("C6", smoke=True)
+def independent(lab: Lab) -> None:
+    go = lab.compile(lambda x: (torch.rand_like(x), torch.rand_like(x), F.dropout(x, 0.5), F.dropout(x, 0.5)))
+    for call in lab.each():
+        torch.manual_seed(lab.seed + call)
+        a, b, c, d = go(torch.ones(MANY))
+        lab.check(f"call {call}: two draws differ", not torch.equal(a, b))
+        for name, u, v in (("uniform numbers", a - 0.5, b - 0.5), ("masks", c - 1, d - 1)):
+            # A sample correlation of n independent pairs has a standard deviation of 1 / sqrt(n).
+            correlation = float((u * v).mean() / (u.square().mean() * v.square().mean()).sqrt())
+            lab.check(f"call {call}: {name} do not correlate", abs(correlation) < 7 / MANY**0.5)
+
+
+TWICE: dict[str, Callable[[Tensor], Tensor]] = {
+    **DRAWS,
+    "randint": lambda x: torch.randint(-9, 9, (MANY,), device=x.device),
+    "randperm": lambda x: torch.randperm(MANY, device=x.device),
+    "normal": lambda x: torch.normal(x, 2.0),
+    "randint-like": lambda x: torch.randint_like(x, 50),
+}
+
+
+def _twice() -> None:
+    """The same draw twice in a program, with other operators between them."""
+    for name, fn in TWICE.items():
+
+        @random("C6", name=f"two-of-{name}", smoke=name == "rand")
+        def body(lab: Lab, fn: Callable[[Tensor], Tensor] = fn) -> None:
+            go = lab.compile(lambda x: (fn(x), fn(x) + 0, x.relu() * 2, fn(x)))
+            for call in lab.each():
+                torch.manual_seed(lab.seed + call)
+                first, second, _, third = go(torch.ones(MANY))
+                lab.check(
+                    f"call {call}: no two are the same",
+                    not (torch.equal(first, second) or torch.equal(second, third) or torch.equal(first, third)),
+                )
+
+
+_twice()
+
+
+@random("C7")
+def orders_of_few(lab: Lab) -> None:
+    """Each of few stands at each place as often as at others: the counts' chi-square within 7 of its deviations."""
+    n, times = 4, 60
+    go = lab.compile(lambda x: torch.stack([torch.randperm(n, device=x.device) for _ in range(times)]) + 0 * x)
+    counts = torch.zeros(n, n, dtype=torch.float64)
+    calls = max(lab.calls, 6)
+    torch.manual_seed(lab.seed)
+    for _ in range(calls):
+        found = go(torch.zeros((), dtype=torch.int64))
+        counts += torch.nn.functional.one_hot(found, n).sum(0)
+    mean = calls * times / n
+    freedom = (n - 1) ** 2
+    off = float((counts - mean).square().sum() / mean)
+    lab.check("each stands at each place", off < freedom + 7 * (2 * freedom) ** 0.5)
+
+
+@random("C7")
+def ranges(lab: Lab) -> None:
+    def fn(x: Tensor) -> tuple[Tensor, ...]:
+        here = {"device": x.device}
+        return (
+            torch.rand(MANY, **here),
+            torch.randint(-3, 4, (MANY,), **here),
+            torch.bernoulli(x),
+            torch.randperm(100, **here),
+            torch.randn(MANY, **here),
+            torch.randint_like(x, 5),
+        )
+
+    go = lab.compile(fn)
+    for call in lab.each():
+        torch.manual_seed(lab.seed + call)
+        uniform, integers, coins, order, normal, like = go(torch.full((MANY,), 0.5))
+        lab.check(f"call {call}: rand", (uniform >= 0).all() & (uniform < 1).all())
+        lab.check(f"call {call}: rand fills the range", uniform.min() < 0.02 and uniform.max() > 0.98)
+        lab.check(f"call {call}: randint", integers.unique().tolist() == list(range(-3, 4)))
+        lab.check(f"call {call}: bernoulli", ((coins == 0) | (coins == 1)).all() and share(coins, 0.5))
+        lab.check(f"call {call}: randperm", order.sort().values.equal(torch.arange(100)))
+        lab.check(f"call {call}: randn", abs(float(normal.mean())) < 7 / MANY**0.5)
+        lab.check(f"call {call}: randint_like", like.unique().tolist() == [0, 1, 2, 3, 4])
+        lab.see("types", [str(x.dtype) for x in (uniform, integers, coins, order, normal, like)])
+
+
+@random("C7")
+def moments(lab: Lab) -> None:
+    """Mean and variance of what is drawn, each within 7 of its standard deviations."""
+
+    def fn(x: Tensor) -> tuple[Tensor, Tensor]:
+        return torch.rand_like(x), torch.randn_like(x)
+
+    go = lab.compile(fn)
+    n = 20000
+    for call in lab.each():
+        torch.manual_seed(lab.seed + call)
+        uniform, normal = go(torch.ones(n))
+        for name, x, mean, variance, fourth in (("uniform", uniform, 0.5, 1 / 12, 1 / 80), ("normal", normal, 0, 1, 3)):
+            x = x.double() - mean
+            lab.check(f"call {call}: mean of {name}", abs(float(x.mean())) < 7 * (variance / n) ** 0.5)
+            spread = ((fourth - variance**2) / n) ** 0.5
+            lab.check(f"call {call}: variance of {name}", abs(float(x.square().mean()) - variance) < 7 * spread)
+
+
+@random("C2")
+def every_call_draws_anew(lab: Lab) -> None:
+    go = lab.compile(lambda x: F.dropout(x, 0.5))
+    torch.manual_seed(lab.seed)
+    x, seen = torch.ones(MANY), list[Tensor]()
+    for call in range(max(lab.calls, 6)):
+        found = go(x)
+        lab.check(f"call {call} is like none before", not any(torch.equal(found, s) for s in seen))
+        seen.append(found)
+
+
+@random("C2", "C1")
+def of_sizes_that_change(lab: Lab) -> None:
+    go = lab.compile(lambda x: F.dropout(x, 0.5), dynamic=True)
+    for call in lab.each():
+        torch.manual_seed(lab.seed + call)
+        x = torch.ones(1000 + 333 * call)
+        found = go(x)
+        lab.check(f"call {call}: as many are kept as should be", share(found, 0.5), "contract.random.C5")
+        torch.manual_seed(lab.seed + call)
+        lab.check(f"call {call}: the seed gives the same again", torch.equal(go(x), found), "contract.random.C1")
+
+
+@random("C8")
+def nothing_drawn(lab: Lab) -> None:
+    go = lab.compile(lambda x: F.dropout(x.relu() + 1, 0.5, training=False))
+    for call in lab.each():
+        torch.manual_seed(call)
+        state = lab.random_state()
+        lab.run(go, lab.ints(5, 5))
+        lab.check(f"call {call}: the generator is as it was", torch.equal(state, lab.random_state()))
+
+
+@random("C1", "C2", profile="training")
+def training_with_dropout_again(lab: Lab) -> None:
+    """Two runs from one seed take the same steps."""
+    ends = []
+    for _ in range(2):
+        torch.manual_seed(lab.seed)
+        module = nn.Sequential(nn.Linear(6, 32), nn.Dropout(0.5), nn.Linear(32, 1))
+        optimizer, go = torch.optim.SGD(module.parameters(), 0.1), lab.compile(module)
+        x = torch.ones(4, 6)
+        for _ in lab.each():
+            optimizer.zero_grad()
+            go(x).square().mean().backward()
+            optimizer.step()
+        ends.append([p.detach().clone() for p in module.parameters()])
+    lab.check("the same parameters", all(map(torch.equal, *ends)))

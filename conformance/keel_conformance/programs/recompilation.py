@@ -1,0 +1,567 @@
+"""Contract programs about what changes from call to call: sizes, dtypes, modes, models; and about exceptions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from .context import Lab
+from .program import Chapter
+
+shapes, dtypes, modes, errors, several = (
+    Chapter("shapes"),
+    Chapter("dtypes"),
+    Chapter("modes"),
+    Chapter("errors"),
+    Chapter("models"),
+)
+
+# -- sizes -------------------------------------------------------------------------------------------------------------
+
+SIZES = (
+    (5, 7),
+    (9, 7),
+    (19, 35),
+    (1, 7),
+    (0, 7),
+    (17, 1),
+    (1, 1),
+    (33, 16),
+    (2, 0),
+    (16, 33),
+    (8, 8),
+    (64, 65),
+    (4, 3),
+)
+FEW = (3, 2)
+"""Less than a vector, and neither none nor one, for which programs are compiled apart."""
+BODIES: dict[str, tuple[Callable[..., Any], Callable[[Lab, int, int], list[Tensor]], bool]] = {
+    "pointwise": (lambda a, b: (a * b + 1, a - b), lambda lab, n, m: [lab.ints(n, m), lab.ints(m)], True),
+    "reduced": (lambda a: (a.sum(0), a.sum(1, keepdim=True), a.sum()), lambda lab, n, m: [lab.ints(n, m)], True),
+    "matmul": (lambda a, b: (a @ b).relu(), lambda lab, n, m: [lab.ints(n, m), lab.ints(m, 3)], True),
+    "views": (
+        lambda a: (a.t(), a.reshape(-1), a[1:, ::2], a.unsqueeze(1).expand(-1, 2, -1)),
+        lambda lab, n, m: [lab.ints(n, m)],
+        True,
+    ),
+    "joined": (lambda a, b: torch.cat([a, b, a]), lambda lab, n, m: [lab.ints(n, m), lab.ints(2 * n, m)], True),
+    "padded": (lambda a: F.pad(a, (1, 2), value=3.0), lambda lab, n, m: [lab.ints(n, m)], True),
+    "scanned": (lambda a: (a.cumsum(0), a.cumsum(1)), lambda lab, n, m: [lab.ints(n, m)], True),
+    "size-as-number": (
+        lambda a: (a * a.shape[0] + a.shape[1], a.sum(0) - a.numel()),
+        lambda lab, n, m: [lab.ints(n, m)],
+        True,
+    ),
+    "sizes-of-sizes": (
+        lambda a: (
+            torch.zeros(a.shape[0] // 2 + 1),
+            torch.arange(a.shape[0] * 2, device=a.device),
+            a[: a.shape[1] // 2],
+        ),
+        lambda lab, n, m: [lab.ints(n, m)],
+        True,
+    ),
+    "of-what-is-left": (
+        lambda a: (
+            a[2:] * 2,
+            a[2:].sum(0),
+            a[:, a.shape[1] // 2 :] - 1,
+            a[a.shape[0] // 2 :].t() + a.shape[0],
+            F.pad(a, (0, 2))[:, 2:] + 1,
+        ),
+        lambda lab, n, m: [lab.ints(n, m)],
+        True,
+    ),
+    "counted-by-hand": (
+        lambda a: (
+            a.sum(0) * 2 - a.shape[0],
+            (a - a.shape[1]).relu() * (a.shape[0] + 3),
+            torch.arange(a.shape[0], device=a.device)[:, None] * a.shape[1] + torch.arange(a.shape[1], device=a.device),
+            a.new_full((a.shape[1] // 2 + 1,), a.shape[0] * 2 - 1),
+        ),
+        lambda lab, n, m: [lab.ints(n, m)],
+        True,
+    ),
+    "masked": (
+        lambda a: torch.where(
+            torch.arange(a.shape[1], device=a.device) <= torch.arange(a.shape[0], device=a.device)[:, None], a, 0
+        ),
+        lambda lab, n, m: [lab.ints(n, m)],
+        True,
+    ),
+    "written": (lambda a, b: (a.add_(b), a.sum(0))[1], lambda lab, n, m: [lab.ints(n, m), lab.ints(m)], True),
+    "indexed": (
+        lambda a, i: (a[i], a.index_select(0, i)),
+        lambda lab, n, m: [lab.ints(n + 1, m), lab.index(n + 1, 4)],
+        True,
+    ),
+}
+
+
+def _sizes() -> None:
+    cited = {"size-as-number": "C3", "sizes-of-sizes": "C4", "of-what-is-left": "C4", "counted-by-hand": "C3"}
+    for name, (fn, make, exact) in BODIES.items():
+        for dynamic in (None, True):
+            label = "dynamic" if dynamic else "recompiled"
+
+            @shapes(
+                "C1",
+                "C2",
+                cited.get(name, "C1"),
+                name=f"{name}-{label}",
+                exact=exact,
+                smoke=bool(dynamic) and name in ("pointwise", "reduced", "size-as-number"),
+            )
+            def body(lab: Lab, fn: Any = fn, make: Any = make, dynamic: bool | None = dynamic) -> None:
+                go = lab.compile(fn, dynamic=dynamic)
+                for n, m in sizes(lab):
+                    lab.run(go, *make(lab, n, m))
+
+
+def sizes(lab: Lab) -> Sequence[tuple[int, int]]:
+    """Sizes of its own kind first, so that the program is not compiled for a special one; then the special ones."""
+    return (SIZES[0], *SIZES[3:5], SIZES[1 + lab.seed % 2], FEW) if lab.calls < 6 else (*SIZES, FEW)
+
+
+_sizes()
+
+
+@shapes("C2", "gradients.C1", profile="training", smoke=True)
+def trained_at_many_sizes(lab: Lab) -> None:
+    go = lab.compile(lambda x, w: (x @ w).relu() * 2, dynamic=True)
+    w = lab.ints(4, 3).requires_grad_()
+    for n in (5, 1, 8, 0, 3)[: max(lab.calls, 4)]:
+        x = lab.ints(n, 4).requires_grad_()
+        lab.backward([lab.run(go, x, w)], [x, w])
+
+
+@shapes("C5")
+def another_number_of_dimensions(lab: Lab) -> None:
+    go = lab.compile(lambda x: (x * 2).sum(0))
+    for call in lab.each():
+        lab.run(go, lab.ints(*[(4,), (4, 3), (2, 3, 4)][call % 3]))
+
+
+@shapes("C1", "C2")
+def two_sizes_that_become_equal(lab: Lab) -> None:
+    go = lab.compile(lambda a, b: a[:, None] * b[None, :], dynamic=True)
+    for n, m in ((4, 5), (6, 6), (3, 9), (1, 1), (1, 8)):
+        lab.run(go, lab.ints(n), lab.ints(m))
+
+
+@shapes("C2", "layouts.C2")
+def strides_that_change(lab: Lab) -> None:
+    go = lab.compile(lambda x: x * 2 + 1, dynamic=True)
+    for n, m in ((4, 5), (7, 3), (2, 9)):
+        lab.run(go, lab.ints(n, m).t())
+        lab.run(go, lab.ints(n, m + 2)[:, 1:-1])
+
+
+@shapes("C1", "C2", exact=False)
+def attention_of_growing_length(lab: Lab) -> None:
+    def fn(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        return torch.softmax(q @ k.transpose(-1, -2) / 4, -1) @ v
+
+    go = lab.compile(fn, dynamic=True)
+    for n in range(2, 3 + max(lab.calls, 4)):
+        lab.run(go, lab.normal(2, 1, 16), lab.normal(2, n, 16), lab.normal(2, n, 16))
+
+
+# -- dtypes ------------------------------------------------------------------------------------------------------------
+
+ALL = (
+    torch.float32,
+    torch.int32,
+    torch.float64,
+    torch.int64,
+    torch.float16,
+    torch.bfloat16,
+    torch.uint8,
+    torch.int8,
+    torch.int16,
+)
+
+
+def _dtypes() -> None:
+    for name, fn in (
+        ("arithmetic", lambda a, b: (a + b, a * b, a - b)),
+        ("sums", lambda a, b: (a.sum(0), (a * b).sum())),
+        ("extremes", lambda a, b: (torch.maximum(a, b), a.amax(0), a > b)),
+        ("division", lambda a, b: (a / (b + 8), a // (b + 8), (a + 4) % (b + 8))),
+    ):
+
+        @dtypes("C1", "C2", name=f"{name}-under-one-cache", exact=name != "division", smoke=name == "arithmetic")
+        def body(lab: Lab, fn: Any = fn) -> None:
+            go = lab.compile(fn)
+            for dtype in ALL[: max(lab.calls, 6)]:
+                low = 0 if dtype == torch.uint8 else -3
+                lab.run(go, *(lab.ints(4, 5, low=low, high=4, dtype=dtype) for _ in range(2)))
+
+
+_dtypes()
+for _first, _second in (
+    (torch.float32, torch.int64),
+    (torch.float16, torch.float32),
+    (torch.int32, torch.int64),
+    (torch.bool, torch.int32),
+    (torch.float32, torch.float64),
+    (torch.bfloat16, torch.float16),
+):
+    _names = "-and-".join(str(d).removeprefix("torch.") for d in (_first, _second))
+    dtypes.function(
+        f"promoted-{_names}",
+        ["C2"],
+        lambda a, b: (a + b, b * a, torch.where(b > 0, a, b)),
+        lambda lab, d=_first, e=_second: [lab.ints(6, low=0, dtype=d), lab.ints(6, low=0, dtype=e)],
+    )
+
+
+@dtypes("C3")
+def wrapping_integers(lab: Lab) -> None:
+    go = lab.compile(lambda x: (x * x, x + x, -x, x * 77 - 3))
+    for dtype in (torch.int32, torch.int64, torch.int8, torch.uint8, torch.int16):
+        info = torch.iinfo(dtype)
+        x = torch.tensor([info.max, info.min, info.max - 1, 1, 0, info.max // 2 + 1], dtype=dtype)
+        lab.run(go, x.roll(lab.seed % 5))
+
+
+@dtypes("C3")
+def large_integers(lab: Lab) -> None:
+    """Beyond 2^53, where a detour through floats would be seen."""
+    go = lab.compile(lambda x: (x + 1, x * 3, x.sum(0), x.amax(), x // 7, x % 1000))
+    for _ in lab.each():
+        lab.run(go, lab.index(1 << 30, 5, 3) + (1 << 60))
+
+
+@dtypes("C1", "gradients.C1", profile="training")
+def gradients_in_each_dtype(lab: Lab) -> None:
+    go = lab.compile(lambda a, b: (a * b).relu() + a)
+    for dtype in (torch.float32, torch.float64, torch.bfloat16, torch.float16)[: max(lab.calls, 3)]:
+        a, b = (lab.ints(4, 5, dtype=dtype).requires_grad_() for _ in range(2))
+        lab.backward([lab.run(go, a, b)], [a, b], lambda y, d=dtype: lab.ints(*y.shape, low=-2, high=3, dtype=d))
+
+
+# -- modes -------------------------------------------------------------------------------------------------------------
+
+
+def product(a: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
+    return (a @ w).relu(), a * 2
+
+
+@modes("C1", "C4", smoke=True)
+def with_and_without_gradients(lab: Lab) -> None:
+    go = lab.compile(product)
+    for call in lab.each():
+        a, w = lab.ints(3, 4).requires_grad_(), lab.ints(4, 5).requires_grad_()
+        match call % 3:
+            case 0:
+                lab.backward(lab.run(go, a, w), [a, w])
+            case 1:
+                with torch.no_grad():
+                    lab.run(go, a, w)
+            case 2:
+                with torch.inference_mode():
+                    lab.run(go, a, w)
+
+
+@modes("C1")
+def inference_tensors_as_arguments(lab: Lab) -> None:
+    go = lab.compile(product)
+    for call in lab.each():
+        with torch.inference_mode():
+            a, w = lab.ints(3, 4), lab.ints(4, 5)
+            lab.run(go, a, w)
+        lab.run(go, lab.ints(3, 4), lab.ints(4, 5) if call else w.clone())
+
+
+@modes("C1", "mutation.C2")
+def writes_under_no_grad(lab: Lab) -> None:
+    go = lab.compile(lambda w, g: w.sub_(g * 2))
+    w = lab.ints(5).requires_grad_()
+    for _ in lab.each():
+        with torch.no_grad():
+            lab.run(go, w, lab.ints(5))
+
+
+@modes("C2")
+def modes_within(lab: Lab) -> None:
+    def fn(a: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
+        with torch.no_grad():
+            b = a @ w
+        with torch.enable_grad():
+            c = a * 2
+        return b, c
+
+    go = lab.compile(fn)
+    for _ in lab.each():
+        a, w = lab.ints(3, 4).requires_grad_(), lab.ints(4, 5).requires_grad_()
+        lab.backward(lab.run(go, a, w), [a, w])
+
+
+@modes("C3", smoke=True)
+def autocast(lab: Lab) -> None:
+    """Integers so small that bfloat16 has them, sums included."""
+    go = lab.compile(lambda x, w: ((y := x @ w), y.relu() + x[:, :3], F.linear(y, w), (y * 2).sum(1)))
+    for _ in lab.each():
+        with torch.autocast("cpu", torch.bfloat16, enabled=not lab.wide):
+            lab.run(go, lab.ints(4, 3, low=-2, high=3), lab.ints(3, 3, low=-2, high=3))
+
+
+@modes("C3", "C2")
+def autocast_within(lab: Lab) -> None:
+    def fn(x: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
+        with torch.autocast("cpu", torch.bfloat16):
+            y = x @ w
+        return y, x @ w
+
+    go = lab.compile(fn)
+    for _ in lab.each():
+        lab.run(go, lab.ints(4, 3, low=-2, high=3), lab.ints(3, 5, low=-2, high=3))
+
+
+@modes("C3", "C4")
+def autocast_on_and_off(lab: Lab) -> None:
+    go = lab.compile(lambda x, w: (x @ w, x + 1))
+    for call in lab.each():
+        with torch.autocast("cpu", torch.bfloat16, enabled=call % 2 == 1):
+            lab.run(go, lab.ints(4, 3, low=-2, high=3), lab.ints(3, 5, low=-2, high=3))
+
+
+@modes("C3", "gradients.C1", profile="training")
+def autocast_trained(lab: Lab) -> None:
+    module = lab.whole(nn.Linear(4, 3))
+    go = lab.compile(module)
+    for _ in lab.each():
+        module.zero_grad()
+        with torch.autocast("cpu", torch.bfloat16):
+            found = lab.run(go, lab.ints(5, 4, low=-2, high=3))
+        lab.backward([found], list(module.parameters()), lambda y: lab.ints(*y.shape, low=-1, high=2).to(y.dtype))
+
+
+@modes("C2")
+def no_mode_left_behind(lab: Lab) -> None:
+    go = lab.compile(lambda x: x * 2)
+    for call in lab.each():
+        before = _modes()
+        lab.run(go, lab.ints(4))
+        lab.check(f"call {call}", before == _modes())
+
+
+def _modes() -> tuple[object, ...]:
+    return (
+        torch.get_default_dtype(),
+        torch.is_inference_mode_enabled(),
+        torch.is_autocast_enabled("cpu"),
+        torch.is_grad_enabled(),
+        torch.are_deterministic_algorithms_enabled(),
+        torch.get_default_device(),
+        bool(torch.full((), 1e-310, dtype=torch.float64) * 0.5 > 0),
+    )  # numbers below the normal ones are kept
+
+
+# -- exceptions --------------------------------------------------------------------------------------------------------
+
+
+def raised(lab: Lab, name: str, go: Callable[..., Any], *args: Any, own: bool = False) -> None:
+    """Tells whether it raises, and of an exception of the program's own also which."""
+    try:
+        go(*args)
+    except Exception as error:
+        lab.see(name, f"raised {type(error).__name__}" if own else "raised", "contract.errors.C1")
+    else:
+        lab.see(name, "returned", "contract.errors.C1")
+
+
+@errors("C1", "C2", smoke=True)
+def sizes_that_do_not_fit(lab: Lab) -> None:
+    go = lab.compile(lambda a, b: (a @ b).relu() + 1)
+    for call in lab.each():
+        lab.run(go, lab.ints(3, 4), lab.ints(4, 2))
+        raised(lab, f"call {call}", go, lab.ints(3, 4), lab.ints(5, 2))
+
+
+@errors("C1", "C2")
+def exception_of_its_own(lab: Lab) -> None:
+    def fn(x: Tensor, limit: int) -> Tensor:
+        if limit > 2:
+            raise KeyError("limit")
+        return x * limit
+
+    go = lab.compile(fn)
+    for call in lab.each():
+        lab.run(go, lab.ints(4), 1)
+        raised(lab, f"call {call}", go, lab.ints(4), 3, own=True)
+
+
+@errors("C1", "C2")
+def exception_after_a_write(lab: Lab) -> None:
+    def fn(x: Tensor, bad: bool) -> Tensor:
+        x.add_(1)
+        y = x * 2
+        torch.compiler.disable(check)(bad)
+        return y + 1
+
+    def check(bad: bool) -> None:
+        if bad:
+            raise ZeroDivisionError("bad")
+
+    go = lab.compile(fn)
+    for call in lab.each():
+        x = lab.ints(4)
+        raised(lab, f"call {call}", go, x, call % 2 == 1, own=True)
+        lab.see(f"argument {call}", x)
+
+
+@errors("C1", "C2")
+def index_beyond_the_end(lab: Lab) -> None:
+    go = lab.compile(lambda x, i: x[i] * 2)
+    for call in lab.each():
+        lab.run(go, lab.ints(5, 2), lab.index(5, 3))
+        raised(lab, f"call {call}", go, lab.ints(5, 2), torch.tensor([0, 5, 1]))
+
+
+def _outside() -> None:
+    """Indices that are data, one of them outside; afterwards the same program, and another one, as ever."""
+    for name, fn in (
+        ("gathered", lambda x, i: x.gather(0, i[:, None] % 9) + 1),
+        ("selected", lambda x, i: x.index_select(0, i) * 2),
+        ("embedded", lambda x, i: F.embedding(i, x).relu()),
+    ):
+
+        @errors("C1", "C2", name=f"index-beyond-the-end-{name}", smoke=name == "selected")
+        def body(lab: Lab, fn: Any = fn) -> None:
+            go, other = lab.compile(fn), lab.compile(lambda x: x.sum(0) - 1)
+            for call in lab.each():
+                lab.run(go, lab.ints(5, 2), lab.index(5, 3))
+                raised(lab, f"call {call}", go, lab.ints(5, 2), torch.tensor([0, 5, 1]))
+                lab.run(other, lab.ints(4, 3))
+
+
+_outside()
+
+
+def _assertions() -> None:
+    """Of what a program says of its values, before, between and after what it computes."""
+
+    def first(x: Tensor) -> Tensor:
+        torch.ops.aten._assert_async.msg((x > 0).all(), "All are to be positive.")
+        return x * 2 - 1
+
+    def between(x: Tensor) -> Tensor:
+        y = x.cumsum(0)
+        torch.ops.aten._assert_async.msg(y[-1] > 0, "The sum is to be positive.")
+        return y.flip(0)
+
+    def last(x: Tensor) -> Tensor:
+        y = (x * x + x).sum()
+        torch.ops.aten._assert_async.msg(x.amax() >= 1, "One is to be positive.")
+        return y
+
+    for fn in (first, between, last):
+
+        @errors("C1", "C2", name=f"assertion-on-values-{fn.__name__}")
+        def body(lab: Lab, fn: Any = fn) -> None:
+            go = lab.compile(fn)
+            for call in lab.each():
+                lab.run(go, lab.ints(5, low=1))
+                raised(lab, f"call {call}", go, lab.ints(5, low=-3, high=0))
+
+
+_assertions()
+
+
+@errors("C2", "gradients.C1", profile="training")
+def exception_in_backward(lab: Lab) -> None:
+    go = lab.compile(lambda x: (x * x).relu())
+    for call in lab.each():
+        x = lab.ints(4).requires_grad_()
+        found = go(x)
+        raised(lab, f"call {call}", lambda f=found: torch.autograd.backward([f], [torch.ones(5)]))
+        lab.backward([lab.run(go, x)], [x])
+
+
+# -- several models ----------------------------------------------------------------------------------------------------
+
+
+@several("C2", "C1", smoke=True)
+def same_model_other_weights(lab: Lab) -> None:
+    modules = [lab.whole(nn.Sequential(nn.Linear(4, 6), nn.ReLU(), nn.Linear(6, 3))) for _ in range(3)]
+    programs = [lab.compile(m) for m in modules]
+    for _ in lab.each():
+        x = lab.ints(5, 4)
+        for program in programs:
+            lab.run(program, x)
+
+
+@several("C1", "calls.C2")
+def two_models_in_turns(lab: Lab) -> None:
+    first, second = lab.whole(nn.Linear(4, 4)), lab.whole(nn.Conv1d(4, 2, 3, padding=1))
+    one, two = lab.compile(first), lab.compile(lambda x: second(x).relu())
+    for _ in lab.each():
+        lab.run(one, lab.ints(3, 4))
+        lab.run(two, lab.ints(1, 4, 7))
+        lab.run(one, lab.ints(3, 4))
+
+
+@several("C3", smoke=True)
+def weights_written_between_calls(lab: Lab) -> None:
+    module = lab.whole(nn.Linear(4, 3))
+    go = lab.compile(module)
+    for _ in lab.each():
+        lab.run(go, lab.ints(2, 4))
+        with torch.no_grad():
+            module.weight.add_(1)
+            module.bias.copy_(lab.ints(3))
+
+
+@several("C3")
+def weights_replaced(lab: Lab) -> None:
+    module = lab.whole(nn.Linear(4, 3))
+    go = lab.compile(module)
+    for _ in lab.each():
+        lab.run(go, lab.ints(2, 4))
+        module.weight = nn.Parameter(lab.ints(3, 4))
+        module.load_state_dict({"weight": lab.ints(3, 4), "bias": lab.ints(3)})
+
+
+@several("C1", "C2")
+def one_layer_used_twice(lab: Lab) -> None:
+    layer = lab.whole(nn.Linear(4, 4))
+    go = lab.compile(lambda x: layer(layer(x).relu()))
+    for _ in lab.each():
+        layer.zero_grad()
+        x = lab.ints(3, 4, low=-1, high=2).requires_grad_()
+        lab.backward([lab.run(go, x)], [x, *layer.parameters()])
+
+
+@several("C1")
+def functions_alike_but_for_a_constant(lab: Lab) -> None:
+    programs = [lab.compile(lambda x, k=k: (x + k).relu() * (k + 1)) for k in range(4)]
+    for _ in lab.each():
+        x = lab.ints(6)
+        for program in programs:
+            lab.run(program, x)
+
+
+@several("C1", "C3")
+def tied_weights(lab: Lab) -> None:
+    class Tied(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.table = nn.Embedding(7, 4)
+
+        def forward(self, i: Tensor) -> Tensor:
+            return self.table(i) @ self.table.weight.t()
+
+    module = lab.whole(Tied())
+    go = lab.compile(module)
+    for _ in lab.each():
+        module.zero_grad()
+        found = lab.run(go, lab.index(7, 5))
+        lab.backward([found], list(module.parameters()))
+        with torch.no_grad():
+            next(module.parameters()).add_(1)

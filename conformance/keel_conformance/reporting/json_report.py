@@ -1,0 +1,248 @@
+"""A run as files that machines read: one JSON document, held to a schema, and JUnit's XML."""
+
+from __future__ import annotations
+
+import json
+import re
+import xml.etree.ElementTree as ET
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import cache
+from importlib.resources import files
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from keel import documents
+
+from ..cases.case import Case
+from ..report import machine
+from ..results.verdict import BAD, STATUSES, Verdict, conforms, totals
+from .coverage_gaps import Untested, untested
+
+FORMAT = 1
+REPORT, JUNIT = "report.json", "junit.xml"
+SKIPPED = frozenset({"not claimed", "not run", "waived", "xfail"})
+_NO_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
+
+
+@dataclass(frozen=True)
+class Run:
+    """What the files of a run are made of. ``head`` is the log's, ``planned`` its cases in order, ``verdicts`` those
+    that there are, waivers applied; ``problems`` are no case's. ``scripts`` has, by case, where its script lies below
+    the folder of the run.
+    """
+
+    head: Mapping[str, Any]
+    planned: Sequence[Case]
+    verdicts: Sequence[Verdict]
+    problems: Sequence[str] = ()
+    seconds: float = 0.0
+    scripts: Mapping[str, str] = field(default_factory=dict)
+
+
+def document(
+    run: Run,
+    *,
+    made: datetime | None = None,
+    environment: Mapping[str, Any] | None = None,
+    left: Untested | None = None,
+) -> dict[str, Any]:
+    """The run as plain data, of which ``schema()`` says what is in it.
+
+    Every number has what it is of: ``totals`` has all fourteen statuses with the number of cases that were planned;
+    those without a verdict count as not run.
+    """
+    by_id = {c.id: c for c in run.planned}
+    known = [v for v in run.verdicts if v.case in by_id]
+    lacking = [Verdict(c, "not run", "run", "The run ended before it.") for c in by_id.keys() - {v.case for v in known}]
+    verdicts = [*known, *sorted(lacking, key=lambda v: v.case)]
+    counts, planned = totals(verdicts), len(by_id)
+    ran = planned - counts["not run"] - counts["not claimed"]
+    return {
+        "format": FORMAT,
+        "made": (made or datetime.now(UTC)).isoformat(timespec="seconds"),
+        "seconds": round(run.seconds, 3),
+        "subject": run.head["backend"],
+        "environment": dict(environment if environment is not None else machine()),
+        "run": {k: v for k, v in run.head.items() if k != "backend"},
+        "conforms": conforms(counts) and not run.problems,
+        "ran": ran,
+        "planned": planned,
+        "problems": list(run.problems),
+        "totals": [
+            {
+                "status": s,
+                "cases": counts[s],
+                "of": planned,
+                "share": counts[s] / planned if planned else 0.0,
+                "bad": s in BAD,
+            }
+            for s in STATUSES
+        ],
+        "table": _table(verdicts, by_id),
+        "verdicts": [_told(v, by_id[v.case], run.scripts.get(v.case)) for v in verdicts if v.status != "pass"],
+        "worst": _worst(verdicts, by_id),
+        "untested": (left if left is not None else untested(run.planned, verdicts, run.head)).as_json(),
+    }
+
+
+def _table(verdicts: Iterable[Verdict], by_id: Mapping[str, Case]) -> list[dict[str, Any]]:
+    """Of each operator, or program, and each dtype, how many cases have each status that any has."""
+    cells: dict[tuple[str, str, str, str], Counter[str]] = defaultdict(Counter)
+    for v in verdicts:
+        c = by_id[v.case]
+        cells[c.family, c.op, "op" if c.kind == "negative" else c.kind, c.dtype][v.status] += 1
+    return [
+        {"family": family, "op": op, "kind": kind, "dtype": dtype, "counts": dict(sorted(counts.items()))}
+        for (family, op, kind, dtype), counts in sorted(cells.items())
+    ]
+
+
+def _told(v: Verdict, case: Case, script: str | None) -> dict[str, Any]:
+    return {
+        "case": v.case,
+        "op": case.op,
+        "family": case.family,
+        "kind": case.kind,
+        "dtype": case.dtype,
+        "status": v.status,
+        "oracle": v.oracle,
+        "sentence": v.sentence,
+        "clause": v.clause,
+        "witnesses": list(case.clauses),
+        "figures": _plain(dict(v.figures)),
+        "seconds": v.seconds,
+        "script": script,
+    }
+
+
+def _worst(verdicts: Iterable[Verdict], by_id: Mapping[str, Case]) -> list[dict[str, Any]]:
+    """Of each operator the element that is furthest off, in units in the last place, passed or not."""
+    found: dict[str, Verdict] = {}
+    for v in verdicts:
+        op = by_id[v.case].op
+        if "ulps" in v.figures and (op not in found or v.figures["ulps"] > found[op].figures["ulps"]):
+            found[op] = v
+    return [
+        {
+            "op": op,
+            "dtype": by_id[v.case].dtype,
+            "case": v.case,
+            "status": v.status,
+            "oracle": v.oracle,
+            "ulps": _plain(v.figures["ulps"]),
+            "ratio": _plain(v.figures.get("ratio")),
+            "index": _plain(v.figures.get("index")),
+        }
+        for op, v in sorted(found.items())
+    ]
+
+
+def _plain(value: Any) -> Any:
+    """``value`` as JSON has it: what is no number there becomes a word."""
+    match value:
+        case bool() | int() | str() | None:
+            return value
+        case float():
+            return value if value - value == 0 else str(value)
+        case Mapping():
+            return {str(k): _plain(v) for k, v in value.items()}
+        case list() | tuple():
+            return [_plain(v) for v in value]
+    return str(value)
+
+
+# -- the schema --------------------------------------------------------------------------------------------------------
+
+
+@cache
+def schema() -> Mapping[str, Any]:
+    """The JSON schema (draft 2020-12) of a document."""
+    found: Mapping[str, Any] = json.loads((files(__package__) / "schema.json").read_text())
+    return found
+
+
+def check(found: Mapping[str, Any]) -> None:
+    """Raises jsonschema.ValidationError for a document that is not as the schema says.  Where jsonschema is not
+    installed (it comes with ``torch-keel[conform]``) nothing is checked.
+    """
+    if find_spec("jsonschema") is not None:
+        import jsonschema
+
+        jsonschema.Draft202012Validator(schema()).validate(found)
+
+
+def write(folder: Path, found: Mapping[str, Any], verdicts: Sequence[Verdict]) -> tuple[Path, Path]:
+    """Writes ``report.json`` and ``junit.xml`` into the folder, and says where they are."""
+    check(found)
+    report, xml = folder / REPORT, folder / JUNIT
+    documents.replace_file(report, f"{json.dumps(found, indent=1, allow_nan=False)}\n".encode())
+    documents.replace_file(xml, junit(found, verdicts))
+    return report, xml
+
+
+# -- JUnit -------------------------------------------------------------------------------------------------------------
+
+
+def junit(found: Mapping[str, Any], verdicts: Sequence[Verdict]) -> bytes:
+    """A test suite for each operator or program, a test case for each case.
+
+    A bad verdict is a ``failure``, its type the status; one that the harness is to blame for an ``error``; what was not
+    judged, or waived, is ``skipped``.
+    """
+    apart = {v["case"]: v for v in found["verdicts"]}
+    named: dict[str, Verdict] = {v.case: v for v in verdicts}
+    named |= {
+        case: Verdict(case, v["status"], v["oracle"], v["sentence"], v["clause"])
+        for case, v in apart.items()
+        if case not in named
+    }
+    suites: dict[str, list[Verdict]] = defaultdict(list)
+    for v in named.values():
+        suites[apart[v.case]["op"] if v.case in apart else v.case.partition("/")[0]].append(v)
+    run = found["run"]
+    title = " ".join(map(str, ("keel conform", found["subject"], run.get("profile", ""), run.get("tier", ""))))
+    top = ET.Element("testsuites", _sums(list(named.values())) | {"name": title.strip()})
+    for op, mine in sorted(suites.items()):
+        suite = ET.SubElement(top, "testsuite", _sums(mine) | {"name": op, "timestamp": found["made"]})
+        for v in mine:
+            _testcase(suite, op, v, apart.get(v.case, {}).get("script"))
+    ET.indent(top)
+    return ET.tostring(top, encoding="utf-8", xml_declaration=True)
+
+
+def _testcase(suite: ET.Element, op: str, v: Verdict, script: str | None) -> None:
+    case = ET.SubElement(suite, "testcase", {"classname": op, "name": _legal(v.case), "time": f"{v.seconds:.6f}"})
+    said = _legal(" ".join(filter(None, [v.sentence, v.clause and f"[{v.clause}]"])))
+    match v.status:
+        case "pass":
+            return
+        case "harness error":
+            ET.SubElement(case, "error", {"type": v.status, "message": said})
+        case status if status in BAD:
+            failure = ET.SubElement(case, "failure", {"type": status, "message": said})
+            failure.text = f"Script: {script}" if script else None
+        case status if status in SKIPPED:
+            ET.SubElement(case, "skipped", {"message": f"{status}: {said}"})
+        case status:
+            ET.SubElement(case, "system-out").text = f"{status}: {said}"
+
+
+def _sums(verdicts: Sequence[Verdict]) -> dict[str, str]:
+    bad = sum(v.status in BAD for v in verdicts)
+    errors = sum(v.status == "harness error" for v in verdicts)
+    return {
+        "tests": str(len(verdicts)),
+        "failures": str(bad - errors),
+        "errors": str(errors),
+        "skipped": str(sum(v.status in SKIPPED for v in verdicts)),
+        "time": f"{sum(v.seconds for v in verdicts):.3f}",
+    }
+
+
+def _legal(text: str) -> str:
+    """``text`` without characters that XML has not."""
+    return _NO_XML.sub("\ufffd", text)

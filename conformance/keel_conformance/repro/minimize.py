@@ -1,0 +1,247 @@
+"""Smaller failures: delta debugging over nodes, then sizes, then values, as long as they fail for the same reason.
+
+``ddmin`` is that of Zeller and Hildebrandt (Simplifying and isolating failure-inducing input, 2002).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+
+from ..cases.case import Trial
+from ..pytree import mapped
+from .replay import Calls
+from .tensor_literals import SMALL
+
+T = TypeVar("T")
+C = TypeVar("C")
+SECONDS = 60.0
+
+
+@dataclass
+class Deadline:
+    """When to stop looking for something smaller."""
+
+    seconds: float = SECONDS
+
+    def __post_init__(self) -> None:
+        self.end = time.monotonic() + self.seconds
+
+    @property
+    def over(self) -> bool:
+        return time.monotonic() >= self.end
+
+
+def ddmin(items: Sequence[T], fails: Callable[[Sequence[T]], bool], deadline: Deadline) -> list[T]:
+    """A part of ``items``, in order, that fails and of which, unless time runs out, no single one can be left out."""
+    found, parts = list(items), 2
+    while len(found) >= 2 and not deadline.over:
+        size = -(-len(found) // parts)
+        for k in range(0, len(found), size):
+            rest = found[:k] + found[k + size :]
+            if not deadline.over and fails(rest):
+                found, parts = rest, max(parts - 1, 2)
+                break
+        else:
+            if size == 1:
+                break
+            parts = min(parts * 2, len(found))
+    if len(found) == 1 and not deadline.over and fails([]):
+        return []
+    return found
+
+
+def steepest(start: C, smaller: Callable[[C], Iterator[C]], fails: Callable[[C], bool], deadline: Deadline) -> C:
+    """Takes the first smaller candidate that fails, again and again, until none does or time runs out."""
+    found, moved = start, True
+    while moved:
+        moved = False
+        for candidate in smaller(found):
+            if deadline.over:
+                return found
+            if fails(candidate):
+                found, moved = candidate, True
+                break
+    return found
+
+
+# -- calls of one operator ---------------------------------------------------------------------------------------------
+
+
+def of_calls(
+    calls: Calls, at: Sequence[int] | None, fails: Callable[[Calls], bool], deadline: Deadline | None = None
+) -> Calls:
+    """Fewer calls, smaller tensors, plainer values. ``at`` is where the wrong element of the result is, if known."""
+    deadline = deadline or Deadline()
+    if len(calls.trials) > 1:
+        calls = steepest(calls, _fewer, fails, deadline)
+    if at is not None and not deadline.over:
+        for one in _at(calls, at):
+            if fails(one):
+                calls = one
+                break
+    calls = steepest(calls, _smaller, fails, deadline)
+    calls = steepest(calls, _straighter, fails, deadline)
+    calls = _plainer(calls, fails, deadline)
+    return _drawn(calls, fails, deadline)
+
+
+def _fewer(calls: Calls) -> Iterator[Calls]:
+    for k in range(len(calls.trials) - 1, -1, -1):
+        if len(calls.trials) > 1:
+            yield replace(calls, trials=calls.trials[:k] + calls.trials[k + 1 :])
+
+
+def size_of(calls: Calls) -> int:
+    return sum(x.numel() for t in calls.trials for x in t.tensors)
+
+
+def _changed(calls: Calls, change: Callable[[Tensor], Tensor]) -> Calls:
+    """The calls with tensors changed; one that is an argument twice stays so."""
+
+    def over(trial: Trial) -> Trial:
+        made: dict[int, Tensor] = {}
+
+        def one(x: Any) -> Any:
+            return made.setdefault(id(x), change(x)) if isinstance(x, Tensor) else x
+
+        return replace(trial, args=mapped(tuple(trial.args), one), kwargs=mapped(dict(trial.kwargs), one))
+
+    return replace(calls, trials=tuple(map(over, calls.trials)))
+
+
+def _at(calls: Calls, at: Sequence[int]) -> Iterator[Calls]:
+    """The one element of each tensor from which, where all goes by elements, the wrong one is computed; with its row,
+    if that is not enough.
+    """
+
+    def cut(x: Tensor, keep: int) -> Tensor:
+        for back in range(1, min(x.dim(), len(at)) + 1):
+            n = x.shape[-back]
+            if n > 1 and back > keep:
+                place = at[-back]
+                if place >= n:
+                    return x
+                x = x.narrow(x.dim() - back, place, 1)
+        return x
+
+    for keep in range(max((x.dim() for t in calls.trials for x in t.tensors), default=0)):
+        yield _changed(calls, lambda x, keep=keep: cut(x, keep))  # type: ignore[misc]
+
+
+def _smaller(calls: Calls) -> Iterator[Calls]:
+    """Each size that several dimensions may share cut to 1, to its halves, by one at an end; then single tensors."""
+    sizes = sorted({n for t in calls.trials for x in t.tensors for n in x.shape if n > 1}, reverse=True)
+    for n in sizes:
+        for start, length in cuts(n):
+            yield _changed(calls, lambda x, n=n, s=start, k=length: cut_where(x, n, s, k))  # type: ignore[misc]
+    for which in range(max((len(t.tensors) for t in calls.trials), default=0)):
+        mine = {id(t.tensors[which]) for t in calls.trials if len(t.tensors) > which}
+        for n in {n for t in calls.trials for x in t.tensors if id(x) in mine for n in x.shape if n > 1}:
+            for start, length in cuts(n):
+                yield _changed(
+                    calls,
+                    lambda x, n=n, s=start, k=length, mine=mine: (  # type: ignore[misc]
+                        cut_where(x, n, s, k) if id(x) in mine else x
+                    ),
+                )
+
+
+def cuts(n: int) -> Iterator[tuple[int, int]]:
+    """Where a part of ``n`` begins and how long it is, the smallest first."""
+    seen: set[tuple[int, int]] = set()
+    half, most = n // 2, 3 * n // 4
+    for start, length in (
+        (0, 1),
+        (n - 1, 1),
+        (0, half),
+        (n - half, half),
+        (0, most),
+        (n - most, most),
+        (0, n - 1),
+        (1, n - 1),
+    ):
+        if 0 < length < n and (start, length) not in seen:
+            seen.add((start, length))
+            yield start, length
+
+
+def cut_where(x: Tensor, n: int, start: int, length: int) -> Tensor:
+    """``x`` with each dimension of size ``n`` narrowed."""
+    for dim, size in enumerate(x.shape):
+        if size == n:
+            x = x.narrow(dim, start, length)
+    return x
+
+
+def _straighter(calls: Calls) -> Iterator[Calls]:
+    """Tensors in row-major order in memory of their own, all, then one by one."""
+
+    def plain(x: Tensor) -> bool:
+        whole = x.untyped_storage().nbytes() == x.numel() * x.itemsize
+        return x.layout != torch.strided or (x.is_contiguous() and whole)
+
+    def straight(x: Tensor) -> Tensor:
+        return x if plain(x) else x.clone(memory_format=torch.contiguous_format)
+
+    odd = [id(x) for t in calls.trials for x in t.tensors if not plain(x)]
+    if odd:
+        yield _changed(calls, straight)
+    for one in odd if len(odd) > 1 else ():
+        yield _changed(calls, lambda x, one=one: straight(x) if id(x) == one else x)  # type: ignore[misc]
+
+
+def _plainer(calls: Calls, fails: Callable[[Calls], bool], deadline: Deadline) -> Calls:
+    """As many elements as can be replaced by 1, or rounded, in the order of ``ddmin``, tensor by tensor."""
+    for k, trial in enumerate(calls.trials):
+        for n, x in enumerate(trial.tensors):
+            if deadline.over or not x.numel() or x.dtype == torch.bool or x.numel() > 4096:
+                continue
+            for value in (lambda v: torch.ones_like(v), lambda v: v.round() if v.is_floating_point() else v):
+                calls = _with_values(calls, k, n, value, fails, deadline)
+    return calls
+
+
+def _with_values(
+    calls: Calls, k: int, n: int, value: Callable[[Tensor], Tensor], fails: Callable[[Calls], bool], deadline: Deadline
+) -> Calls:
+    def made(keep: Sequence[int]) -> Calls:
+        def change(x: Tensor) -> Tensor:
+            if x is not calls.trials[k].tensors[n]:
+                return x
+            flat, plain = x.reshape(-1), value(x).reshape(-1).clone()
+            plain[list(keep)] = flat[list(keep)]
+            return (
+                plain.reshape(x.shape)
+                if x.is_contiguous()
+                else torch.empty_strided(x.shape, x.stride(), dtype=x.dtype).copy_(plain.reshape(x.shape))
+            )
+
+        return _changed(calls, change)
+
+    x = calls.trials[k].tensors[n]
+    if 0 in x.stride() and x.numel() > 1:
+        return calls
+    kept = ddmin(range(x.numel()), lambda keep: fails(made(keep)), deadline)
+    return made(kept) if len(kept) < x.numel() else calls
+
+
+def _drawn(calls: Calls, fails: Callable[[Calls], bool], deadline: Deadline) -> Calls:
+    """Large tensors by a recipe with a seed, where that fails too."""
+    for k, trial in enumerate(calls.trials):
+        for n, x in enumerate(trial.tensors):
+            if x.numel() <= SMALL or not x.is_floating_point() or not x.is_contiguous() or deadline.over:
+                continue
+            shape, seed = tuple(x.shape), k * 16 + n
+            text = f"torch.randn({shape}, generator=torch.Generator().manual_seed({seed})).to({x.dtype})"
+            made = torch.randn(shape, generator=torch.Generator().manual_seed(seed)).to(x.dtype)
+            one = _changed(calls, lambda y, x=x, made=made: made if y is x else y)  # type: ignore[misc]
+            one = replace(one, recipes=(*calls.recipes, ((k, n), text)))
+            if fails(one):
+                calls = one
+    return calls

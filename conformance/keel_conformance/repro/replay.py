@@ -1,0 +1,181 @@
+"""Calls of one operator tried on a backend and judged, in a process that may die: does it still fail, and how?"""
+
+from __future__ import annotations
+
+import re
+import runpy
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+import keel
+from keel import KeelError, TensorType
+
+from ..cases.case import Case, Trial
+from ..harness.backend_under_test import subject
+from ..harness.backend_worker import Called, overload, placed_on, types_on, watch
+from ..harness.protocol import Tried
+from ..harness.red_zones import kept, same_bits
+from ..oracles.judge import judge
+from ..results.verdict import BAD, Verdict
+from ..workers.pool import Crew, Tell
+from ..workers.spawn import forked
+
+WARM = "keel_conformance.harness.preload"
+DIED: Mapping[str, str] = {"late": "timeout", "SIGKILL": "resource"}
+
+
+@dataclass(frozen=True)
+class Calls:
+    """What is tried: the trials of ``case`` one after another, on what ``subject`` names. ``recipes`` has, by place
+    (trial, then tensor), the text by which a large tensor is drawn.
+    """
+
+    subject: str
+    case: Case
+    trials: tuple[Trial, ...]
+    recipes: tuple[tuple[tuple[int, int], str], ...] = ()
+
+
+@dataclass(frozen=True)
+class Script:
+    """A script that is run; its exit status is what comes of it."""
+
+    path: str
+
+
+@dataclass(frozen=True)
+class Work:
+    """Any work of a module's function on plain data."""
+
+    function: Callable[[Any], Any]
+    given: Any
+
+
+def work(job: Calls | Script | Work, tell: Tell) -> Any:
+    """What the processes do."""
+    tell("trying it")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        match job:
+            case Calls():
+                return tried(job)
+            case Script():
+                return exit_status(job.path)
+        return job.function(job.given)
+
+
+class Bench:
+    """A process that tries one thing after another, and is replaced where it dies."""
+
+    def __init__(self, limit: float = 30.0):
+        self._crew, self.limit = Crew(forked(work, WARM), 1), limit
+
+    def verdict(self, calls: Calls) -> Verdict:
+        """What is said of the calls; of the end of the process if it died."""
+        row, end, said = self._do(calls)
+        if end:
+            return Verdict(calls.case.id, DIED.get(end, "crash"), "process", said)  # type: ignore[arg-type]
+        return row  # type: ignore[no-any-return]
+
+    def status(self, path: str) -> int:
+        """The exit status of a script; 2 if its process died."""
+        row, end, _ = self._do(Script(path))
+        return 2 if end else int(row)
+
+    def value(self, function: Callable[[Any], Any], given: Any) -> Any:
+        """What a function of a module gives; None if its process died or it raised."""
+        return self._do(Work(function, given))[0]
+
+    def _do(self, job: Any) -> tuple[Any, str, str]:
+        self._crew.give(job, self.limit)
+        while not (ends := self._crew.ended(0.5)):
+            pass
+        outcome = ends[0][1]
+        return outcome.row, "" if outcome.row is not None else outcome.end or "exit", outcome.failure
+
+    def close(self) -> None:
+        self._crew.close()
+
+    def __enter__(self) -> Bench:
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        with closing(self):
+            pass
+
+
+def exit_status(path: str) -> int:
+    """Runs a script in this process as ``python path`` would."""
+    try:
+        runpy.run_path(path, run_name="__main__")
+    except SystemExit as e:
+        return e.code if isinstance(e.code, int) else 0 if e.code is None else 1
+    except BaseException:
+        return 1
+    return 0
+
+
+def reason(v: Verdict) -> tuple[str, ...]:
+    """Why it failed; what is smaller has to fail by the same. Sizes and numbers, which messages of exceptions have, do
+    not count.
+    """
+    if v.status == "fail" and v.oracle == "raises":
+        return v.status, v.oracle, " ".join(re.sub(r"%\w+|[\d.,\[\]()+-]+", "", v.sentence).split()[:30])
+    if v.status == "fail" and v.oracle in ("contract", "repeat"):
+        return v.status, v.oracle, str(v.figures.get("fault", ""))
+    kinds = {"exact by construction": "dot"}
+    return v.status, kinds.get(v.oracle, v.oracle) if v.status == "fail" else ""
+
+
+def tried(calls: Calls) -> Verdict:
+    """The verdict on the calls: the first one that is bad, else pass."""
+    case, op, under_test = calls.case, overload(calls.case.overload), subject(calls.subject)
+    seen = Called(
+        case,
+        op,
+        list(calls.trials),
+        Tried(case.id),
+        [placed_on(under_test.device, case, trial) for trial in calls.trials],
+    )
+    try:
+        first = seen.given[0]
+        batch = keel.testing.compile_calls([(op, first.args, first.kwargs)], backends=under_test.backends, strict=True)
+        for given in seen.given:
+            torch.manual_seed(case.seed)
+            seen.results.append(batch.run([(given.args, given.kwargs)])[0])
+            seen.copies.append([kept(r) for r in seen.results[-1]])
+    except (Exception, SystemExit) as e:
+        if case.kind == "negative":
+            return Verdict(case.id, "pass", "precondition")
+        bad_graph = isinstance(e, KeelError) and e.code == "bad-graph"
+        return Verdict(
+            case.id,
+            "harness error" if bad_graph else "fail",
+            "raises",
+            f"It raised while running: {type(e).__name__}: {str(e).strip()[:300]}",
+        )
+    if under_test.name not in batch.owners[0]:
+        return Verdict(case.id, "not claimed", "placement")
+    if case.kind == "negative":
+        return Verdict(case.id, "fail", "precondition", "It gave values for a call that breaks a precondition.")
+    return _judged(seen, types_on(under_test.device, batch.results[0]), under_test.device)
+
+
+def _judged(seen: Called, types: Sequence[TensorType | None], device: str) -> Verdict:
+    case, calls = seen.case, seen.copies
+    faults = [fault.of_call(k) for k, given in enumerate(seen.given) for fault in given.faults()]
+    watch([seen])
+    if faults := faults + seen.tried.faults:
+        return Verdict(case.id, "fail", "contract", faults[0].sentence, faults[0].clause, faults[0].figures)
+    for k, (trial, copies) in enumerate(zip(seen.trials, calls, strict=True)):
+        v = judge(case, trial, copies, calls=max(2, len(calls)), types=types, device=device)
+        if v.status in BAD:
+            return replace(v, sentence=f"Call {k}: {v.sentence}", figures={**v.figures, "call": k}) if k else v
+    if len(calls) == 3 and any(not same_bits(a, b) for a, b in zip(calls[0], calls[2], strict=True)):
+        return Verdict(case.id, "fail", "repeat", "Result 0 has other bits when the same call is made again.")
+    return Verdict(case.id, "pass")

@@ -1,0 +1,168 @@
+"""One run of a command that measures: progress, rows kept as they arrive, an end that an interruption cannot take."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from .. import report
+from ..report import Bar
+from .pool import Outcome, Start, run_all
+from .result_log import Log
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+Said = Callable[[Any, Outcome], str]
+"""What is worth a line as soon as a job has ended; '' for nothing."""
+
+
+@dataclass
+class Interruption:
+    """The signal that asked for an end, once one has."""
+
+    by: signal.Signals | None = None
+
+
+@dataclass
+class Run:
+    """``stopped`` is the signal that ended the measuring; ``earlier`` has what the run that this one resumes saw."""
+
+    console: Console
+    file: Path | None
+    log: Log | None
+    earlier: Mapping[Any, Outcome]
+    begin: float = field(default_factory=time.monotonic)
+    interruption: Interruption = field(default_factory=Interruption)
+    asked: int = 0
+    ended: int = 0
+
+    @property
+    def stopped(self) -> signal.Signals | None:
+        return self.interruption.by
+
+    def measure(
+        self,
+        title: str,
+        jobs: Sequence[Any],
+        start: Start,
+        said: Said,
+        *,
+        at_once: int = 1,
+        time_limit: float,
+        last_lines: int = 3,
+    ) -> dict[Any, Outcome]:
+        """The outcomes of those jobs that ended, in the jobs' order: all, unless the run was stopped."""
+        found = {job: self.earlier[job] for job in jobs if job in self.earlier}
+        todo = [job for job in jobs if job not in found]
+        if todo:
+            with (
+                closing(
+                    run_all(
+                        todo,
+                        start,
+                        at_once=at_once,
+                        time_limit=time_limit,
+                        last_lines=last_lines,
+                        stopped=lambda: self.stopped is not None,
+                    )
+                ) as ends,
+                progress_on(self.console) as progress,
+            ):
+                task = progress.add_task(title, total=len(todo))
+                for job, outcome in ends:
+                    found[job] = outcome
+                    if self.log is not None:
+                        self.log.append(job, outcome)
+                    if text := said(job, outcome):
+                        progress.console.print(text, markup=False, highlight=False)
+                    progress.advance(task)
+        self.asked += len(jobs)
+        self.ended += len(found)
+        return {job: found[job] for job in jobs if job in found}
+
+    def finish(self, bars: Sequence[Bar], **more: Any) -> None:
+        """Shows the bars, and writes them to the file with what ``more`` there is. Raises typer.Exit if one falls short
+        or the run was stopped, which is a bar that falls short.
+        """
+        if self.stopped is not None:
+            bars = [
+                *bars,
+                Bar(
+                    "jobs ended",
+                    f"{self.ended} of {self.asked}",
+                    "all",
+                    False,
+                    f"stopped by {self.stopped.name}" + ("; --resume goes on" if self.log else ""),
+                ),
+            ]
+        report.show(self.console, bars)
+        if self.file is not None:
+            report.write(self.file, bars, time.monotonic() - self.begin, **more)
+        if self.stopped is not None:
+            raise typer.Exit(128 + self.stopped)
+        if any(bar.holds is False for bar in bars):
+            raise typer.Exit(1)
+
+
+def progress_on(console: Console) -> Progress:
+    return Progress(
+        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), console=console
+    )
+
+
+@contextmanager
+def running(
+    file: Path | None,
+    job: Callable[..., Any],
+    row: Callable[[Any, Any], Any],
+    *,
+    resume: bool = False,
+    retry: bool = False,
+) -> Iterator[Run]:
+    """A run whose bars go to ``file`` and whose rows go to the log beside it (see Log for ``job`` and ``row``).
+
+    With ``resume`` the jobs in that log are not measured again; with ``retry`` those are that did not end with a row.
+    Within it, the first SIGINT or SIGTERM ends the measuring and not the command; a second one ends that too.
+    """
+    if (resume or retry) and file is None:
+        raise typer.BadParameter("--resume goes on with the run of a file: which one, --json says.")
+    log = Log.beside(file, job, row) if file is not None else None
+    earlier: dict[Any, Outcome] = {}
+    if log is not None and not (resume or retry):
+        log.begin()
+    elif log is not None:
+        earlier = {j: o for j, o in log.resume().items() if not (retry and o.row is None)}
+    with interruptible() as interruption:
+        yield Run(Console(width=None if os.isatty(1) else 200), file, log, earlier, interruption=interruption)
+
+
+@contextmanager
+def interruptible() -> Iterator[Interruption]:
+    """Within it, the first SIGINT or SIGTERM is kept, for whoever looks; a second one is as it ever was."""
+    interruption = Interruption()
+    before = {s: signal.getsignal(s) for s in SIGNALS}
+
+    def restore() -> None:
+        for s, handler in before.items():
+            signal.signal(s, handler)
+
+    def stop(number: int, frame: Any) -> None:
+        interruption.by = signal.Signals(number)
+        restore()
+
+    for s in SIGNALS:
+        signal.signal(s, stop)
+    try:
+        yield interruption
+    finally:
+        restore()
