@@ -1,4 +1,4 @@
-"""inductor takes nextafter of 16-bit floats in float32: the neighbour is rounded back to the number itself."""
+"""inductor takes nextafter of 16-bit floats in float32: the neighbor is rounded back to the number itself."""
 
 import sys
 

@@ -24,6 +24,8 @@ UNREAD = ("docs/maintainers/style.md", "sdk/tests/test_english.py")
 """Files that quote what they forbid."""
 GENERATED = "docs/spec/.keel-made"
 """The list of the pages that ``keel spec docs`` writes; their prose is counted where it is declared."""
+FORMULA = re.compile(r"\s*\w+ = ")
+"""The beginning of a string that is a program and not prose."""
 
 _BRITISH = (
     r"analys(?=e[dr]?\b|ing) artefact behaviour cancell(?=ed|ing) canonicalis capitalis catalogue centr(?=e[ds]?\b|ing)"
@@ -55,14 +57,14 @@ RULES: Mapping[str, str] = {
 """A name for each rule, and the pattern of what breaks it."""
 
 CEILINGS = {
-    "conformance": 295,
-    "docs": 87,
-    "reference_backends": 28,
-    "sdk/keel": 255,
+    "conformance": 292,
+    "docs": 0,
+    "reference_backends": 27,
+    "sdk/keel": 246,
     "sdk/keel/spec": 0,
     "templates": 0,
     "tests": 142,
-    "the root": 2,
+    "the root": 0,
 }
 """How often each room breaks the rules. A change that takes some away lowers the ceiling with them."""
 
@@ -78,20 +80,22 @@ def files() -> list[Path]:
 
 
 def of_code(text: str) -> Iterator[str]:
-    """The comments of Python, each run of lines as one, and every string that has words in it."""
+    """The comments of Python, and every string that has words in it. Comment lines that follow each other are one
+    paragraph; a comment beside code is its own."""
     run: list[str] = []
     last = 0
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         if token.type == tokenize.COMMENT:
-            if token.start[0] != last + 1:
+            beside_code = bool(token.line[: token.start[1]].strip())
+            if token.start[0] != last + 1 or beside_code:
                 yield " ".join(run)
                 run = []
             run.append(token.string.lstrip("# "))
-            last = token.start[0]
+            last = 0 if beside_code else token.start[0]
     yield " ".join(run)
     for node in ast.walk(ast.parse(text)):
         match node:
-            case ast.Constant(value=str(string)) if len(string.split()) > 1:
+            case ast.Constant(value=str(string)) if len(string.split()) > 1 and not FORMULA.match(string):
                 yield from re.split(r"\n\s*\n", string)
 
 
