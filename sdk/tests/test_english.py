@@ -80,8 +80,8 @@ def files() -> list[Path]:
 
 
 def of_code(text: str) -> Iterator[str]:
-    """The comments of Python, and every string that has words in it. Comment lines that follow each other are one
-    paragraph; a comment beside code is its own."""
+    """The comments of Python, and every string that has words in it. A comment goes on in the lines below
+    that hold nothing but comments."""
     run: list[str] = []
     last = 0
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
@@ -91,7 +91,7 @@ def of_code(text: str) -> Iterator[str]:
                 yield " ".join(run)
                 run = []
             run.append(token.string.lstrip("# "))
-            last = 0 if beside_code else token.start[0]
+            last = token.start[0]
     yield " ".join(run)
     for node in ast.walk(ast.parse(text)):
         match node:
