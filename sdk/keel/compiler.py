@@ -19,6 +19,7 @@ from keel.cost import Cost, read_sheets
 from keel.discovery import resolve
 from keel.errors import KeelError, KeelWarning
 from keel.extras import missing, require
+from keel.fuel import Fuel
 from keel.graph.deterministic import fill_fresh_memory, is_filled
 from keel.graph.eager_segments import in_order, segments
 from keel.graph.opset_check import reject_excluded_inputs, untyped_calls, warn_of_eager_calls
@@ -32,12 +33,10 @@ from keel.placement.placement import Plan, Refusals
 from keel.placement.select import Selection, replan, select_placement
 from keel.placement.solve.build_problem import Pricing, sheets_of
 from keel.placement.support_cache import Fault, SupportCache
-from keel.plugin import Backend
+from keel.plugin import Backend, CompileContext
 from keel.runtime.autotune import Candidate, PlanTiming, autotuned, devices_of, reason
 from keel.runtime.compile_parts import compile_parts
 from keel.runtime.link import CompiledPart, link
-from keel.schedule.fuel import META as FUEL
-from keel.schedule.fuel import Fuel
 from keel.torch_adapter import Boxed, Captured, GraphPair, Kind, capture, compiled_graphs, unwrapped
 
 __all__ = [
@@ -184,7 +183,9 @@ def _placed(captured: Captured, settings: Settings, folder: Path | None, listen:
         return found
 
     dump.write(folder, "05-place.json", lambda: dump.json_text(plan.as_json()))
-    plan, parts = compile_parts(gm, plan, anew, strict=strict, meta={dump.META: folder, FUEL: Fuel(settings.fuel)})
+    plan, parts = compile_parts(
+        gm, plan, anew, strict=strict, ctx=CompileContext(dump=folder, fuel=Fuel(settings.fuel))
+    )
     compiled = Compiled(captured.kind, captured.gm, gm, plan, tuple(parts), constants)
     run = link(gm, parts, captured.constants)
     if settings.placement == "measured":
@@ -234,9 +235,9 @@ def _tried(
         _certify(gm, plan, compiled.constants, answers)
         inside = dump.inside(folder, f"alone-{plan.parts[0].owner.name}")
         dump.write(inside, "03-negotiated.fx", partial(dump.graph_text, gm))
-        meta = {dump.META: inside, FUEL: Fuel(settings.fuel)}
+        ctx = CompileContext(dump=inside, fuel=Fuel(settings.fuel))
         try:  # strict: what fails is out, and goes to nobody else
-            plan, parts = compile_parts(gm, plan, _nobody_else, strict=True, meta=meta)
+            plan, parts = compile_parts(gm, plan, _nobody_else, strict=True, ctx=ctx)
         except KeelError as raised:
             failed.append(replace(_expected(plan), why=reason(raised)))
             continue

@@ -14,9 +14,6 @@ from torch import fx
 
 from keel.errors import KeelError, KeelWarning
 
-META = "keel.dump"
-"""The key of ``gm.meta`` under which a part's graph carries the folder that its backend may write into."""
-
 
 def folder(kind: str) -> Path | None:
     """A new folder for one graph, ``<KEEL_DUMP>/<number>-<kind>``; None unless the variable is set.

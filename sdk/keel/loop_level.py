@@ -5,7 +5,6 @@ render, build.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -13,6 +12,7 @@ from torch import fx
 
 from keel import dump
 from keel.errors import KeelError
+from keel.fuel import Fuel
 from keel.graph.size_hints import typical_sizes
 from keel.loops.bounds_checks import NEEDS, lower_checks
 from keel.loops.builder import CheckedIndex, LoopDefinition
@@ -20,10 +20,8 @@ from keel.loops.ir import Apply, Kernel, Reduce, Scan
 from keel.loops.legalize_scalars import expand, why_unsupported, why_unsupported_monoid
 from keel.loops.lower import lower
 from keel.loops.verify import verify
-from keel.plugin import Backend, Launcher, LoopTarget, Refusal, Source, Staged
+from keel.plugin import Backend, CompileContext, Launcher, LoopTarget, Refusal, Source, Staged
 from keel.runtime.launch import program
-from keel.schedule.fuel import META as FUEL
-from keel.schedule.fuel import Fuel
 from keel.schedule.schedule import Schedule, schedule
 from keel.schedule.tensor_graph import build_tensor_graph
 from keel.symbols import HostNumbers, evaluate, free_symbols
@@ -34,14 +32,17 @@ from keel.types import DTYPE_NAMES, Call, Dim, TensorType
 def loop_backend(target: LoopTarget) -> Backend:
     """The graph-level backend that ``target`` amounts to."""
 
-    def compile(gm: fx.GraphModule) -> Callable[..., tuple[Any, ...]]:
-        return compile_part(target, gm)
+    def begin(gm: fx.GraphModule, ctx: CompileContext) -> Callable[[], Callable[..., tuple[Any, ...]]]:
+        return begin_part(target, gm, ctx)
+
+    def compile(gm: fx.GraphModule, ctx: CompileContext | None = None) -> Callable[..., tuple[Any, ...]]:
+        return compile_part(target, gm, ctx)
 
     return Backend(
         name=target.name,
         device=target.device,
         supports=lambda call: refuse(target, call),
-        compile=Staged(lambda gm: begun(target, gm)) if target.concurrent else compile,
+        compile=Staged(begin) if target.concurrent else compile,
         probe=target.probe,
         cost=target.cost,
         host_scalars=True,
@@ -111,22 +112,25 @@ def _beyond(target: LoopTarget, call: Call, definition: LoopDefinition) -> Refus
 # -- compiling -----------------------------------------------------------------------------------------
 
 
-def compile_part(target: LoopTarget, gm: fx.GraphModule) -> Callable[..., tuple[Any, ...]]:
+def compile_part(
+    target: LoopTarget, gm: fx.GraphModule, ctx: CompileContext | None = None
+) -> Callable[..., tuple[Any, ...]]:
     """The part as a callable over its inputs; what it needs of memory of its own is made here."""
-    return begun(target, gm)()
+    return begin_part(target, gm, ctx or CompileContext())()
 
 
-def begun(target: LoopTarget, gm: fx.GraphModule) -> Callable[[], Callable[..., tuple[Any, ...]]]:
+def begin_part(
+    target: LoopTarget, gm: fx.GraphModule, ctx: CompileContext
+) -> Callable[[], Callable[..., tuple[Any, ...]]]:
     """All of that but building the kernels, and a function that builds them."""
-    plan = schedule_part(target, gm, gm.meta.get(FUEL))
+    plan = schedule_part(target, gm, ctx.fuel)
     kernels = {k: verified(fitted(k, target)) for k in plan.kernels()}
     sources = [Source(k, _rendered(target, k)) for k in kernels.values()]
-    folder: Path | None = gm.meta.get(dump.META)
     for source in sources:
-        dump.write(folder, f"06-{source.kernel.name}.loops", source.kernel.__str__)
-        dump.write(folder, f"07-{source.kernel.name}.{target.suffix}", source.text.__str__)
-    launches = f"08-part{dump.count(folder, '08-*')}-launches.json"
-    dump.write(folder, launches, lambda: dump.json_text(plan.as_json(hints_of(gm, plan.tensors.host))))
+        dump.write(ctx.dump, f"06-{source.kernel.name}.loops", source.kernel.__str__)
+        dump.write(ctx.dump, f"07-{source.kernel.name}.{target.suffix}", source.text.__str__)
+    launches = f"08-part{dump.count(ctx.dump, '08-*')}-launches.json"
+    dump.write(ctx.dump, launches, lambda: dump.json_text(plan.as_json(hints_of(gm, plan.tensors.host))))
 
     def finish() -> Callable[..., tuple[Any, ...]]:
         with real_tensors():

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, get_args
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar, get_args
 
 import torch
 from torch import fx
 
 from keel.cost import Cost
+from keel.fuel import Fuel
 from keel.loops.ir import Kernel, StoreMode
 from keel.loops.monoids import MONOIDS
 from keel.loops.scalar_ops import SCALARS, ByKind, ScalarText
@@ -30,12 +33,14 @@ from keel.registration import (
     checked_operators,
     checked_type,
     dtypes,
+    has_parameter,
     table,
     texts,
 )
 from keel.torch_adapter import cuda_stream, torch_compile_backend
 from keel.types import DTYPE_NAMES, Call, Dim, SymType, TensorType
 
+Result = TypeVar("Result")
 API = 1
 """The version of this page.  A new optional field does not raise it; a field that goes or changes its meaning does."""
 
@@ -125,6 +130,22 @@ class Support:
         object.__setattr__(self, "rules", tuple(self.rules))
 
 
+@dataclass(frozen=True, kw_only=True)
+class CompileContext:
+    """What a backend may know beside the graph of a part.  A ``compile`` or ``begin`` with a parameter named ``ctx`` is
+    given one."""
+
+    dump: Path | None = None
+    """The folder of the whole graph under ``KEEL_DUMP``, for stages of the part; None: nothing is dumped."""
+    fuel: Fuel = field(default_factory=Fuel)
+    """The optimizations that may be made in the whole graph: ``fuel.take()`` says whether one more may."""
+
+
+def with_context(function: Callable[..., Result], ctx: CompileContext) -> Callable[[fx.GraphModule], Result]:
+    """``function`` as one of a graph alone: ``ctx`` is passed to it if it has a parameter of that name."""
+    return partial(function, ctx=ctx) if has_parameter(function, "ctx") else function
+
+
 @dataclass(frozen=True)
 class Staged:
     """A ``compile`` in two stages, so that the parts of a graph are compiled beside each other.
@@ -134,15 +155,16 @@ class Staged:
     on any thread, while others run: it waits for a compiler of its own process, say.
     """
 
-    begin: Callable[[fx.GraphModule], Callable[[], Callable[..., Any]]]
+    begin: Callable[..., Callable[[], Callable[..., Any]]]
 
     def __post_init__(self) -> None:
-        checked_call(
-            "A Staged", "begin", self.begin, "it takes a graph, and returns a function that compiles it", takes=1
-        )
+        checked_call("A Staged", "begin", self.begin, _BEGINS, takes=1, by_name="ctx")
 
-    def __call__(self, gm: fx.GraphModule) -> Callable[..., Any]:
-        return self.begin(gm)()
+    def __call__(self, gm: fx.GraphModule, ctx: CompileContext | None = None) -> Callable[..., Any]:
+        return with_context(self.begin, ctx or CompileContext())(gm)()
+
+
+_BEGINS = "it takes a graph, and may take a CompileContext as ctx, and returns a function that compiles the graph"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,13 +174,14 @@ class Backend:
     ``compile`` gets a functional FX graph whose nodes are ATen overloads with ``meta["val"]``, whose placeholders are
     the part's inputs (tensors, and ints where sizes are symbolic).  It returns a callable that takes those positionally
     and returns a tuple of the graph's outputs.  That must not write to its inputs, and returns each output with the
-    dtype, shape, strides and device of its ``meta["val"]``.  Where it is ``Staged``, parts are compiled beside others.
+    dtype, shape, strides and device of its ``meta["val"]``.  If it has a parameter named ``ctx``, it gets the
+    ``CompileContext``.  Where it is ``Staged``, parts are compiled beside others.
     """
 
     name: str
     device: str  # a torch device type: where its tensors live; * for any
     supports: Support | Refuses
-    compile: Callable[[fx.GraphModule], Callable[..., Any]]
+    compile: Callable[..., Callable[..., Any]]
     probe: Callable[[], str | None] = lambda: None  # None, or the sentence that says why it cannot run here
     host_scalars: bool = False  # asked about calls with 0-d tensors on cpu too
     last_resort: bool = False  # takes only what no other backend takes
@@ -177,7 +200,7 @@ class Backend:
                     "Wrap the rows: supports=Support((Rule(...),)).",
                 )
             checked_call(what, "supports", self.supports, _ANSWER, takes=1)
-        checked_call(what, "compile", self.compile, "it takes a graph, and returns a function of its inputs", takes=1)
+        checked_call(what, "compile", self.compile, _COMPILES, takes=1, by_name="ctx")
         checked_call(what, "probe", self.probe, _PROBE, takes=0)
         checked_flag(what, "host_scalars", self.host_scalars)
         checked_flag(what, "last_resort", self.last_resort)
@@ -186,6 +209,7 @@ class Backend:
         checked_api(what, self.api)
 
 
+_COMPILES = "it takes a graph, and may take a CompileContext as ctx, and returns a function of its inputs"
 _PROBE = "it returns None, or the sentence that says why the backend cannot run here"
 
 
@@ -344,6 +368,7 @@ __all__ = [
     "API",
     "Backend",
     "Call",
+    "CompileContext",
     "Dim",
     "Extern",
     "Launcher",
@@ -360,4 +385,5 @@ __all__ = [
     "TensorType",
     "cuda_stream",
     "torch_compile_backend",
+    "with_context",
 ]

@@ -62,10 +62,17 @@ def checked_device(what: str, device: object, *, any_device: bool = True) -> Non
 
 
 def checked_call(
-    what: str, field: str, value: object, meaning: str, *, optional: bool = False, takes: int | None = None
+    what: str,
+    field: str,
+    value: object,
+    meaning: str,
+    *,
+    optional: bool = False,
+    takes: int | None = None,
+    by_name: str = "",
 ) -> None:
     """A hook is a plain function, or something else that is called and does not return a coroutine.  It ``takes`` so
-    many arguments by position, as far as Python tells; None: any number.
+    many arguments by position, as far as Python tells; None: any number.  It may have a parameter called ``by_name``.
     """
     if value is None and optional:
         return
@@ -81,14 +88,27 @@ def checked_call(
             f"{what} has an asynchronous function as {field}: Keel would get a coroutine from it, and no answer.",
             f"Write a plain function: {meaning}.",
         )
-    if takes is not None and not _can_take(value, takes):
+    if takes is not None and not _can_take(value, takes, by_name):
         many = "one argument" if takes == 1 else f"{takes or 'no'} arguments"
         bad(f"{what} has a function as {field} that cannot be called with {many}.", f"Write a function: {meaning}.")
 
 
-def _can_take(function: Callable[..., Any], arguments: int) -> bool:
+def has_parameter(function: Callable[..., Any], name: str) -> bool:
+    """Whether ``function`` declares a parameter ``name``, and can be given it by that name.  A wrapper declares what
+    the function that it wraps declares (``functools.wraps``), but may not take it."""
     try:
-        signature(function).bind(*[None] * arguments)
+        if name not in signature(function).parameters:
+            return False
+        signature(function, follow_wrapped=False).bind_partial(**{name: None})
+    except (TypeError, ValueError):  # ValueError: of some functions written in C nothing is known
+        return False
+    return True
+
+
+def _can_take(function: Callable[..., Any], arguments: int, by_name: str) -> bool:
+    named = {by_name: None} if has_parameter(function, by_name) else {}
+    try:
+        signature(function).bind(*[None] * arguments, **named)
     except TypeError:
         return False
     except ValueError:  # of some functions written in C nothing is known

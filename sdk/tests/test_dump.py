@@ -5,12 +5,15 @@ from __future__ import annotations
 import errno
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+from torch import fx
 
 import keel
-from keel import KeelError, KeelWarning, dump
+from keel import KeelError, KeelWarning, Staged, dump
+from keel.plugin import CompileContext
 
 from .line import takes, whole
 
@@ -28,6 +31,27 @@ def test_every_stage_of_every_graph_is_written(tmp_path: Path, monkeypatch: pyte
         assert sorted(files) == ["01-captured.fx", "03-negotiated.fx", "05-place.json"]
         assert "torch.ops.aten.mm.default" in files["01-captured.fx"] and "f32[3, 3]" in files["03-negotiated.fx"]
         assert {p["owner"] for p in json.loads(files["05-place.json"])["parts"]} == {"acme", "rest"}
+
+
+def test_every_part_of_a_graph_is_given_its_context(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.compiler.reset()
+    monkeypatch.setenv("KEEL_DUMP", str(tmp_path))
+    seen: list[CompileContext] = []
+
+    def compile(gm: fx.GraphModule, ctx: CompileContext) -> Any:
+        seen.append(ctx)
+        return gm.forward
+
+    def begin(gm: fx.GraphModule, *, ctx: CompileContext) -> Any:
+        return lambda: compile(gm, ctx)
+
+    backends = [takes("mm", name="acme", compile=compile), takes("tanh", name="staged", compile=Staged(begin))]
+    run = keel.compile(lambda x: (x @ x).tanh() @ x, backends=backends, fuel=1)
+    assert not seen
+    run(torch.randn(3, 3))
+    staged, first, second = seen
+    assert staged is first is second and first.dump == tmp_path / "00-inference"
+    assert [first.fuel.take(), second.fuel.take()] == [True, False]
 
 
 def test_nothing_is_written_and_nothing_made_into_text_without_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,6 +24,7 @@ FLOORS = (
     "claims",
     "types",
     "dump",
+    "fuel",
     "cache",
     "quarantine",
     "symbols",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 import torch
 
 from keel.errors import KeelError, KeelWarning
-from keel.plugin import Backend, Refusal, Rule, Support
+from keel.plugin import Backend, CompileContext, Refusal, Rule, Staged, Support, with_context
 from keel.refusals import refusal
 from keel.types import Call, SymType, TensorType, symbol
 
@@ -198,3 +199,39 @@ def test_a_hook_that_misbehaves_is_a_refusal_and_a_warning(answer: str, golden: 
         refusal(backend, SQUARE, strict=True)
     assert caught.value.code == "refuse-raised"
     golden(str(caught.value))
+
+
+def context_of(gm: Any, ctx: CompileContext | None = None) -> CompileContext | None:
+    return ctx
+
+
+@functools.wraps(context_of)
+def of_the_graph_alone(gm: Any) -> None:
+    return None
+
+
+@functools.wraps(context_of)
+def passing_all(*args: Any, **kwargs: Any) -> Any:
+    return context_of(*args, **kwargs)
+
+
+@pytest.mark.parametrize(
+    "function, is_given",
+    [
+        (context_of, True),
+        (lambda gm, *, ctx: ctx, True),
+        (lambda gm, ctx: ctx, True),
+        (functools.partial(lambda level, gm, ctx: ctx, 3), True),
+        (passing_all, True),
+        (of_the_graph_alone, False),
+        (lambda gm: None, False),
+        (lambda gm, level=None: level, False),
+        (lambda gm, **more: more.get("ctx"), False),
+    ],
+)
+def test_a_function_with_a_parameter_named_ctx_is_given_the_context(function: Any, is_given: bool) -> None:
+    ctx = CompileContext()
+    backend = Backend(name="acme", device="cpu", supports=lambda call: None, compile=function)
+    assert (with_context(backend.compile, ctx)(None) is ctx) == is_given
+    staged = Staged(lambda gm, ctx: lambda: with_context(function, ctx)(gm))
+    assert (with_context(staged, ctx)(None) is ctx) == is_given

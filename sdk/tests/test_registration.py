@@ -149,6 +149,8 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
     "supports takes two": (lambda: backend(supports=lambda call, more: None), "it takes a Call"),
     "supports takes names only": (lambda: backend(supports=lambda *, call: None), "it takes a Call"),
     "compile takes nothing": (lambda: backend(compile=lambda: None), "it takes a graph"),
+    "compile takes two": (lambda: backend(compile=lambda gm, device: None), "may take a CompileContext as ctx"),
+    "compile takes three": (lambda: backend(compile=lambda gm, device, ctx: None), "it takes a graph"),
     "probe takes a device": (lambda: backend(probe=lambda device: None), "it returns None, or the sentence"),
     "when takes nothing": (lambda: Rule(ops=("aten.mm",), when=lambda: None), "it takes a Call"),  # type: ignore
     "begin takes nothing": (lambda: Staged(begin=lambda: None), "it takes a graph"),  # type: ignore

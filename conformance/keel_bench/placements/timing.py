@@ -21,6 +21,7 @@ from torch import fx
 
 import keel
 from keel import Backend, KeelError, placement
+from keel.plugin import CompileContext, with_context
 from keel_conformance.models import ModelCase, build
 
 from ..jobs import Job
@@ -144,9 +145,9 @@ def settle(step: Callable[[], Any], timed: Timed, steps: int) -> None:
 def _watched(backend: Backend, timed: Timed, device: str) -> Backend:
     """The backend, which notes what each of its parts is predicted to take, and what it takes."""
 
-    def compile(gm: fx.GraphModule) -> Callable[..., Any]:
+    def compile(gm: fx.GraphModule, ctx: CompileContext) -> Callable[..., Any]:
         part = PartTime(backend.name, len(placement.call_graph_of(gm.graph).nodes), predicted(gm, backend))
-        run = backend.compile(gm)
+        run = with_context(backend.compile, ctx)(gm)
         timed.parts.append(part)
 
         def call(*args: Any) -> Any:

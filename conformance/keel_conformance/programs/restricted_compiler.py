@@ -9,6 +9,7 @@ from typing import Any
 from torch import fx
 
 import keel
+from keel.plugin import CompileContext, with_context
 
 
 @dataclass
@@ -36,9 +37,9 @@ class Compiler:
                 return f"{call.name} is left to others here."
             return keel.testing.refusal(held, call)
 
-        def compile(gm: fx.GraphModule) -> Callable[..., Any]:
+        def compile(gm: fx.GraphModule, ctx: CompileContext) -> Callable[..., Any]:
             self.parts += 1
-            return held.compile(gm)
+            return with_context(held.compile, ctx)(gm)
 
         # Under another name it may stand before eager PyTorch's own, which takes what is refused.
         only = held.last_resort and bool(without)

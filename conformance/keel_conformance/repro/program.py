@@ -19,6 +19,7 @@ from torch import Tensor, fx
 
 import keel
 from keel import KeelError
+from keel.plugin import CompileContext, with_context
 
 from ..cases.case import Case
 from ..devices import HOST
@@ -76,8 +77,8 @@ def recorded(given: tuple[str, Case]) -> Part | None:
     text, case = given
     backend, wrong = subject(text).backend, list[Part]()
 
-    def compile(gm: fx.GraphModule) -> Callable[..., Any]:
-        run, seen = backend.compile(gm), list[tuple[Any, ...]]()
+    def compile(gm: fx.GraphModule, ctx: CompileContext) -> Callable[..., Any]:
+        run, seen = with_context(backend.compile, ctx)(gm), list[tuple[Any, ...]]()
 
         def call(*inputs: Any) -> Any:
             before = tuple(_copy(x) for x in inputs)

@@ -13,7 +13,7 @@ from keel.graph.calls import source_line
 from keel.interrupts import is_interrupt
 from keel.placement.part_graphs import PartGraph, build_part_graphs
 from keel.placement.placement import Part, Plan, Refusals
-from keel.plugin import Refusal
+from keel.plugin import CompileContext, Refusal, with_context
 from keel.runtime.contract_checks import (
     PartContract,
     Run,
@@ -34,9 +34,9 @@ Failed = tuple[Part, BaseException]
 
 
 def compile_parts(
-    gm: fx.GraphModule, plan: Plan, again: Again, *, strict: bool = False, meta: Mapping[str, Any] | None = None
+    gm: fx.GraphModule, plan: Plan, again: Again, *, strict: bool = False, ctx: CompileContext | None = None
 ) -> tuple[Plan, list[CompiledPart]]:
-    """The parts of ``gm``, compiled, and the plan that they follow in the end.  Their graphs are given ``meta``.
+    """The parts of ``gm``, compiled, and the plan that they follow in the end.  Their backends are given ``ctx``.
 
     A backend that cannot compile a part refuses its calls from then on, with a KeelWarning, and the graph is placed
     ``again``; parts that stay as they were are not compiled twice.  Those of ``Staged`` backends are compiled beside
@@ -46,15 +46,14 @@ def compile_parts(
     backend and kind of failure.
     """
     done: dict[Any, Run] = {}
+    ctx = ctx or CompileContext()
     lost: list[tuple[Part, KeelError]] = []
     while True:
         made: list[CompiledPart] = []
         graphs = build_part_graphs(gm, plan)
         promises = [contract_of(graph.gm, graph.part.owner.name, graph.part.name) for graph in graphs]
-        for graph in graphs:
-            graph.gm.meta |= meta or {}
         todo = {graph.part.name: graph for graph in graphs if _key(graph) not in done}
-        found = compile_parallel(list(todo.values()))
+        found = compile_parallel(list(todo.values()), ctx)
         done |= {_key(todo[name]): each.run for name, each in found.items() if callable(each.run)}
         failed: list[Failed] = []
         for graph, promised in zip(graphs, promises, strict=True):
@@ -63,7 +62,7 @@ def compile_parts(
                 continue
             try:
                 if key not in done:
-                    done[key] = _compiled(graph, found.get(part.name))
+                    done[key] = _compiled(graph, ctx, found.get(part.name))
             except BaseException as raised:
                 if is_interrupt(raised) or (isinstance(raised, Exception) and asks_again(raised)):
                     raise
@@ -154,11 +153,11 @@ def _key(graph: PartGraph) -> Any:
     return graph.part.owner.name, graph.part.nodes, graph.outputs
 
 
-def _compiled(graph: PartGraph, found: CompileResult | None) -> Run:
+def _compiled(graph: PartGraph, ctx: CompileContext, found: CompileResult | None) -> Run:
     """The compiled part, or what became of it already.  Raises what the backend raises."""
     if found is not None and found.raised is not None:
         raise found.raised
-    run = graph.part.owner.compile(graph.gm) if found is None else found.run
+    run = with_context(graph.part.owner.compile, ctx)(graph.gm) if found is None else found.run
     if isinstance(run, Coroutine):
         run.close()  # or else Python warns that nobody awaits it
     if not callable(run):

@@ -15,7 +15,7 @@ from typing import Any
 from keel.cache.toolchain import stopped_with_this
 from keel.interrupts import is_interrupt
 from keel.placement.part_graphs import PartGraph
-from keel.plugin import Staged
+from keel.plugin import CompileContext, Staged, with_context
 
 
 @dataclass(frozen=True)
@@ -26,14 +26,14 @@ class CompileResult:
     raised: BaseException | None = None
 
 
-def compile_parallel(graphs: Sequence[PartGraph]) -> Mapping[str, CompileResult]:
+def compile_parallel(graphs: Sequence[PartGraph], ctx: CompileContext) -> Mapping[str, CompileResult]:
     """By the names of those parts whose backends compile in two stages: what became of them.
 
     Begins them in order, here; finishes them on as many threads as there are cores (a single one here), and returns
     when all are done.
     """
     first_stage = {
-        graph.part.name: _outcome(partial(graph.part.owner.compile.begin, graph.gm))
+        graph.part.name: _outcome(partial(with_context(graph.part.owner.compile.begin, ctx), graph.gm))
         for graph in graphs
         if isinstance(graph.part.owner.compile, Staged)
     }

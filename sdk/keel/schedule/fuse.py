@@ -12,11 +12,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
+from keel.fuel import Fuel
 from keel.loops.builder import Read
 from keel.loops.index import Axis, Index, axes_of, index, substitute
 from keel.plugin import Limits
 from keel.schedule.emit import Coords, FusedNode, Group, Space
-from keel.schedule.fuel import Fuel
 from keel.schedule.inline import Hint, Inliner, bytes_of, iterations
 from keel.schedule.match_loops import MixedRadix, NoSolution, Solution
 from keel.schedule.tensor_graph import ExternCall, LoopNode, TensorGraph

@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from keel.fuel import Fuel
 from keel.loops.index import Axis, Index, flatten, index
 from keel.loops.ir import Kernel, Scan, Store
 from keel.plugin import Limits
 from keel.schedule.emit import Emitter, Group
-from keel.schedule.fuel import Fuel
 from keel.schedule.fuse import Fusion, fuse
 from keel.schedule.loop_order import canonicalize
 from keel.schedule.split_reduction import split_reduction

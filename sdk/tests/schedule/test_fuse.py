@@ -6,8 +6,8 @@ import torch.nn.functional as F
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from keel.fuel import Fuel
 from keel.plugin import Limits
-from keel.schedule.fuel import Fuel
 from keel.schedule.fuse import fuse
 from keel.schedule.schedule import KernelLaunch
 

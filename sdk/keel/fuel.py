@@ -1,16 +1,13 @@
-"""Optimisation fuel: stop fusing after so many fusions, to find by bisection the one that breaks a result."""
+"""Optimization fuel: stops fusing after a number of fusions, so that bisection finds the one that breaks a result."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-META = "keel.fuel"
-"""The key of ``gm.meta`` under which a part's graph carries the Fuel of the whole graph."""
-
 
 @dataclass
 class Fuel:
-    """``left`` fusions may still be made; None is without end. ``spent`` counts those that were."""
+    """At most ``left`` fusions are made; None sets no limit.  ``spent`` counts those that were made."""
 
     left: int | None = None
     spent: int = 0
