@@ -49,8 +49,8 @@ def setting(name: str, value: str) -> Iterator[None]:
 def left_to_eager(folder: Path | None) -> dict[str, int]:
     """Operators in parts owned by eager PyTorch, over all graphs dumped into ``folder``, with their number."""
     counts: Counter[str] = Counter()
-    for plan in sorted(folder.glob("*/*-place.json")) if folder else ():
-        graph = next(plan.parent.glob("*-negotiated.fx")).read_text()
+    for plan in sorted(folder.glob("*/*-placed.json")) if folder else ():
+        graph = next(plan.parent.glob("*-legalized.fx")).read_text()
         operator = dict(_ASSIGNMENT.findall(graph))
         for part in json.loads(plan.read_text())["parts"]:
             if part["owner"] == EAGER:
@@ -72,4 +72,4 @@ def troubles() -> Iterator[list[str]]:
 
 def graphs(folder: Path | None) -> int:
     """How many graphs were placed."""
-    return len(list(folder.glob("*/*-place.json"))) if folder else 0
+    return len(list(folder.glob("*/*-placed.json"))) if folder else 0

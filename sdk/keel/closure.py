@@ -1,6 +1,6 @@
 """What programs end in: each traced, and written out until only the operator set is left, or what is outside of it.
 
-A backend that takes exactly the operator set, in normal form, is what negotiation is held against; what comes out runs
+A backend that takes exactly the operator set, in normal form, is what legalization is tested with; what comes out runs
 in eager PyTorch.
 """
 
@@ -31,7 +31,7 @@ class Ending:
     """What one traced graph ends in.
 
     ``calls`` are all that is left, in order; ``outside`` those that are neither of the operator set nor written out,
-    each with the reason.  ``seconds`` are those of the processor that negotiation took.  ``gm`` runs eagerly.
+    each with the reason.  ``seconds`` are those of the processor that legalization took.  ``gm`` runs eagerly.
     """
 
     kind: Kind
@@ -84,7 +84,7 @@ def ending(captured: Captured) -> Ending:
         lacking = unclaimed_calls(captured, [_OPSET])
         gm = legalize(captured, [_OPSET, _REST]).gm
     seconds = process_time() - begin
-    verify(gm, "negotiation")
+    verify(gm, "legalization")
     calls = (call_of(n) for n in gm.graph.nodes)
     return Ending(captured.kind, captured, gm, tuple(c for c in calls if c is not None), tuple(lacking), seconds)
 

@@ -96,7 +96,7 @@ class DynamoBackend:
 
 @dataclass(frozen=True)
 class Compiled:
-    """One compiled graph, as a listener hears of it: the ``captured`` and the negotiated graph, its plan, its parts,
+    """One compiled graph, as a listener hears of it: the ``captured`` and the legalized graph, its plan, its parts,
     and the names of inputs that never change.  Where plans are tried, it is heard of with the first of them while that
     is ``open``, and once more when it is decided, with the one that is kept and all that were ``tried``; ``untried``
     says why none are though they should be."""
@@ -140,7 +140,7 @@ def compile_graph(captured: Captured, settings: Settings, listen: Listener | Non
             warn_of_eager_calls(eager)
         return in_order(captured, steps, partial(compile_graph, settings=settings, listen=listen))
     folder = dump.folder(captured.kind)
-    dump.write(folder, "01-captured.fx", lambda: dump.graph_text(captured.gm))
+    dump.write(folder, "captured", lambda: dump.graph_text(captured.gm))
     verify(captured.gm, "capture")
     if is_filled():
         fill_fresh_memory(captured.gm, captured.fake_mode)
@@ -165,13 +165,13 @@ def compile_graph(captured: Captured, settings: Settings, listen: Listener | Non
 
 
 def _placed(captured: Captured, settings: Settings, folder: Path | None, listen: Listener | None) -> Boxed:
-    """The graph negotiated, placed, compiled and linked.  Raises ``Fault``."""
+    """The graph legalized, placed, compiled and linked.  Raises ``Fault``."""
     constants, strict = frozenset(captured.constants), settings.strict
     price, answers = pricing(settings, constants), SupportCache(settings.backends, strict=strict)
     choice = select_placement(captured, answers.backends, strict=strict, price=price)
     gm, plan = choice.gm, answers.of_the_user(choice.plan)
-    dump.write(folder, "03-negotiated.fx", lambda: dump.graph_text(gm))
-    verify(gm, "negotiation")
+    dump.write(folder, "legalized", lambda: dump.graph_text(gm))
+    verify(gm, "legalization")
     _certify(gm, plan, constants, answers)
     answers.tell()
 
@@ -182,7 +182,7 @@ def _placed(captured: Captured, settings: Settings, folder: Path | None, listen:
         _certify(gm, found, constants, answers)
         return found
 
-    dump.write(folder, "05-place.json", lambda: dump.json_text(plan.as_json()))
+    dump.write(folder, "placed", lambda: dump.json_text(plan.as_json()))
     plan, parts = compile_parts(
         gm, plan, anew, strict=strict, ctx=CompileContext(dump=folder, fuel=Fuel(settings.fuel))
     )
@@ -230,11 +230,11 @@ def _tried(
         listen(replace(compiled, open=True))
     found, failed = [_candidate(compiled, run, folder, listen)], list[PlanTiming]()
     for gm, plan in rivals:
-        verify(gm, "negotiation")
+        verify(gm, "legalization")
         plan = answers.of_the_user(plan)
         _certify(gm, plan, compiled.constants, answers)
         inside = dump.inside(folder, f"alone-{plan.parts[0].owner.name}")
-        dump.write(inside, "03-negotiated.fx", partial(dump.graph_text, gm))
+        dump.write(inside, "legalized", partial(dump.graph_text, gm))
         ctx = CompileContext(dump=inside, fuel=Fuel(settings.fuel))
         try:  # strict: what fails is out, and goes to nobody else
             plan, parts = compile_parts(gm, plan, _nobody_else, strict=True, ctx=ctx)
@@ -254,7 +254,7 @@ def _candidate(compiled: Compiled, run: Boxed, folder: Path | None, listen: List
     def hear(tried: tuple[PlanTiming, ...]) -> None:
         dump.write(
             folder,
-            "09-tried.json",
+            "autotuned",
             lambda: dump.json_text({"tried": [asdict(each) for each in tried], "kept": compiled.plan.as_json()}),
         )
         if listen is not None:

@@ -1,4 +1,4 @@
-"""KEEL_DUMP=dir: every stage of every graph as a file that can be read, and from which work can be taken up again."""
+"""``KEEL_DUMP=dir`` writes every stage of every graph to a file that people can read and tools can start from."""
 
 from __future__ import annotations
 
@@ -13,6 +13,17 @@ from typing import Any
 from torch import fx
 
 from keel.errors import KeelError, KeelWarning
+
+STAGES = {
+    "captured": "captured.fx",
+    "legalized": "legalized.fx",
+    "placed": "placed.json",
+    "scheduled": "{name}.loops",  # each kernel
+    "rendered": "{name}",  # each kernel, in the target's language
+    "launched": "{name}-launches.json",  # each part of a loop target
+    "autotuned": "autotuned.json",
+}
+"""The stages of a graph, in order, and what their files are called: a stage's number, a dash, and this."""
 
 
 def folder(kind: str) -> Path | None:
@@ -44,11 +55,16 @@ def inside(where: Path | None, name: str) -> Path | None:
     return where / name if where is not None else None
 
 
-def write(where: Path | None, name: str, text: Callable[[], str]) -> None:
-    """Writes ``text()`` to a file of the folder; nothing at all if there is no folder."""
+def write(where: Path | None, stage: str, text: Callable[[], str], name: str = "") -> None:
+    """Writes ``text()`` to the file of a stage in the folder; nothing at all if there is no folder.  ``name`` tells
+    several files of the stage apart."""
     if where is not None:
-        held = text().rstrip("\n") + "\n"
-        _act(where / name, lambda path: path.write_text(held, encoding="utf-8"))
+        content = text().rstrip("\n") + "\n"
+        _act(where / _file(stage, name), lambda path: path.write_text(content, encoding="utf-8"))
+
+
+def _file(stage: str, name: str) -> str:
+    return f"{list(STAGES).index(stage) + 1:02d}-{STAGES[stage].format(name=name)}"
 
 
 def _act(path: Path, act: Callable[[Path], object]) -> None:
@@ -59,9 +75,9 @@ def _act(path: Path, act: Callable[[Path], object]) -> None:
         warnings.warn(f"KEEL_DUMP: {path.parent} lacks files: {e.strerror or e}.", KeelWarning, stacklevel=1)
 
 
-def count(where: Path | None, pattern: str) -> int:
-    """How many files of the folder match: a number for the next one, where a graph has several parts."""
-    return len(list(where.glob(pattern))) if where is not None else 0
+def count(where: Path | None, stage: str) -> int:
+    """How many files of a stage the folder has: a number for the next one, where a graph has several parts."""
+    return len(list(where.glob(_file(stage, "*")))) if where is not None else 0
 
 
 def graph_text(gm: fx.GraphModule) -> str:

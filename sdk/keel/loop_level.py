@@ -127,10 +127,11 @@ def begin_part(
     kernels = {k: verified(fitted(k, target)) for k in plan.kernels()}
     sources = [Source(k, _rendered(target, k)) for k in kernels.values()]
     for source in sources:
-        dump.write(ctx.dump, f"06-{source.kernel.name}.loops", source.kernel.__str__)
-        dump.write(ctx.dump, f"07-{source.kernel.name}.{target.suffix}", source.text.__str__)
-    launches = f"08-part{dump.count(ctx.dump, '08-*')}-launches.json"
-    dump.write(ctx.dump, launches, lambda: dump.json_text(plan.as_json(hints_of(gm, plan.tensors.host))))
+        name = source.kernel.name
+        dump.write(ctx.dump, "scheduled", source.kernel.__str__, name)
+        dump.write(ctx.dump, "rendered", source.text.__str__, f"{name}.{target.suffix}")
+    part = f"part{dump.count(ctx.dump, 'launched')}"
+    dump.write(ctx.dump, "launched", lambda: dump.json_text(plan.as_json(hints_of(gm, plan.tensors.host))), part)
 
     def finish() -> Callable[..., tuple[Any, ...]]:
         with real_tensors():

@@ -28,9 +28,9 @@ def test_every_stage_of_every_graph_is_written(tmp_path: Path, monkeypatch: pyte
     assert folders == ["00-forward", "01-backward"]
     for folder in folders:
         files = {p.name: p.read_text() for p in (tmp_path / folder).iterdir()}
-        assert sorted(files) == ["01-captured.fx", "03-negotiated.fx", "05-place.json"]
-        assert "torch.ops.aten.mm.default" in files["01-captured.fx"] and "f32[3, 3]" in files["03-negotiated.fx"]
-        assert {p["owner"] for p in json.loads(files["05-place.json"])["parts"]} == {"acme", "rest"}
+        assert sorted(files) == ["01-captured.fx", "02-legalized.fx", "03-placed.json"]
+        assert "torch.ops.aten.mm.default" in files["01-captured.fx"] and "f32[3, 3]" in files["02-legalized.fx"]
+        assert {p["owner"] for p in json.loads(files["03-placed.json"])["parts"]} == {"acme", "rest"}
 
 
 def test_every_part_of_a_graph_is_given_its_context(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -52,6 +52,14 @@ def test_every_part_of_a_graph_is_given_its_context(tmp_path: Path, monkeypatch:
     staged, first, second = seen
     assert staged is first is second and first.dump == tmp_path / "00-inference"
     assert [first.fuel.take(), second.fuel.take()] == [True, False]
+
+
+def test_stages_are_numbered_in_order(tmp_path: Path) -> None:
+    for stage in dump.STAGES:
+        assert dump.count(tmp_path, stage) == 0
+        dump.write(tmp_path, stage, lambda: "", "x")
+        assert dump.count(tmp_path, stage) == 1
+    assert [int(p.name[:2]) for p in sorted(tmp_path.iterdir())] == list(range(1, 1 + len(dump.STAGES)))
 
 
 def test_nothing_is_written_and_nothing_made_into_text_without_it(monkeypatch: pytest.MonkeyPatch) -> None:

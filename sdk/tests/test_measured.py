@@ -234,9 +234,9 @@ def test_what_was_tried_is_explained_and_written(clock: Clock, tmp_path: Path, m
     assert line.split()[0] == "b" and "4 s" in line and "8 s" in str(found)
     assert "kept" in page({"model": found})
     (dumped,) = tmp_path.iterdir()
-    data = json.loads((dumped / "09-tried.json").read_text())
+    data = json.loads((dumped / "07-autotuned.json").read_text())
     assert [t["kept"] for t in data["tried"]] == [False, True] and data["kept"]["parts"][0]["owner"] == "b"
-    assert (dumped / "alone-b" / "03-negotiated.fx").exists()
+    assert (dumped / "alone-b" / "02-legalized.fx").exists()
     drawn = keel.explain(lambda x: torch.rand_like(x), X, backends=backends, strict=True, placement="measured")
     assert "Nothing was tried. The graph may run only once" in str(drawn) and "Nothing was tried" in page({"m": drawn})
 

@@ -1,6 +1,6 @@
-"""What tracing and negotiation cost beside AOTAutograd's own tracing, in CPU seconds, on two models.
+"""What tracing and legalization cost beside AOTAutograd's own tracing, in CPU seconds, on two models.
 
-Negotiation is measured at its dearest: against a backend that takes nothing but primitives, so that everything is
+Legalization is measured at its dearest: against a backend that takes nothing but primitives, so that everything is
 written out. AOTAutograd alone traces the same graphs, decomposes nothing and compiles nothing.
 """
 

@@ -1,4 +1,4 @@
-"""One OpInfo in a process of its own: traced, negotiated, typed, and run beside eager PyTorch."""
+"""One OpInfo in a process of its own: traced, legalized, typed, and run beside eager PyTorch."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class Measured:
                 dynamic=self.job.dynamic,
             )
         )
-        self.seconds.update(tracing=process_time() - begin - watch.seconds, negotiating=watch.seconds)
+        self.seconds.update(tracing=process_time() - begin - watch.seconds, legalizing=watch.seconds)
         return run
 
     def run(self, i: int, example: universe.Example, run: Callable[..., Any], watch: Watch) -> None:

@@ -21,9 +21,9 @@ SHOWN = 3
 
 @dataclass
 class Watch:
-    """Negotiates each graph of one trace and tells of it; what goes wrong is put in words, and the graph runs as it is.
+    """Legalizes each graph of one trace and tells of it; what goes wrong is put in words, and the graph runs as it is.
 
-    ``doing`` is what negotiation interrupts: PyTorch traces some graphs only when they are first run. ``seconds`` are
+    ``doing`` is what legalization interrupts: PyTorch traces some graphs only when they are first run. ``seconds`` are
     the processor's.  ``left_out`` says what the graph holds that the operator set leaves out by decision.
     """
 
@@ -40,7 +40,7 @@ class Watch:
         self.tell(f"{doing} {self.title}")
 
     def __call__(self, captured: Any) -> closure.Ending | None:
-        self.tell(f"negotiating {self.title}")
+        self.tell(f"legalizing {self.title}")
         begin = process_time()
         try:
             end = closure.ending(captured)

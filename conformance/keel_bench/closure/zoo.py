@@ -1,4 +1,4 @@
-"""One model of the zoo in a process of its own: traced by Dynamo as users trace it, negotiated and typed."""
+"""One model of the zoo in a process of its own: traced by Dynamo as users trace it, legalized and typed."""
 
 from __future__ import annotations
 

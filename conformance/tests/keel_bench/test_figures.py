@@ -95,7 +95,7 @@ def test_run_times_are_shown_beside_both() -> None:
 def test_operators_in_eager_parts_are_read_from_the_dumps(tmp_path: Path) -> None:
     folder = tmp_path / "00-forward"
     folder.mkdir()
-    (folder / "05-place.json").write_text(
+    (folder / "03-placed.json").write_text(
         json.dumps(
             {
                 "parts": [
@@ -105,7 +105,7 @@ def test_operators_in_eager_parts_are_read_from_the_dumps(tmp_path: Path) -> Non
             }
         )
     )
-    (folder / "03-negotiated.fx").write_text(
+    (folder / "02-legalized.fx").write_text(
         '        mul: "f32[2][1]cpu" = torch.ops.aten.mul.Tensor(x, y);  x = None\n'
         "        sort = torch.ops.aten.sort.default(mul);  mul = None\n"
         '        getitem: "f32[2][1]cpu" = sort[0];  sort = None\n'

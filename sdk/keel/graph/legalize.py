@@ -252,7 +252,7 @@ class _Rewrite:
         self._unalias(old, returned)
         _drop_unused(self.graph)
         self.graph.lint()
-        gm = fx.GraphModule(self.gm, self.graph, class_name="negotiated")
+        gm = fx.GraphModule(self.gm, self.graph, class_name="legalized")
         gm.meta = dict(self.gm.meta)
         return gm
 

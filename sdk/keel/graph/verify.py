@@ -1,4 +1,4 @@
-"""What a captured or negotiated graph may contain: pure operator calls on typed values, and arithmetic on sizes."""
+"""What a captured or legalized graph may contain: pure operator calls on typed values, and arithmetic on sizes."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Which form of a graph is placed, and whether it is worth mixing backends: the cost decides.
 
-Negotiation keeps a call whole if any backend takes it so, however slow that is there.  So by cost the graph is also
-negotiated as each backend alone would have it, and the cheapest placement counts: none is dearer, by the data sheets,
+Legalization keeps a call whole if any backend takes it so, however slow that is there.  So by cost the graph is also
+legalized as each backend alone would have it, and the cheapest placement counts: none is dearer, by the data sheets,
 than the best single backend with what it leaves to a last resort.
 
 Sheets are off, each by its own ``doubt``.  What stays on the best single backend takes the same either way; so a

@@ -49,7 +49,7 @@ SOFTMAX = ("amax", "sub", "exp", "sum", "div")
 def test_a_composite_whose_pieces_are_claimed_descends() -> None:
     gm = legalize(captured(lambda x: x.softmax(-1), R(3, 4)), [takes(*SOFTMAX), LAST]).gm
     assert operators(gm) == ["amax.default", "sub.Tensor", "exp.default", "sum.dim_IntList", "div.Tensor"]
-    verify(gm, "negotiation")
+    verify(gm, "legalization")
     x = R(3, 4)
     torch.testing.assert_close(gm(x), (x.softmax(-1),))
 
@@ -254,7 +254,7 @@ def test_calls_whose_size_only_the_run_tells_keep_the_symbols_of_their_results()
     it = unknown_sizes(lambda x, y, m: (torch.masked_select(x, m), torch.masked_select(y, m)), R(6), R(6), R(6) > 0)
     promised = [types_of(n.meta["val"]) for n in it.gm.graph.nodes if n.target is aten.masked_select.default]
     gm = legalize(it, [closure.opset_backend()]).gm
-    verify(gm, "negotiation")
+    verify(gm, "legalization")
     assert [types_of(r.meta["val"]) for r in gm.graph.output_node().args[0]] == promised  # type: ignore[union-attr]
     made = [types_of(n.meta["val"])[0].shape[0] for n in gm.graph.nodes if n.target is aten.nonzero.default]  # type: ignore[union-attr]
     assert made == [t[0].shape[0] for t in promised]  # type: ignore[union-attr]

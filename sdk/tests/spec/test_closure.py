@@ -30,10 +30,10 @@ def refuse(call: Call) -> Refusal | str | None:
 LOOPS = Backend(name="loops", device="cpu", supports=refuse, compile=lambda gm: gm.forward)
 
 
-def negotiated(kinds: list[str]) -> Callable[..., Any]:
-    """A Dynamo backend that negotiates with LOOPS alone, and runs what comes out in eager.
+def legalized(kinds: list[str]) -> Callable[..., Any]:
+    """A Dynamo backend that legalizes for LOOPS alone, and runs what comes out in eager.
 
-    Negotiation raises KeelError[no-owner] for an operator without loops, extern or closed decomposition.
+    Legalization raises KeelError[no-owner] for an operator without loops, extern or closed decomposition.
     """
 
     def compile_graph(captured: Captured) -> Callable[[list[Any]], Sequence[Any]]:
@@ -64,7 +64,7 @@ def test_training_in_bfloat16(name: str) -> None:
     for c in (case, reference):
         torch.compiler.reset()
         c.model.train()
-        model = torch.compile(c.model, backend=negotiated(kinds), dynamic=name in SYMBOLIC) if c is case else c.model
+        model = torch.compile(c.model, backend=legalized(kinds), dynamic=name in SYMBOLIC) if c is case else c.model
         with torch.autocast("cpu", torch.bfloat16):
             out = model(*c.args, **c.kwargs, **c.targets)
         loss = c.loss(out)
@@ -80,7 +80,7 @@ def test_inference_in_float32(name: str) -> None:
     torch.compiler.reset()
     with torch.no_grad():
         want = case.model(*case.args, **case.kwargs)["logits"]
-        got = torch.compile(case.model, backend=negotiated(kinds))(*case.args, **case.kwargs)["logits"]
+        got = torch.compile(case.model, backend=legalized(kinds))(*case.args, **case.kwargs)["logits"]
     assert set(kinds) == {"inference"}
     torch.testing.assert_close(got, want, rtol=1e-3, atol=1e-3)
 
@@ -91,4 +91,4 @@ def test_an_operator_outside_is_noticed() -> None:
 
     torch.compiler.reset()
     with pytest.raises(Exception, match=r"no backend takes %.* = aten\._standard_gamma_grad"):
-        torch.compile(run, backend=negotiated([]))(torch.eye(3))
+        torch.compile(run, backend=legalized([]))(torch.eye(3))

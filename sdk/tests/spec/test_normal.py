@@ -29,7 +29,7 @@ def normal_only(call: Call) -> str | None:
 NORMAL = Backend(name="normal", device="cpu", supports=normal_only, compile=lambda gm: gm.forward)
 
 
-def negotiated(fn: Callable[..., Any], *args: Any, dynamic: bool = False) -> tuple[list[Call], Any]:
+def legalized(fn: Callable[..., Any], *args: Any, dynamic: bool = False) -> tuple[list[Call], Any]:
     """The calls of the function's graph in normal form, and what it computes."""
     calls: list[Call] = []
 
@@ -45,7 +45,7 @@ def negotiated(fn: Callable[..., Any], *args: Any, dynamic: bool = False) -> tup
 
 def test_integers_are_converted_first() -> None:
     x = torch.arange(5)
-    calls, got = negotiated(torch.exp, x)
+    calls, got = legalized(torch.exp, x)
     assert [c.name for c in calls] == ["aten._to_copy.default", "aten.exp.default"]
     torch.testing.assert_close(got, x.exp())
 
@@ -54,14 +54,14 @@ def test_batches_of_matrices_are_broadcast() -> None:
     a = torch.eye(3).expand(2, 1, 3, 3) + torch.ones(3, 3)
     factors, pivots, _ = torch.linalg.ldl_factor_ex(a)
     b = torch.randn(4, 3, 2)
-    calls, got = negotiated(lambda *given: aten.linalg_ldl_solve(*given), factors, pivots, b)
+    calls, got = legalized(lambda *given: aten.linalg_ldl_solve(*given), factors, pivots, b)
     assert [c.name for c in calls] == ["aten.expand.default"] * 3 + ["aten.linalg_ldl_solve.default"]
     assert [t.shape for t in calls[-1].tensors] == [(2, 4, 3, 3), (2, 4, 3), (2, 4, 3, 2)]
     torch.testing.assert_close(a @ got, b.expand(2, 4, 3, 2))
 
 
 def test_what_is_normal_stays() -> None:
-    calls, _ = negotiated(lambda x: x.exp().neg(), torch.randn(3))
+    calls, _ = legalized(lambda x: x.exp().neg(), torch.randn(3))
     assert [c.name for c in calls] == ["aten.exp.default", "aten.neg.default"]
 
 
@@ -111,6 +111,6 @@ CASES = (
     ids=CASES,
 )
 def test_values_are_the_same(fn: Callable[..., Any], args: tuple[torch.Tensor, ...], dynamic: bool) -> None:
-    calls, got = negotiated(fn, *args, dynamic=dynamic)
+    calls, got = legalized(fn, *args, dynamic=dynamic)
     assert all(is_normal(c) for c in calls)
     torch.testing.assert_close(got, fn(*args))

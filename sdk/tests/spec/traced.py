@@ -39,7 +39,7 @@ def tensors_of(value: Any) -> list[torch.Tensor]:
 
 
 def ends(gm: fx.GraphModule) -> set[str]:
-    """The names of the operators that a graph's calls are written out as in the end, as negotiation does it, which
+    """The names of the operators that a graph's calls are written out as in the end, as legalization does it, which
     checks types and strides; one that is made of itself is an end.
     """
     mode = fake_mode_of(gm)

@@ -36,10 +36,10 @@ def test_all_is_well() -> None:
     "row, which",
     [
         (changed(outside={"aten.foo.default": "no"}), "end inside"),
-        (changed(wrong=["negotiation raised"]), "end inside"),
+        (changed(wrong=["legalization raised"]), "end inside"),
         (changed(mistyped=["sin: the rule says"]), "type rules"),
         (changed(inaccurate=["result 0 is off by 9 times eager's."]), "x eager's error"),
-        (Outcome(None, "It died of SIGSEGV while negotiating.", "negotiating f32[3]"), "end inside"),
+        (Outcome(None, "It died of SIGSEGV while legalizating.", "legalizating f32[3]"), "end inside"),
     ],
 )
 def test_one_thing_wrong_falls_short_by_name(row: Row | Outcome, which: str) -> None:
