@@ -14,11 +14,13 @@ from typing import Any
 import torch
 from torch import fx
 
-from keel.compiler import Compiled, compile_graph, read_settings
+from keel.compiler import compile_captured
 from keel.errors import KeelError
+from keel.events import EventLog, GraphCompiled
 from keel.graph.calls import type_of
 from keel.plugin import Backend
 from keel.runtime.link import resolve_lazy_bits
+from keel.settings import read_settings
 from keel.torch_adapter import Asked, NotRecorded, captured_calls, flat, without_autocast
 from keel.types import Type
 
@@ -68,10 +70,11 @@ def compile_calls(
     except NotRecorded as e:
         names = ", ".join(dict.fromkeys(str(op) for op, *_ in calls))
         raise KeelError("bad-graph", f"{names} cannot be traced.", {"PyTorch": str(e)}) from e
-    heard: list[Compiled] = []
-    run = compile_graph(captured, settings, heard.append)
-    ends = _by_call(heard[0].gm.graph.output_node().args[0], counts)  # type: ignore[arg-type]
-    owners, refusals = _placed(heard[0], ends)
+    log = EventLog()
+    run = compile_captured(captured, settings, log)
+    graph = log.graphs[0]
+    ends = _by_call(graph.gm.graph.output_node().args[0], counts)  # type: ignore[arg-type]
+    owners, refusals = _placed(graph, ends)
     results = tuple(tuple(type_of(n.meta["val"]) if isinstance(n, fx.Node) else None for n in mine) for mine in ends)
     inputs = tuple(map(type_of, _tensors([(args, kwargs) for _, args, kwargs in calls])))
     return Batch(owners, refusals, results, counts, inputs, run)
@@ -87,7 +90,7 @@ def _by_call(results: Iterable[Any], counts: Sequence[int]) -> list[tuple[Any, .
 
 
 def _placed(
-    made: Compiled, ends: Sequence[Sequence[Any]]
+    made: GraphCompiled, ends: Sequence[Sequence[Any]]
 ) -> tuple[tuple[frozenset[str], ...], tuple[tuple[str, ...], ...]]:
     """Who does what each call's results, its ends, come from, and what other backends said of it."""
     who = {part.name: part.owner for part in made.parts}

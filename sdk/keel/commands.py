@@ -18,7 +18,6 @@ from rich.markup import escape
 from rich.table import Table
 
 from keel import opt as kernels
-from keel.compiler import PLACEMENTS
 from keel.discovery import Discovery, find, installed, survey
 from keel.documents import Malformed, bad_file, text_of
 from keel.entry_points import Carried
@@ -29,6 +28,7 @@ from keel.new import LEVELS
 from keel.new import new as render
 from keel.quarantine import LIMIT
 from keel.reports import duration
+from keel.settings import PLACEMENTS
 from keel.spec_commands import ops
 from keel.what_if import Step, merged
 

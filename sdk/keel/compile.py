@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from torch import fx
 
-    from keel.compiler import Costs
     from keel.plugin import Backend
+    from keel.settings import Costs
 
 __all__ = ["compile", "dynamo_backend"]
 
@@ -49,7 +49,8 @@ def compile(
     """
     import torch
 
-    from keel.compiler import DynamoBackend, read_settings
+    from keel.compiler import DynamoBackend
+    from keel.settings import read_settings
 
     settings = read_settings(
         mode,
@@ -66,7 +67,8 @@ def dynamo_backend(
     options: Mapping[str, Any] | None = None,
 ) -> Callable[..., Any]:
     """``torch.compile(..., backend="keel", mode=..., options={"backends": [...], "strict": ..., ...})``."""
-    from keel.compiler import DynamoBackend, read_settings
+    from keel.compiler import DynamoBackend
+    from keel.settings import read_settings
     from keel.torch_adapter import unwrapped
 
     with unwrapped():

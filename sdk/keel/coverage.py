@@ -14,9 +14,10 @@ from typing import Any, Literal
 
 import torch
 
-from keel.compiler import Compiled, Settings, compile_graph
+from keel.compiler import compile_captured
 from keel.discovery import resolve
 from keel.errors import KeelWarning
+from keel.events import Event, GraphCompiled
 from keel.graph import calls as graph
 from keel.graph.legalize import legalize
 from keel.graph.opset_check import reject_excluded
@@ -24,6 +25,7 @@ from keel.placement.place import place
 from keel.placement.placement import Plan
 from keel.plugin import Backend
 from keel.refusals import CannotSay, answer
+from keel.settings import Settings
 from keel.spec import MEMBERS, OPSET, Op, Sample, normal_form
 from keel.spec.normal import overload_of
 from keel.torch_adapter import Boxed, Captured, observed
@@ -160,12 +162,13 @@ def compiling(backend: Backend, hear: Callable[[Done], None], *, build: bool = T
     settings = Settings(resolve([backend]))
 
     def built(captured: Captured) -> Boxed:
-        def listen(made: Compiled) -> None:
-            trouble = tuple(str(e) for part in made.parts for e in part.trouble)
-            hear(Done(_ways(backend, made.gm, made.plan), trouble))
+        def listen(event: Event) -> None:
+            if isinstance(event, GraphCompiled):
+                trouble = tuple(str(e) for part in event.parts for e in part.trouble)
+                hear(Done(_ways(backend, event.gm, event.plan), trouble))
 
         reject_excluded(captured.gm)  # which would run in eager PyTorch, and say nothing here
-        run = compile_graph(captured, settings, listen)
+        run = compile_captured(captured, settings, listen)
 
         def told(inputs: list[Any]) -> Sequence[Any]:
             with warnings.catch_warnings():  # results that are cast would be of the right types

@@ -10,12 +10,14 @@ from typing import Any
 import torch
 from torch import nn
 
-from keel.compiler import Compiled, Costs, DynamoBackend, Settings, pricing, read_settings
+from keel.compiler import DynamoBackend
+from keel.events import EventLog, GraphCompiled, GraphState
 from keel.extras import require
 from keel.graph.calls import call_of, source_line
 from keel.plugin import Backend
 from keel.reports import GraphReport, PartReport, RefusalReport
 from keel.runtime.autotune import LONGEST
+from keel.settings import Costs, Settings, pricing, read_settings
 from keel.what_if import Step, merged, next_steps, suppose
 
 
@@ -102,18 +104,17 @@ def explain(
             backends=suppose(settings.backends, without, assume),
             placement="cost" if settings.placement == "measured" else settings.placement,
         )
-    heard: list[Compiled] = []
+    log = EventLog()
     # A new callable, so that Dynamo does not find the function compiled already.
-    run = torch.compile(fn, backend=DynamoBackend(settings, heard.append), dynamic=dynamic)
+    run = torch.compile(fn, backend=DynamoBackend(settings, log), dynamic=dynamic)
     for _ in range(LONGEST * (1 + len(settings.backends))):
         _backward(run(*args, **kwargs), fn, args, kwargs)
-        graphs = {id(compiled.captured): compiled for compiled in heard}  # of each the last that was heard
-        if not any(compiled.open for compiled in graphs.values()):
+        if not log.is_timing:
             break
     return Explanation(
         tuple(b.name for b in settings.backends),
         tuple(b.name for b in settings.backends if b.last_resort),
-        tuple(_report(compiled, settings) for compiled in graphs.values()),
+        tuple(_report(state, settings) for state in log.states),
     )
 
 
@@ -137,7 +138,8 @@ def _tensors(value: Any) -> list[torch.Tensor]:
     return []
 
 
-def _report(compiled: Compiled, settings: Settings) -> GraphReport:
+def _report(state: GraphState, settings: Settings) -> GraphReport:
+    compiled = state.graph
     nodes = {n.name: n for n in compiled.gm.graph.nodes}
     plan, parts = compiled.plan, []
     bills = compiled.bills or [None] * len(plan.parts)
@@ -164,12 +166,12 @@ def _report(compiled: Compiled, settings: Settings) -> GraphReport:
         tuple(_refusals(compiled)),
         None if plan.claim is None else plan.claim.bound,
         steps,
-        compiled.tried,
-        "The function calls it too seldom." if compiled.open else compiled.untried,
+        state.timings,
+        "The function calls it too seldom." if state.is_timing else state.skipped,
     )
 
 
-def _refusals(compiled: Compiled) -> list[RefusalReport]:
+def _refusals(compiled: GraphCompiled) -> list[RefusalReport]:
     owners = compiled.plan.owner_of
     found: dict[tuple[str, str, str, str | None, str], list[str | None]] = {}
     for node in compiled.gm.graph.nodes:

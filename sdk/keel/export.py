@@ -15,12 +15,13 @@ from torch import fx
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, OutputKind
 
-from keel.compiler import compile_graph, read_settings
+from keel.compiler import compile_captured
 from keel.errors import KeelError
 from keel.graph.calls import alias_bases, type_of
 from keel.plugin import Backend
 from keel.runtime.contract_checks import bind, mismatch, strides_of
 from keel.runtime.link import is_size, resolve_lazy_bits
+from keel.settings import read_settings
 from keel.torch_adapter import Captured, Symbolic, flatten_call, functional, tidied, unflatten, without_autocast
 from keel.types import TensorType, Type
 
@@ -52,7 +53,7 @@ def compile_exported(
     captured = tidied(program.graph_module, "inference")
     closing = _close(captured.gm, program)
     door = _door(program, captured.gm, stored)
-    run = compile_graph(Captured(captured.gm, "inference", {**captured.constants, **stored}), settings)
+    run = compile_captured(Captured(captured.gm, "inference", {**captured.constants, **stored}), settings)
     trees = program.call_spec
 
     def call(*args: Any, **kwargs: Any) -> Any:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 import keel
 from keel import Backend, KeelError, KeelWarning, Rule, Support
-from keel.compiler import read_settings
+from keel.settings import read_settings
 
 from .line import LITTLE, Seen, takes, whole
 

@@ -18,9 +18,11 @@ from torch import Tensor, fx, nn
 
 import keel
 from keel import Backend, Cost, KeelError
-from keel.compiler import Compiled, DynamoBackend, read_settings
+from keel.compiler import DynamoBackend
+from keel.events import AutotuneSkipped, AutotuneStarted, Event, EventLog, GraphCompiled, GraphState, PlanSelected
 from keel.explain_page import page
 from keel.runtime import autotune
+from keel.settings import read_settings
 
 from .line import takes, whole
 
@@ -68,8 +70,8 @@ def model(x: Tensor, w: Tensor) -> Tensor:
     return ((x @ w).relu() @ w).sin()
 
 
-def measured(fn: Callable[..., Any], backends: list[Backend], **more: Any) -> tuple[Callable[..., Any], list[Compiled]]:
-    heard: list[Compiled] = []
+def measured(fn: Callable[..., Any], backends: list[Backend], **more: Any) -> tuple[Callable[..., Any], list[Event]]:
+    heard: list[Event] = []
     settings = read_settings(None, {"backends": backends, "placement": "measured", "strict": True} | more)
     return torch.compile(fn, backend=DynamoBackend(settings, heard.append)), heard
 
@@ -78,30 +80,36 @@ def agreeing(run: Callable[..., Any]) -> Callable[[], None]:
     return lambda: torch.testing.assert_close(run(X, W), model(X, W))
 
 
-def settle(run: Callable[[], Any], heard: list[Compiled]) -> list[Compiled]:
-    """Calls until all is decided; what was heard of each graph last."""
+def settle(run: Callable[[], Any], heard: list[Event]) -> list[GraphState]:
+    """Calls until all plans are selected; the state of each graph then."""
     for _ in range(3 * autotune.LONGEST):
         run()
-        last = {id(compiled.captured): compiled for compiled in heard}
-        if not any(compiled.open for compiled in last.values()):
-            return list(last.values())
+        log = EventLog()
+        for event in heard:
+            log(event)
+        if not log.is_timing:
+            return list(log.states)
     pytest.fail("undecided")
 
 
-def owners(compiled: Compiled) -> set[str]:
-    return {part.owner.name for part in compiled.plan.parts}
+def owners(state: GraphState | PlanSelected | AutotuneSkipped) -> set[str]:
+    return {part.owner.name for part in state.graph.plan.parts}
 
 
-def said(compiled: Compiled) -> list[tuple[str, bool, str]]:
-    return [("+".join(t.owners), t.kept, t.why) for t in compiled.tried]
+def said(state: GraphState) -> list[tuple[str, bool, str]]:
+    return [("+".join(t.owners), t.kept, t.why) for t in state.timings]
 
 
 def test_who_is_fastest_is_kept_whatever_is_predicted(clock: Clock) -> None:
     run, heard = measured(model, [clock.taking("a", 2.0), clock.taking("b", 1.0, 1.2)])
     (found,) = settle(agreeing(run), heard)
-    assert [c.open for c in heard] == [True, False] and owners(heard[0]) == {"a"} and heard[1] is found
+    compiled, started, selected = heard
+    assert isinstance(compiled, GraphCompiled) and {part.owner.name for part in compiled.plan.parts} == {"a"}
+    assert isinstance(started, AutotuneStarted) and started.graph is compiled
+    assert isinstance(selected, PlanSelected) and (selected.graph, selected.timings) == (found.graph, found.timings)
     assert owners(found) == {"b"} and said(found) == [("a", False, ""), ("b", True, "")]
-    assert found.plan.claim is not None and found.tried[1].predicted == found.plan.claim.seconds
+    claim = found.graph.plan.claim
+    assert claim is not None and found.timings[1].predicted == claim.seconds
     clock.calls.clear()
     torch.testing.assert_close(run(X, W), model(X, W))
     assert clock.calls == ["b"]
@@ -164,7 +172,7 @@ def test_forward_and_backward_are_decided_apart(clock: Clock) -> None:
         for grad, wanted in zip(found, torch.autograd.grad(layer(X).sum(), list(layer.parameters())), strict=True):
             torch.testing.assert_close(grad, wanted)
 
-    assert [(c.kind, owners(c)) for c in settle(step, heard)] == [("forward", {"b"}), ("backward", {"a"})]
+    assert [(c.graph.kind, owners(c)) for c in settle(step, heard)] == [("forward", {"b"}), ("backward", {"a"})]
 
 
 def test_buffers_are_written_once(clock: Clock) -> None:
@@ -172,20 +180,22 @@ def test_buffers_are_written_once(clock: Clock) -> None:
     run, heard = measured(norm, [clock.taking("a", 2.0), clock.taking("b", 1.0)])
     calls: list[Tensor] = []
     (found,) = settle(lambda: calls.append(run(torch.randn(4, 8))), heard)
-    assert len(found.tried) == 2 and int(norm.num_batches_tracked or 0) == len(calls) > 2
+    assert len(found.timings) == 2 and int(norm.num_batches_tracked or 0) == len(calls) > 2
 
 
 def test_a_graph_that_draws_is_not_tried(clock: Clock) -> None:
     run, heard = measured(lambda x: torch.rand_like(x) + x, [clock.taking("a", 2.0), clock.taking("b", 1.0)])
     run(X)
-    assert owners(heard[0]) == {"a"} and not heard[0].tried and clock.calls == ["a"]
-    assert "may run only once" in heard[0].untried and "draws random numbers" in heard[0].untried
+    _, skipped = heard
+    assert isinstance(skipped, AutotuneSkipped) and owners(skipped) == {"a"} and clock.calls == ["a"]
+    assert "may run only once" in skipped.reason and "draws random numbers" in skipped.reason
 
 
 def test_nobody_to_try_is_said(clock: Clock) -> None:
     run, heard = measured(model, [clock.taking("a", 2.0)])
     run(X, W)
-    assert not heard[0].tried and "No other backend alone" in heard[0].untried
+    _, skipped = heard
+    assert isinstance(skipped, AutotuneSkipped) and "No other backend alone" in skipped.reason
 
 
 def test_a_rival_that_does_not_compile_or_run_is_out(clock: Clock) -> None:
@@ -197,14 +207,14 @@ def test_a_rival_that_does_not_compile_or_run_is_out(clock: Clock) -> None:
         run, heard = measured(model, [clock.taking("a", 2.0), replace(clock.taking("b", 1.0), compile=compile)])
         (found,) = settle(agreeing(run), heard)
         assert [(name, kept) for name, kept, _ in said(found)] == [("a", True), ("b", False)]
-        assert found.tried[1].why.endswith(why)
+        assert found.timings[1].why.endswith(why)
 
 
 def test_a_rival_of_wrong_results_is_out(clock: Clock) -> None:
     wrong = replace(clock.taking("b", 1.0), compile=lambda gm: lambda *args: [t.double() for t in gm(*args)])
     run, heard = measured(model, [clock.taking("a", 2.0), wrong])
     (found,) = settle(agreeing(run), heard)
-    assert owners(found) == {"a"} and "broke the promise" in found.tried[1].why
+    assert owners(found) == {"a"} and "broke the promise" in found.timings[1].why
 
 
 def test_sizes_that_change_are_compared_call_by_call(clock: Clock) -> None:
@@ -217,7 +227,9 @@ def test_sizes_that_change_are_compared_call_by_call(clock: Clock) -> None:
 
     for _ in range(2 * autotune.LONGEST):  # of the graph for any number; that for 64 rows is left
         call()
-    assert [c.open for c in heard] == [True, True, False] and owners(heard[-1]) == {"b"}
+    started = [event for event in heard if isinstance(event, AutotuneStarted)]
+    (selected,) = (event for event in heard if isinstance(event, PlanSelected))
+    assert len(started) == 2 and owners(selected) == {"b"}
 
 
 def test_by_measuring_every_backend_needs_a_sheet() -> None:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 import keel
 from keel import Backend, Cost, KeelError
-from keel.compiler import read_settings
+from keel.settings import read_settings
 
 from .line import takes
 

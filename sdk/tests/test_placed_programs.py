@@ -14,7 +14,9 @@ from torch.nn.attention.flex_attention import flex_attention
 
 import keel
 from keel import Backend, Cost, KeelError, Rule, Support
-from keel.compiler import Compiled, DynamoBackend, read_settings
+from keel.compiler import DynamoBackend
+from keel.events import EventLog
+from keel.settings import read_settings
 
 from .line import takes
 
@@ -44,12 +46,12 @@ def fresh() -> None:
 
 def placed(fn: Callable[..., Any], *args: Any, dynamic: bool | None = None) -> tuple[Any, dict[str, str]]:
     """The result, and the owner of each operator."""
-    heard: list[Compiled] = []
+    log = EventLog()
     settings = read_settings(None, {"backends": [PRODUCTS, PLAIN]})
-    result = torch.compile(fn, backend=DynamoBackend(settings, heard.append), dynamic=dynamic, fullgraph=True)(*args)
-    assert heard and all(c.plan.claim is not None for c in heard)
-    nodes = {n.name: str(n.target) for c in heard for n in c.gm.graph.nodes if n.op == "call_function"}
-    return result, {nodes[name]: p.owner.name for c in heard for p in c.plan.parts for name in p.nodes}
+    result = torch.compile(fn, backend=DynamoBackend(settings, log), dynamic=dynamic, fullgraph=True)(*args)
+    assert log.graphs and all(c.plan.claim is not None for c in log.graphs)
+    nodes = {n.name: str(n.target) for c in log.graphs for n in c.gm.graph.nodes if n.op == "call_function"}
+    return result, {nodes[name]: p.owner.name for c in log.graphs for p in c.plan.parts for name in p.nodes}
 
 
 def cond(x: Tensor) -> Tensor:

@@ -14,8 +14,10 @@ from torch import Tensor, nn
 
 import keel
 from keel import Backend, Cost, KeelError, KeelWarning
-from keel.compiler import Compiled, DynamoBackend, read_settings
+from keel.compiler import DynamoBackend
 from keel.cost import Link
+from keel.events import Event, GraphCompiled
+from keel.settings import read_settings
 
 from .line import takes
 
@@ -46,13 +48,18 @@ def plain(cost: Cost | None = SHEET) -> Backend:
 
 def compiled(
     fn: Callable[..., Any], *args: Any, dynamic: bool | None = None, **options: Any
-) -> tuple[Any, list[Compiled]]:
-    heard: list[Compiled] = []
-    run = torch.compile(fn, backend=DynamoBackend(read_settings(None, options), heard.append), dynamic=dynamic)
+) -> tuple[Any, list[GraphCompiled]]:
+    heard: list[GraphCompiled] = []
+
+    def listen(event: Event) -> None:
+        if isinstance(event, GraphCompiled):
+            heard.append(event)
+
+    run = torch.compile(fn, backend=DynamoBackend(read_settings(None, options), listen), dynamic=dynamic)
     return run(*args), heard
 
 
-def owners(heard: list[Compiled]) -> dict[str, str]:
+def owners(heard: list[GraphCompiled]) -> dict[str, str]:
     """The owner of each operator, the last one where there are several."""
     nodes = {n.name: str(n.target).split(".")[1] for c in heard for n in c.gm.graph.nodes if n.op == "call_function"}
     return {nodes[name]: part.owner.name for c in heard for part in c.plan.parts for name in part.nodes}

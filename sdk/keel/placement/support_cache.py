@@ -94,7 +94,7 @@ class SupportCache:
             parts=tuple(replace(part, owner=own[part.owner.name]) for part in plan.parts),
         )
 
-    def tell(self) -> None:
+    def warn(self) -> None:
         """Warns of the backends that could not say what they take, once for each and each kind of exception."""
         wrong, self._wrong = self._wrong, {}
         for (name, _), errors in wrong.items():

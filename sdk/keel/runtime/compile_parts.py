@@ -1,9 +1,10 @@
-"""Parts compiled by their owners; where one raises, the graph is placed again without that claim."""
+"""Parts are compiled by their owners.  A part that its owner cannot compile is reported, so that it can be avoided."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from torch import fx
@@ -13,7 +14,7 @@ from keel.graph.calls import source_line
 from keel.interrupts import is_interrupt
 from keel.placement.part_graphs import PartGraph, build_part_graphs
 from keel.placement.placement import Part, Plan, Refusals
-from keel.plugin import CompileContext, Refusal, with_context
+from keel.plugin import Backend, CompileContext, Refusal, with_context
 from keel.runtime.contract_checks import (
     PartContract,
     Run,
@@ -27,116 +28,100 @@ from keel.runtime.parallel_compile import CompileResult, compile_parallel
 from keel.runtime.result_casts import CastResults
 from keel.torch_adapter import asks_again
 
-Again = Callable[[Refusals], Plan]
-"""The graph placed again, with more refusals.  Raises KeelError where some call has no owner left."""
-Failed = tuple[Part, BaseException]
-"""A part that its backend could not compile, and what that raised."""
+Runs = dict[Any, Run]
+"""What backends made of parts, from one plan of a graph to the next."""
+
+
+@dataclass(frozen=True)
+class PartFailure:
+    """A part that its backend could not compile: what that raised, and the error that says so to the user."""
+
+    part: Part
+    error: KeelError
+    raised: BaseException
 
 
 def compile_parts(
-    gm: fx.GraphModule, plan: Plan, again: Again, *, strict: bool = False, ctx: CompileContext | None = None
-) -> tuple[Plan, list[CompiledPart]]:
-    """The parts of ``gm``, compiled, and the plan that they follow in the end.  Their backends are given ``ctx``.
+    gm: fx.GraphModule, plan: Plan, ctx: CompileContext, compiled: Runs, *, strict: bool = False
+) -> tuple[list[CompiledPart], list[PartFailure]]:
+    """The parts of ``plan``, compiled with ``ctx``; or, if backends cannot compile some, those failures and no parts.
 
-    A backend that cannot compile a part refuses its calls from then on, with a KeelWarning, and the graph is placed
-    ``again``; parts that stay as they were are not compiled twice.  Those of ``Staged`` backends are compiled beside
-    each other, and of several parts that raise all are placed again at once.  Under ``strict``, or if that leaves a
-    call without an owner, it is KeelError[compile-raised] of the first such part.  What asks Dynamo to trace
-    again is no failure and goes through, and so does what is the user's: Ctrl-C, say.  There is one warning for each
-    backend and kind of failure.
+    ``compiled`` keeps parts for the next plan: one that stays as it was is not compiled twice.  Those of ``Staged``
+    backends are compiled beside each other.  After a failure, only the other parts of that backend are tried: the next
+    plan may join the rest in other ways.  What asks Dynamo to trace again is no failure and goes through, and so does
+    what is the user's: Ctrl-C, say.
     """
-    done: dict[Any, Run] = {}
-    ctx = ctx or CompileContext()
-    lost: list[tuple[Part, KeelError]] = []
-    while True:
-        made: list[CompiledPart] = []
-        graphs = build_part_graphs(gm, plan)
-        promises = [contract_of(graph.gm, graph.part.owner.name, graph.part.name) for graph in graphs]
-        todo = {graph.part.name: graph for graph in graphs if _key(graph) not in done}
-        found = compile_parallel(list(todo.values()), ctx)
-        done |= {_key(todo[name]): each.run for name, each in found.items() if callable(each.run)}
-        failed: list[Failed] = []
-        for graph, promised in zip(graphs, promises, strict=True):
-            part, key = graph.part, _key(graph)
-            if failed and not _still_asked(part, found, failed):
-                continue
-            try:
-                if key not in done:
-                    done[key] = _compiled(graph, ctx, found.get(part.name))
-            except BaseException as raised:
-                if is_interrupt(raised) or (isinstance(raised, Exception) and asks_again(raised)):
-                    raise
-                failed.append((part, raised))
-                continue
-            if not failed:
-                run = CastResults(done[key], promised) if part.owner.last_resort and not strict else done[key]
-                made.append(_linkable(graph, run, promised, lost))
-        if not failed:
-            _tell(plan, lost)
-            return plan, made
-        plan, errors = _replaced(gm, plan, failed, again, strict)
-        lost += zip((part for part, _ in failed), errors, strict=False)
+    graphs = build_part_graphs(gm, plan)
+    promises = [contract_of(graph.gm, graph.part.owner.name, graph.part.name) for graph in graphs]
+    todo = {graph.part.name: graph for graph in graphs if _key(graph) not in compiled}
+    results = compile_parallel(list(todo.values()), ctx)
+    compiled |= {_key(todo[name]): each.run for name, each in results.items() if callable(each.run)}
+    parts: list[CompiledPart] = []
+    failed: list[tuple[Part, BaseException]] = []
+    for graph, promised in zip(graphs, promises, strict=True):
+        part, key = graph.part, _key(graph)
+        if failed and not _is_tried_after(failed, part, results):
+            continue
+        try:
+            if key not in compiled:
+                compiled[key] = _compiled(graph, ctx, results.get(part.name))
+        except BaseException as raised:
+            if is_interrupt(raised) or (isinstance(raised, Exception) and asks_again(raised)):
+                raise
+            failed.append((part, raised))
+        else:
+            run = CastResults(compiled[key], promised) if part.owner.last_resort and not strict else compiled[key]
+            parts.append(_linkable(graph, run, promised))
+    if not failed:
+        return parts, []
+    nodes = {node.name: node for node in gm.graph.nodes}
+    return [], [PartFailure(part, _error(part, nodes, raised), raised) for part, raised in failed]
 
 
-def _still_asked(part: Part, found: Mapping[str, CompileResult], failed: Sequence[Failed]) -> bool:
-    """Whether a part is compiled though others failed: it is already, or a backend that fails has it, whose parts may
-    all fail.  Other parts may be joined by what is placed again, and are better compiled then."""
-    return part.name in found or any(part.owner is other.owner for other, _ in failed)
+def _is_tried_after(
+    failed: Sequence[tuple[Part, BaseException]], part: Part, results: Mapping[str, CompileResult]
+) -> bool:
+    """Whether a part is compiled although others failed: if it is already, or if its backend is one that failed, all of
+    whose parts may fail."""
+    return part.name in results or any(part.owner is other.owner for other, _ in failed)
 
 
-def _replaced(
-    gm: fx.GraphModule, plan: Plan, failed: Sequence[Failed], again: Again, strict: bool
-) -> tuple[Plan, list[KeelError]]:
-    """The plan without the claims of parts that could not be compiled, and the errors that say so, in their order.
-
-    If that leaves a call without an owner, it is done for the first part alone: so the error is of the right one.
-    """
-    named = {node.name: node for node in gm.graph.nodes}
-    errors = [_failed([named[name] for name in part.nodes], part, raised) for part, raised in failed]
-    if strict:
-        raise errors[0] from failed[0][1]
-    try:
-        placed = again(_without(plan, [part for part, _ in failed], errors))
-    except KeelError:
-        if len(failed) > 1:
-            return _replaced(gm, plan, failed[:1], again, strict)
-        raise errors[0] from failed[0][1]
-    for (part, _), error in zip(failed, errors, strict=True):
-        error.do = _instead(list(dict.fromkeys(placed.owner_of[node].name for node in part.nodes)))
-    return placed, errors
-
-
-def _instead(owners: Sequence[str]) -> str:
+def _instead(owner_of: Mapping[str, Backend], nodes: Sequence[str]) -> str:
+    owners = list(dict.fromkeys(owner_of[node].name for node in nodes))
     verb = "compiles" if len(owners) == 1 else "compile"
     return f"{' and '.join(owners)} {verb} it instead. strict=True makes this an error."
 
 
-def _tell(plan: Plan, lost: Sequence[tuple[Part, KeelError]]) -> None:
-    """Warns of the parts that could not be compiled, once for each backend and kind of exception."""
-    kinds: dict[tuple[str, str], list[tuple[Part, KeelError]]] = {}
-    for part, error in lost:
-        said = (error.reasons or {})[part.owner.name]
-        kinds.setdefault((part.owner.name, said.partition(":")[0]), []).append((part, error))
-    for (name, _), failed in kinds.items():
-        part, error = failed[0]
-        if len(failed) > 1:
-            nodes = [node for each, _ in failed for node in each.nodes]
-            owners = list(dict.fromkeys(plan.owner_of[node].name for node in nodes))
+def report_failures(plan: Plan, parts: Sequence[CompiledPart], failures: Sequence[PartFailure]) -> list[CompiledPart]:
+    """Warns of failures that ``plan`` avoids, once for each backend and kind of exception.  Returns the parts of the
+    plan with the errors that are about their calls."""
+    owner_of = plan.owner_of
+    kinds: dict[tuple[str, str], list[PartFailure]] = {}
+    for failure in failures:
+        failure.error.do = _instead(owner_of, failure.part.nodes)
+        kind = (failure.error.reasons or {})[failure.part.owner.name].partition(":")[0]
+        kinds.setdefault((failure.part.owner.name, kind), []).append(failure)
+    for (name, _), alike in kinds.items():
+        first, error = alike[0].part, alike[0].error
+        if len(alike) > 1:
+            nodes = [node for failure in alike for node in failure.part.nodes]
             what = (
-                f"{name} could not compile {len(failed)} parts of {_calls(len(nodes))}, which it took; the first "
-                f"was {part.name}."
+                f"{name} could not compile {len(alike)} parts of {_calls(len(nodes))}, which it took; the first "
+                f"was {first.name}."
             )
-            error = KeelError(error.code, what, error.reasons, error.where, _instead(owners))
-        warnings.warn(str(error), KeelWarning, stacklevel=4)
+            error = KeelError(error.code, what, error.reasons, error.where, _instead(owner_of, nodes))
+        warnings.warn(str(error), KeelWarning, stacklevel=3)
+    nodes_of = {part.name: set(part.nodes) for part in plan.parts}
+    return [
+        replace(part, trouble=tuple(f.error for f in failures if not nodes_of[part.name].isdisjoint(f.part.nodes)))
+        for part in parts
+    ]
 
 
-def _linkable(
-    graph: PartGraph, run: Callable[..., Sequence[Any]], promised: PartContract, lost: Sequence[tuple[Part, KeelError]]
-) -> CompiledPart:
-    """The compiled part, with its checks, and the errors of those who could not compile some of its calls."""
+def _linkable(graph: PartGraph, run: Run, promised: PartContract) -> CompiledPart:
+    """The compiled part, with its checks."""
     looked = run.first if isinstance(run, CastResults) else run
     first = None if is_checking_every_call() else check_first_call(looked, promised)
-    trouble = tuple(error for part, error in lost if not set(part.nodes).isdisjoint(graph.part.nodes))
     return CompiledPart(
         graph.part.name,
         run if first else check_every_call(looked, promised),
@@ -144,7 +129,6 @@ def _linkable(
         graph.outputs,
         first,
         graph.part.owner.name,
-        trouble,
     )
 
 
@@ -165,12 +149,13 @@ def _compiled(graph: PartGraph, ctx: CompileContext, found: CompileResult | None
     return cast(Run, run)
 
 
-def _without(plan: Plan, parts: Sequence[Part], errors: Sequence[KeelError]) -> Refusals:
+def refusals_without(plan: Plan, failures: Sequence[PartFailure]) -> Refusals:
     """The refusals of a plan, and one for each call of the parts that could not be compiled."""
     refusals = dict(plan.refusals)
-    for part, error in zip(parts, errors, strict=True):
-        why = Refusal(f"{part.owner.name} could not compile it: {(error.reasons or {})[part.owner.name]}")
-        refusals |= {node: {**refusals.get(node, {}), part.owner.name: why} for node in part.nodes}
+    for failure in failures:
+        name = failure.part.owner.name
+        why = Refusal(f"{name} could not compile it: {(failure.error.reasons or {})[name]}")
+        refusals |= {node: {**refusals.get(node, {}), name: why} for node in failure.part.nodes}
     return refusals
 
 
@@ -178,13 +163,13 @@ def _calls(number: int) -> str:
     return f"{number} call{'s' if number != 1 else ''}"
 
 
-def _failed(nodes: Sequence[fx.Node], part: Part, raised: BaseException) -> KeelError:
-    """The error of a part, of ``nodes``, for which its backend raised that."""
-    name, calls = part.owner.name, _calls(len(nodes))
+def _error(part: Part, nodes: Mapping[str, fx.Node], raised: BaseException) -> KeelError:
+    """The error of a part for which its backend raised ``raised``."""
+    name, calls = part.owner.name, _calls(len(part.nodes))
     return KeelError(
         "compile-raised",
         f"{name} could not compile part {part.name} of {calls}, which it took.",
-        {part.owner.name: first_line(raised)},
-        next((at for n in nodes if (at := source_line(n))), None),
+        {name: first_line(raised)},
+        next((line for node in part.nodes if (line := source_line(nodes[node]))), None),
         "This is a defect of the backend, for it claimed these calls. Leave it out, or add one that takes them.",
     )

@@ -11,8 +11,9 @@ import torch
 from torch import Tensor, fx, nn
 
 from keel import Backend
-from keel.compiler import Settings, compile_graph
+from keel.compiler import compile_captured
 from keel.graph.eager_segments import segments
+from keel.settings import Settings
 from keel.torch_adapter import Captured
 
 from ..line import trace
@@ -76,7 +77,7 @@ def noting(happened: list[str]) -> Backend:
 def test_what_stands_before_an_event_is_done_before_it_and_the_rest_after(symbolic: bool) -> None:
     happened: list[str] = []
     gm = graph_with({"mul": Event("record", happened), "sort": Event("wait", happened)}, symbolic)
-    run = compile_graph(Captured(gm, "inference", {}), Settings((noting(happened),)))
+    run = compile_captured(Captured(gm, "inference", {}), Settings((noting(happened),)))
     x = R(3)
     sizes = [3] if symbolic and len(gm.graph.find_nodes(op="placeholder")) > 1 else []
     torch.testing.assert_close(tuple(run([*sizes, x])), program(x))
@@ -95,7 +96,7 @@ def test_a_graph_between_two_events_gets_the_constants_that_it_uses() -> None:
     add = next(n for n in gm.graph.nodes if n.name.startswith("add"))
     add.update_arg(1, weight)
     value, w = R(3), R(3)
-    run = compile_graph(Captured(gm, "inference", {"weight": w}), Settings((noting(happened),)))
+    run = compile_captured(Captured(gm, "inference", {"weight": w}), Settings((noting(happened),)))
     torch.testing.assert_close(run([value])[0], (value * 2).sort().values + w)
 
 

@@ -11,11 +11,14 @@ import pytest
 import torch
 from torch import fx
 
-from keel import Backend, KeelError, KeelWarning
-from keel.graph.calls import call_of
+from keel import Backend, KeelError, KeelWarning, selection
+from keel.compiler import compile_graph
+from keel.events import EventLog
 from keel.placement import place
-from keel.runtime.compile_parts import compile_parts
-from keel.testing import refusal
+from keel.placement.placement import Plan
+from keel.runtime.link import CompiledPart
+from keel.settings import Settings
+from keel.torch_adapter import Captured
 
 from ..line import takes, trace, whole
 
@@ -26,16 +29,15 @@ def ruins(gm: fx.GraphModule) -> Any:
     raise ValueError("no memory\nfor this")
 
 
-def compiled(backends: list[Backend], fn: Any = lambda x: (x @ x + 1,), **more: Any) -> Any:
-    gm = trace(fn, torch.randn(3, 3))
-    calls = {n.name: call for n in gm.graph.nodes if (call := call_of(n)) is not None}
-    known = {name: {b.name: why for b in backends if (why := refusal(b, call))} for name, call in calls.items()}
-
-    def again(refusals: Any) -> Any:
-        more.get("placed", []).append(refusals)
-        return place(gm, backends, refusals)
-
-    return compile_parts(gm, place(gm, backends, known), again, strict=more.get("strict", False))
+def compiled(
+    backends: list[Backend], fn: Any = lambda x: (x @ x + 1,), strict: bool = False
+) -> tuple[Plan, tuple[CompiledPart, ...]]:
+    """The plan that is compiled in the end, and its parts."""
+    log = EventLog()
+    captured = Captured(trace(fn, torch.randn(3, 3)), "inference", {})
+    compile_graph(captured, Settings(tuple(backends), strict=strict, placement="order"), None, log)
+    (graph,) = log.graphs
+    return graph.plan, graph.parts
 
 
 def test_the_next_who_takes_the_calls_gets_a_graph_that_nobody_touched() -> None:
@@ -98,10 +100,16 @@ def test_many_parts_that_fail_alike_are_one_warning_with_their_number() -> None:
     assert "rest compiles it instead" in str(warned[0].message)
 
 
-def test_however_many_parts_fail_the_graph_is_placed_again_once() -> None:
+def test_however_many_parts_fail_the_graph_is_placed_again_once(monkeypatch: pytest.MonkeyPatch) -> None:
     placed: list[Any] = []
+
+    def replan(gm: fx.GraphModule, backends: Any, refusals: Any, **more: Any) -> Plan:
+        placed.append(refusals)
+        return place(gm, backends, refusals)
+
+    monkeypatch.setattr(selection, "replan", replan)
     with pytest.warns(KeelWarning):
-        compiled([takes("mm", name="acme", compile=ruins), whole("rest")], chain, placed=placed)
+        compiled([takes("mm", name="acme", compile=ruins), whole("rest")], chain)
     (refusals,) = placed
     assert sum("could not compile" in str(by.get("acme")) for by in refusals.values()) == 34
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -23,15 +24,19 @@ from torch import fx
 
 from keel.cost import slowed
 from keel.errors import KeelError
-from keel.graph.legalize import legalize
+from keel.graph.legalize import Legalized, legalize
 from keel.placement.audit.itemized_cost import itemize
+from keel.placement.audit.verify import Refused, verify_placement
 from keel.placement.call_graph import CallGraph
 from keel.placement.fallback_cost import FALLBACK_COST
 from keel.placement.place import Price, place
 from keel.placement.placement import CostEstimate, Plan, Refusals
 from keel.placement.solve.build_problem import Pricing, Taken
 from keel.placement.solve.problem import Problem
+from keel.placement.support_cache import SupportCache
 from keel.plugin import Backend
+from keel.runtime.compile_parts import PartFailure, refusals_without
+from keel.settings import Settings, pricing
 from keel.torch_adapter import Captured
 
 Placed = tuple[CostEstimate, fx.GraphModule, Plan]
@@ -46,23 +51,75 @@ class Selection:
     plan: Plan
     alone: tuple[tuple[fx.GraphModule, Plan], ...] = ()
 
-    def rivals(self, within: float) -> list[tuple[fx.GraphModule, Plan]]:
-        """Those on one backend that are other programs, and take at most ``within`` times as long by the sheets."""
-        most, own = within * _seconds(self.plan), (_signature(self.gm), _split(self.plan))
+    def rivals(self, selected: Plan, within: float) -> list[tuple[fx.GraphModule, Plan]]:
+        """The placements on one backend that are other programs than ``selected``, a placement of ``gm``, and take at
+        most ``within`` times as long by the data sheets."""
+        most, own = within * _seconds(selected), (_signature(self.gm), _split(selected))
         return [
             (gm, plan) for gm, plan in self.alone if _seconds(plan) <= most and (_signature(gm), _split(plan)) != own
         ]
 
 
+class Planner:
+    """Places the forms of one graph.  Its methods raise what ``place`` raises, and ``Fault`` where a backend
+    contradicts itself or its data sheet fails."""
+
+    def __init__(self, captured: Captured, settings: Settings) -> None:
+        self.captured, self.strict = captured, settings.strict
+        self.constants = frozenset(captured.constants)
+        self.price = pricing(settings, self.constants)
+        self.support = SupportCache(settings.backends, strict=settings.strict)
+
+    @property
+    def backends(self) -> tuple[Backend, ...]:
+        """The backends, each of which answers a question once."""
+        return self.support.backends
+
+    def select(self, legalized: Legalized) -> Selection:
+        """The form and the placement to compile: the cheapest, if graphs are placed by cost."""
+        return select_placement(self.captured, legalized, self.backends, strict=self.strict, price=self.price)
+
+    def replan(self, gm: fx.GraphModule, plan: Plan, failed: Sequence[PartFailure]) -> tuple[Plan, list[PartFailure]]:
+        """A plan without the claims of parts that could not be compiled, and the failures that it avoids: all, or the
+        first alone where the others leave a call without an owner.
+
+        Raises the error of the first failure if there is no such plan, and always under ``strict``.
+        """
+        price = self.price if plan.claim is not None else None
+        for avoided in () if self.strict else (failed, failed[:1]):
+            refusals = refusals_without(plan, avoided)
+            with suppress(KeelError):
+                again = replan(gm, self.backends, refusals, strict=self.strict, price=price)
+                return self.verified(gm, again), list(avoided)
+        raise failed[0].error from failed[0].raised
+
+    def verified(self, gm: fx.GraphModule, plan: Plan) -> Plan:
+        """The plan with the backends that the user gave, which are asked again about each call.
+
+        Raises KeelError[bad-plan] if it does not hold.
+        """
+        plan = self.support.of_the_user(plan)
+        try:
+            verify_placement(gm, plan, self.constants)
+        except Refused as refused:
+            raise self.support.contradiction(refused) or refused from None
+        return plan
+
+
 def select_placement(
-    captured: Captured, backends: Sequence[Backend], *, strict: bool = False, price: Pricing | None = None
+    captured: Captured,
+    legalized: Legalized,
+    backends: Sequence[Backend],
+    *,
+    strict: bool = False,
+    price: Pricing | None = None,
 ) -> Selection:
-    """The graph in calls that ``backends`` take, and its placement: by what ``price`` says, or by order where there is
-    none, or nothing to decide: where last resorts do not compete, and at most one other backend works on its devices.
+    """The placement of the ``legalized`` graph, or of another form of it: by what ``price`` says, or by order where
+    there is none, or nothing to decide: where last resorts do not compete, and at most one other backend works on its
+    devices.
 
     Raises what ``legalize`` and ``place`` raise.
     """
-    legalized = legalize(captured, backends, strict=strict)
     gm = legalized.gm
     if price is not None and not price.compete and _native_backends(gm, backends) < 2:
         price = None

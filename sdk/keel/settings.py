@@ -1,0 +1,128 @@
+"""What the user asks of the compiler: the options of ``keel.compile``, checked."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from typing import Any
+
+from keel.cost import Cost, read_sheets
+from keel.discovery import resolve
+from keel.errors import KeelError, KeelWarning
+from keel.extras import missing, require
+from keel.pins import pinned
+from keel.placement.solve.build_problem import Pricing, sheets_of
+from keel.plugin import Backend
+
+Costs = Mapping[str, Cost] | str | os.PathLike[str]
+MODES = ("default", "reduce-overhead")
+PLACEMENTS = ("auto", "order", "cost", "measured")
+BY_COST = ("cost", "measured")
+COSTS = "KEEL_COSTS"
+"""The environment variable that names a file of data sheets."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the user asked for.  Equal settings compile equally, so Dynamo keeps what it has compiled."""
+
+    backends: tuple[Backend, ...]
+    mode: str = "default"
+    strict: bool = False
+    fuel: int | None = None
+    placement: str = "auto"
+
+
+def pricing(settings: Settings, constants: Collection[str] = ()) -> Pricing | None:
+    """Prices, where graphs are placed by what they cost (see ``compile``)."""
+    several = sum(not b.last_resort for b in settings.backends) > 1
+    if settings.placement in BY_COST:
+        require("placement", "Placement by cost")
+        return Pricing(constants, compete=True)
+    if settings.placement != "auto" or not several or sheets_of(settings.backends) is None:
+        return None
+    if not missing("placement"):
+        return Pricing(constants, compete=False)
+    warnings.warn(
+        'Graphs are placed by the order of backends, not by cost: that needs the extra "placement" '
+        '(pip install "torch-keel[placement]"). Pass placement="order" to choose that.',
+        KeelWarning,
+        stacklevel=2,
+    )
+    return None
+
+
+_TYPES: Mapping[str, tuple[type, ...]] = {
+    "backends": (list, tuple),
+    "strict": (bool,),
+    "fuel": (int,),
+    "placement": (str,),
+    "costs": (Mapping, str, os.PathLike),
+    "pins": (Mapping,),
+}
+
+
+def read_settings(mode: str | None, options: Mapping[str, Any] | None) -> Settings:
+    """The settings, checked.  Raises KeelError[bad-option] and what ``resolve`` raises."""
+    given = {name: value for name, value in (options or {}).items() if value is not None}
+    for name, value in given.items():
+        if name not in _TYPES:
+            near = get_close_matches(str(name), _TYPES, n=1)
+            raise KeelError(
+                "bad-option",
+                f"There is no option {name!r}.",
+                {"options": ", ".join(_TYPES)},
+                do=f"Did you mean {near[0]!r}?" if near else None,
+            )
+        if not isinstance(value, _TYPES[name]) or (
+            isinstance(value, int) and (value < 0 or isinstance(value, bool) != (bool in _TYPES[name]))
+        ):
+            raise KeelError("bad-option", f"The option {name!r} is {value!r}.", do=f"Give {_MEANING[name]}.")
+    if mode is not None and mode not in MODES:
+        raise KeelError(
+            "bad-option",
+            f"There is no mode {mode!r}.",
+            {"modes": ", ".join(MODES)},
+            do="Leave the mode out, or use one of these.",
+        )
+    if (placement := given.get("placement", "auto")) not in PLACEMENTS:
+        raise KeelError(
+            "bad-option",
+            f"There is no placement {placement!r}.",
+            {"placements": ", ".join(PLACEMENTS)},
+            do="Leave it out, or use one of these.",
+        )
+    strict = given.get("strict", False)
+    backends = _measured(resolve(given.get("backends"), strict=strict), given.get("costs", os.environ.get(COSTS)))
+    backends = pinned(backends, given.get("pins", {}))
+    found = Settings(backends, mode or "default", strict, given.get("fuel"), placement)
+    if placement in BY_COST and sheets_of(found.backends) is None:
+        lacking = [b.name for b in found.backends if b.cost is None and not b.last_resort]
+        raise KeelError(
+            "bad-option",
+            f"The placement cannot be by cost: {' and '.join(lacking)} "
+            f"{'has' if len(lacking) == 1 else 'have'} no data sheet.",
+            do="Give each backend a `cost`, or leave the placement out.",
+        )
+    return found
+
+
+def _measured(backends: tuple[Backend, ...], costs: Costs | None) -> tuple[Backend, ...]:
+    """The backends with the data sheets that ``costs`` have of them instead of their own."""
+    if costs is None:
+        return backends
+    sheets = costs if isinstance(costs, Mapping) else read_sheets(costs)
+    return tuple(replace(b, cost=sheets[b.name]) if b.name in sheets else b for b in backends)
+
+
+_MEANING = {
+    "backends": "a list of names or Backend values",
+    "strict": "True or False",
+    "fuel": "the number of fusions to allow",
+    "placement": f"one of {', '.join(PLACEMENTS)}",
+    "costs": "data sheets by backend name, or the path of a file of them",
+    "pins": "names of backends by operator",
+}
