@@ -166,32 +166,33 @@ def explain(
 ) -> None:
     """Compile models and say which backend takes what, who refuses and why, where in the code, what it all takes by the
     data sheets, and what to implement next."""
-    names = [name.strip() for name in backends.split(",") if name.strip()] or None
-    pins = {operator: who for operator, _, who in (p.partition("=") for p in pin or ())}
+    options: dict[str, Any] = {
+        "backends": [name.strip() for name in backends.split(",") if name.strip()] or None,
+        "strict": strict,
+        "dynamic": dynamic,
+        "placement": placement,
+        "costs": costs,
+        "without": without or (),
+        "assume": assume or (),
+        "pins": {operator: who for operator, _, who in (p.partition("=") for p in pin or ())},
+    }
     found: dict[str, Explanation] = {}
     for name in what:
         fn, args, kwargs = _made(name)
-        found[name] = explained(
-            fn,
-            *args,
-            backends=names,
-            strict=strict,
-            dynamic=dynamic,
-            placement=placement,
-            costs=costs,
-            without=without or (),
-            assume=assume or (),
-            pins=pins,
-            **kwargs,
-        )
+        found[name] = explained(fn, *args, **options, **kwargs)
     if html is not None:
         from keel.explain_page import page
 
         html.write_text(page(found), encoding="utf-8")
+    _print_explanations(found, json)
+
+
+def _print_explanations(found: Mapping[str, Explanation], json: bool) -> None:
     steps = merged(step for one in found.values() for step in one.steps)
     if json:
-        several = {"models": {name: one.as_json() for name, one in found.items()}, "steps": [asdict(s) for s in steps]}
-        print(js.dumps(several if len(found) > 1 else found[what[0]].as_json(), indent=1))
+        models = {name: one.as_json() for name, one in found.items()}
+        several = {"models": models, "steps": [asdict(s) for s in steps]}
+        print(js.dumps(several if len(found) > 1 else next(iter(models.values())), indent=1))
         return
     for name, one in found.items():
         Console(highlight=False).print(*([f"[bold]{escape(name)}[/]"] if len(found) > 1 else []), one, sep="\n")

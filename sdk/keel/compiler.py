@@ -117,7 +117,7 @@ def compile_graph(captured: Captured, settings: Settings, folder: Path | None, l
     dump.write(folder, "legalized", lambda: dump.graph_text(gm))
     verify(gm, "legalization")
     plan = planner.verified(gm, selection.plan)
-    dump.write(folder, "placed", partial(dump.json_text, plan.as_json()))
+    dump.write(folder, "placed", lambda: dump.json_text(plan.as_json()))
     planner.support.warn()
 
     # Compile parts.  Where a backend cannot compile one, place the graph again without that claim.
@@ -176,8 +176,10 @@ def _autotune(
 
 def _candidate(graph: GraphCompiled, run: Boxed, folder: Path | None, listen: Listener) -> Candidate:
     def selected(timings: tuple[PlanTiming, ...]) -> None:
-        tried = {"tried": [asdict(each) for each in timings], "kept": graph.plan.as_json()}
-        dump.write(folder, "autotuned", lambda: dump.json_text(tried))
+        def text() -> str:
+            return dump.json_text({"tried": [asdict(each) for each in timings], "kept": graph.plan.as_json()})
+
+        dump.write(folder, "autotuned", text)
         listen(PlanSelected(graph, timings))
 
     return Candidate(_expected(graph.plan), run, selected)

@@ -22,7 +22,7 @@ import numpy as np
 import torch
 from torch import fx
 
-from keel.cost import slowed
+from keel.cost.sheet import slowed
 from keel.errors import KeelError
 from keel.graph.legalize import Legalized, legalize
 from keel.placement.audit.itemized_cost import itemize

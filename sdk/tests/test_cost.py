@@ -14,7 +14,10 @@ import sympy
 import torch
 
 import keel
-from keel.cost import LONGEST, SLOWEST, Cost, Link, Pattern, crossing, named, price, read_sheets, slowed, work_of
+from keel.cost import Cost, Link, Pattern, price, read_sheets
+from keel.cost.roofline import crossing
+from keel.cost.sheet import LONGEST, SLOWEST, slowed
+from keel.cost.work import named, work_of
 from keel.errors import KeelError
 from keel.types import Call, TensorType
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import fx
 
-from keel.cost import is_free, value_of, work_of
+from keel.cost.work import is_free, value_of, work_of
 from keel.graph.calls import call_of, is_call
 from keel.spec import OPSET, decomposition_of
 from keel.torch_adapter import NotRecorded, recorded

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from torch import fx
 
-from keel.cost import Pattern, is_free, named
+from keel.cost import Pattern
+from keel.cost.work import is_free, named
 from keel.graph.calls import call_of
 from keel.torch_adapter import has_effect
 from keel.types import TensorType, leaves

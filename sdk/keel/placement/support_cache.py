@@ -15,7 +15,8 @@ from functools import cached_property
 from numbers import Real
 from typing import Any
 
-from keel.cost import LONGEST, Cost
+from keel.cost import Cost
+from keel.cost.sheet import LONGEST
 from keel.errors import KeelError, KeelWarning, message_of
 from keel.interrupts import is_interrupt
 from keel.placement.audit.verify import Refused

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
 from math import isfinite
@@ -24,8 +24,6 @@ import sympy
 import torch
 from torch import fx
 from torch._subclasses.fake_tensor import FakeTensor
-from torch.fx.experimental.symbolic_shapes import cast_symbool_to_symint_guardless
-from torch.overrides import TorchFunctionMode
 
 from keel.torch_adapter.numbers import NotRecorded, number
 from keel.torch_adapter.operators import is_operator, may_alias
@@ -33,7 +31,7 @@ from keel.torch_adapter.recorder import fake_mode_of
 from keel.torch_adapter.symbols import Symbolic, constant_of, expression, late, symbols_of
 
 aten = torch.ops.aten
-_ASSERT = aten._assert_scalar.default
+ASSERT = aten._assert_scalar.default
 _ASSERTED = aten._functional_assert_scalar.default
 _SIZES = (aten.sym_size.int, aten.sym_stride.int, aten.sym_numel.default, aten.sym_storage_offset.default)
 _MANY = 2**63 - 1
@@ -65,96 +63,6 @@ def _assert_promises(gm: fx.GraphModule, made: _Made) -> None:
         _drop_folded(gm.graph)
     _without_results(gm.graph)
     _behind_their_numbers(gm.graph)
-
-
-def read_apart(gm: fx.GraphModule) -> None:
-    """Changes a graph of Dynamo's, and those in it: assertions on sizes and truth values, which PyTorch adds for all
-    that it has come to believe of them, read these in ways that a trace records.
-
-    A trace folds ``aten.sym_size.int`` of a size that it believes to be 4 to a plain 4, and the assertion on it to one
-    that holds.  Where nothing else uses the tensor, the call that makes it would be dropped, and nothing be asserted.
-    """
-    for module in [m for m in gm.modules() if isinstance(m, fx.GraphModule)]:
-        graph = module.graph
-        assertions = graph.find_nodes(op="call_function", target=_ASSERT)
-        read = {n for assertion in assertions for n in _cone(assertion)[1]}
-        for node in [n for n in graph.nodes if n in read]:
-            with graph.inserting_before(node):
-                if node.target in _METHODS:
-                    apart = graph.call_method(_METHODS[node.target], node.args)
-                elif node.target is cast_symbool_to_symint_guardless:
-                    apart = graph.call_function(torch.sym_ite, (*node.args, 1, 0))
-                else:
-                    continue
-            apart.meta = dict(node.meta)
-            node.replace_all_uses_with(apart)
-            graph.erase_node(node)
-        if assertions and module is not gm:
-            _apart_from_earlier_traces(graph)
-        if assertions:
-            module.recompile()
-
-
-def _apart_from_earlier_traces(graph: fx.Graph) -> None:
-    """All that reads a tensor which a branch is given reads an alias of it, which a trace makes.
-
-    PyTorch remembers with a fake tensor how many elements are not zero (and the like), and traces a branch several
-    times on the same ones: later traces would be given the number that an assertion has made of it, not its symbol.
-    """
-    inputs = graph.find_nodes(op="placeholder")
-    for node in inputs:
-        if isinstance(node.meta.get("example_value"), torch.Tensor):
-            with graph.inserting_after(inputs[-1]):
-                apart = graph.call_function(aten.alias.default, (node,))
-            apart.meta = dict(node.meta)
-            node.replace_all_uses_with(apart, delete_user_cb=lambda user, apart=apart: user is not apart)
-
-
-_METHODS: Mapping[Any, str] = {
-    aten.sym_size.int: "size",
-    aten.sym_stride.int: "stride",
-    aten.sym_storage_offset.default: "storage_offset",
-}
-
-
-@contextmanager
-def factorizations_checked() -> Iterator[None]:
-    """Where traces keep the check on whether a factorization succeeded. PyTorch 2.11 drops it, since it gives nothing;
-    newer releases count it as an effect by themselves."""
-    from torch._higher_order_ops.effects import _EffectType, _get_effect, _register_effectful_op
-
-    if _get_effect(_FACTORIZED) is not None:
-        yield
-        return
-    handle = _register_effectful_op(_FACTORIZED, _EffectType.ORDERED)
-    try:
-        yield
-    finally:
-        handle.destroy()
-
-
-_FACTORIZED = "aten::_linalg_check_errors"
-
-
-class _Said(TorchFunctionMode):
-    """Assertions without a message are given one: a trace leaves out those that have none."""
-
-    def __torch_function__(
-        self, func: Callable[..., Any], types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
-    ) -> Any:
-        if func in _SILENT and len(args) == 1 and not kwargs:
-            return aten._assert_async.msg(*args, "Expected Tensor with single nonzero value, but got zero")
-        return func(*args, **(kwargs or {}))
-
-
-_SILENT: tuple[Any, ...] = (torch._assert_async, aten._assert_async, aten._assert_async.default)
-
-
-def said(gm: fx.GraphModule) -> AbstractContextManager[Any]:
-    """A context to trace ``gm`` in, which keeps all its assertions; one that costs nothing where all have a message."""
-    graphs = [m.graph for m in gm.modules() if isinstance(m, fx.GraphModule)]
-    silent = any(g.find_nodes(op="call_function", target=t) for g in graphs for t in _SILENT)
-    return _Said() if silent else nullcontext()
 
 
 @dataclass(frozen=True)
@@ -247,7 +155,7 @@ class _Made:
         changed = [k for k, each in results.items() if each.meta["val"] is not values[k]]
         tensors = [k for k in changed if isinstance(values[k], torch.Tensor)]
         for _, test, message in tests[:-1] if tensors else tests:
-            after.call(_ASSERT, test, message)
+            after.call(ASSERT, test, message)
         for k in tensors:
             _, test, message = tests[-1]
             after.take_over(results[k], after.call(_ASSERTED, test, message, results[k], value=values[k]))
@@ -388,7 +296,7 @@ def _message(node: fx.Node) -> str | None:
     seen, todo = {node}, [node]
     while todo:
         for user in todo.pop(0).users:
-            said = user.args[1] if user.target is _ASSERT and _holds(user.args[0]) else None
+            said = user.args[1] if user.target is ASSERT and _holds(user.args[0]) else None
             if isinstance(said, str) and not said.startswith(_GENERATED):
                 return said
             if user not in seen and (_is_arithmetic(user) or user.target is operator.getitem):
@@ -476,7 +384,7 @@ def _is_arithmetic(node: fx.Node) -> bool:
 
 def _drop_folded(graph: fx.Graph) -> None:
     """Erases assertions that hold by what is known of sizes: others make sure of that."""
-    for node in graph.find_nodes(op="call_function", target=_ASSERT):
+    for node in graph.find_nodes(op="call_function", target=ASSERT):
         if _holds(node.args[0]):
             unused = {*node.all_input_nodes}
             graph.erase_node(node)
@@ -491,7 +399,7 @@ def _without_results(graph: fx.Graph) -> None:
     """Has assertions whose results nobody uses give none: whoever traces the graph again keeps those."""
     for node in graph.find_nodes(op="call_function", target=_ASSERTED):
         if not node.users:
-            node.target, node.args, node.meta["val"] = _ASSERT, node.args[:2], None
+            node.target, node.args, node.meta["val"] = ASSERT, node.args[:2], None
 
 
 def _behind_their_numbers(graph: fx.Graph) -> None:
@@ -499,8 +407,8 @@ def _behind_their_numbers(graph: fx.Graph) -> None:
     number = {node: i for i, node in enumerate(graph.nodes)}
     inputs = graph.find_nodes(op="placeholder")
     behind: dict[fx.Node, list[fx.Node]] = {}
-    for node in graph.find_nodes(op="call_function", target=_ASSERT):
-        sources, needed = _cone(node)
+    for node in graph.find_nodes(op="call_function", target=ASSERT):
+        sources, needed = read_by(node)
         if sources:
             last = max(sources, key=number.__getitem__)
             moved = [*sorted(needed, key=number.__getitem__), node]
@@ -513,7 +421,7 @@ def _behind_their_numbers(graph: fx.Graph) -> None:
         before.append(node)
 
 
-def _cone(assertion: fx.Node) -> tuple[set[fx.Node], set[fx.Node]]:
+def read_by(assertion: fx.Node) -> tuple[set[fx.Node], set[fx.Node]]:
     """The nodes whose numbers an assertion is about, and the arithmetic on them that it needs."""
     sources, cone = set[fx.Node](), set[fx.Node]()
     todo = assertion.all_input_nodes

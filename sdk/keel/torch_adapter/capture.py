@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from traceback import format_exception
 from typing import Any, Literal
 
@@ -24,7 +24,7 @@ from torch.export import ExportedProgram
 from torch.utils._python_dispatch import _disable_current_modes
 
 from keel.errors import KeelError
-from keel.torch_adapter.assertions import assert_promises, factorizations_checked, read_apart, said
+from keel.torch_adapter.assertions import assert_promises
 from keel.torch_adapter.backward_mutations import keep_saved, read_late, saves_unchecked
 from keel.torch_adapter.mutations import taken_out
 from keel.torch_adapter.promises import correct
@@ -32,6 +32,7 @@ from keel.torch_adapter.recorder import fake_mode_of
 from keel.torch_adapter.regions import without_writes
 from keel.torch_adapter.resampled import resampled
 from keel.torch_adapter.squeezed import assert_kept
+from keel.torch_adapter.traced_assertions import factorizations_checked, read_apart, said
 
 aten = torch.ops.aten
 Kind = Literal["inference", "forward", "backward"]
@@ -74,44 +75,11 @@ def capture(gm: fx.GraphModule, example_inputs: Sequence[Any], compiler: Compile
     from torch._dynamo.utils import flatten_graph_inputs
     from torch._functorch import config
     from torch._functorch.aot_autograd import aot_module_simplified
-    from torch._functorch.partitioners import min_cut_rematerialization_partition
 
     if any(isinstance(x, list | tuple | dict) for x in example_inputs):  # the whole backward of compiled autograd
         return flatten_graph_inputs(gm, example_inputs, lambda flat, given: capture(flat, given, compiler))
     read_apart(gm)
-    onednn = torch._C._get_mkldnn_enabled()
-
-    def of(kind: Kind) -> Any:
-        def compile_graph(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> Boxed:
-            without_writes(gm)
-            objects = _objects_returned(gm)
-            mutations = taken_out(gm)
-            captured = tidied(gm, kind)
-            static, shares = _static(gm, kind, captured.constants), mutations is not None and mutations.shares
-            with _onednn(onednn):
-                run = compiler(replace(captured, static=static, shares=shares))
-            if kind != "backward":
-                run = _no_views(run)
-                _none_donated()
-            if objects:
-                run = _with_objects(run, objects)
-            if mutations is not None:
-                # Where PyTorch checks all that is saved, a backward's own mutations would keep it from running twice.
-                run = mutations.after(run, hidden=kind != "backward" or not saves_unchecked())
-            if kind == "backward":  # which autograd calls, where Dynamo may be tracing frames
-                run = torch.compiler.disable(run, reason="Keel has compiled this")  # type: ignore[no-untyped-call]
-            run._boxed_call = True  # type: ignore[attr-defined]
-            return run
-
-        return compile_graph
-
-    def partition(joint: fx.GraphModule, *args: Any, **kwargs: Any) -> Any:
-        correct(joint)  # before what is saved becomes a backward input
-        read_late(joint, kwargs["num_fwd_outputs"])
-        forward, backward = min_cut_rematerialization_partition(joint, *args, **kwargs)
-        keep_saved(forward, backward, kwargs["num_fwd_outputs"])
-        return forward, backward
-
+    of = partial(_compile_function, compiler, torch._C._get_mkldnn_enabled())
     # The backward graph is compiled inside the user's frame, or even inside autograd's thread.
     backward = torch.compiler.disable(of("backward"), reason="Keel compiles here")  # type: ignore[no-untyped-call]
     # Donated buffers would forbid backward(retain_graph=True), and no one here reuses their memory.  Tokens, which
@@ -132,10 +100,48 @@ def capture(gm: fx.GraphModule, example_inputs: Sequence[Any], compiler: Compile
             fw_compiler=of("forward"),
             bw_compiler=backward,
             inference_compiler=of("inference"),
-            partition_fn=partition,
+            partition_fn=_partition,
             decompositions={},
             keep_inference_input_mutations=True,
         )
+
+
+def _compile_function(compiler: Compiler, onednn: bool, kind: Kind) -> Callable[..., Boxed]:
+    """What AOTAutograd calls to compile a graph of that kind: ``compiler``, with oneDNN as the user has set it."""
+
+    def compile_graph(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> Boxed:
+        without_writes(gm)
+        objects = _objects_returned(gm)
+        mutations = taken_out(gm)
+        captured = tidied(gm, kind)
+        static, shares = _static(gm, kind, captured.constants), mutations is not None and mutations.shares
+        with _onednn(onednn):
+            run = compiler(replace(captured, static=static, shares=shares))
+        if kind != "backward":
+            run = _no_views(run)
+            _none_donated()
+        if objects:
+            run = _with_objects(run, objects)
+        if mutations is not None:
+            # Where PyTorch checks all that is saved, a backward's own mutations would keep it from running twice.
+            run = mutations.after(run, hidden=kind != "backward" or not saves_unchecked())
+        if kind == "backward":  # which autograd calls, where Dynamo may be tracing frames
+            run = torch.compiler.disable(run, reason="Keel has compiled this")  # type: ignore[no-untyped-call]
+        run._boxed_call = True  # type: ignore[attr-defined]
+        return run
+
+    return compile_graph
+
+
+def _partition(joint: fx.GraphModule, *args: Any, **kwargs: Any) -> Any:
+    """The forward and the backward graph of a joint one."""
+    from torch._functorch.partitioners import min_cut_rematerialization_partition
+
+    correct(joint)  # before what is saved becomes a backward input
+    read_late(joint, kwargs["num_fwd_outputs"])
+    forward, backward = min_cut_rematerialization_partition(joint, *args, **kwargs)
+    keep_saved(forward, backward, kwargs["num_fwd_outputs"])
+    return forward, backward
 
 
 def _no_views(run: Boxed) -> Boxed:

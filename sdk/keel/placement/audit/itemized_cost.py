@@ -12,7 +12,9 @@ from dataclasses import dataclass
 import torch
 from torch import fx
 
-from keel.cost import IMAGE, Cost, InChain, across, convolves, fusable, is_free, picks, price, saved, size_of
+from keel.cost import Cost, price
+from keel.cost.roofline import InChain, across, saved
+from keel.cost.work import IMAGE, convolves, fusable, is_free, picks, size_of
 from keel.graph.calls import argument_node, call_of, type_of
 from keel.graph.leaf_calls import leaf_calls
 from keel.graph.patterns import match_patterns

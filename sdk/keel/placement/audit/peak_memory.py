@@ -13,7 +13,8 @@ from itertools import accumulate
 import torch
 from torch import fx
 
-from keel.cost import Cost, size_of
+from keel.cost import Cost
+from keel.cost.work import size_of
 from keel.graph.calls import call_of, type_of
 from keel.graph.size_hints import typical_sizes
 from keel.placement.placement import Plan

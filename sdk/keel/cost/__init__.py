@@ -1,0 +1,6 @@
+"""What work costs: a backend's data sheet, and the seconds of a call by its roofline."""
+
+from keel.cost.roofline import Price, price
+from keel.cost.sheet import Cost, Link, Pattern, read_sheets
+
+__all__ = ["Cost", "Link", "Pattern", "Price", "price", "read_sheets"]

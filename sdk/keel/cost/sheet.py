@@ -1,0 +1,278 @@
+"""A backend's data sheet: what work costs it.
+
+The sheet is data: a vendor copies it from a product brief, or ``keel bench --calibrate`` measures it.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from functools import cache
+from typing import Any
+
+import torch
+
+from keel.cost.work import call_kinds
+from keel.documents import Item, Malformed, bad_file, parsed, shown, text_of
+from keel.errors import KeelError
+from keel.registration import (
+    bad,
+    checked_call,
+    checked_dtype,
+    checked_flag,
+    checked_number,
+    checked_operators,
+    checked_type,
+    table,
+    texts,
+)
+from keel.spec import MEMBERS
+from keel.torch_adapter import registered_names
+from keel.types import DTYPE_NAMES, DTYPES_BY_NAME, Call
+
+LONGEST, SLOWEST = 1e30, 1e-30
+"""Seconds and factors of a data sheet are at most, and rates at least, such that sums and products of them stay finite
+numbers."""
+
+
+def _rate(what: str, field: str, value: float) -> None:
+    checked_number(what, field, value, above=True)
+    checked_number(what, field, value, least=SLOWEST)
+
+
+@dataclass(frozen=True)
+class Link:
+    """How a device exchanges tensors with host memory: bytes per second, and seconds for the first byte."""
+
+    bandwidth: float
+    latency: float
+
+    def __post_init__(self) -> None:
+        _rate("A Link", "bandwidth", self.bandwidth)
+        checked_number("A Link", "latency", self.latency, most=LONGEST)
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """Calls that a backend runs as one where it has all of them: each is the only reader of the one before.
+
+    ``names`` say of each call, in order, its overload, packet, kind or tag.  It saves ``seconds``, or, by default, what
+    the roofline says: what passes between its calls stays out of memory, and all of them are one call.
+    """
+
+    names: tuple[str, ...]
+    seconds: float | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "names", texts("A Pattern", "names", self.names, "aten.mm"))
+        checked_operators("A Pattern", "names", self.names, families=call_kinds())
+        if self.seconds is not None:
+            checked_number("A Pattern", "seconds", self.seconds, most=LONGEST)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cost:
+    """A data sheet.  Rates are per second and what is reached in practice, not the peak of a brochure.
+
+    ``flops`` are floating-point operations of contractions by the dtype of their first operand; a dtype that is not
+    there goes at the slowest rate that is.  ``scalars`` are elements of other operators, ``bandwidth`` bytes of the
+    device's memory.  ``launch`` are seconds to enter a compiled part, ``call`` seconds each call of an operator takes
+    besides.  A backend that ``fuses`` keeps out of memory what it passes between calls that fit into one loop
+    (elementwise ones, reductions, moves; see ``work.fusable``).  ``link`` leads from the memory where the tensors of
+    its parts are to the memory where it computes; None: it computes where they are.  ``memory`` are bytes.
+
+    ``weights`` say of operators, by overload (``aten.mm.default``), packet (``aten.mm``), kind (see ``work.named``) or
+    tag of the operator set (``convolution``), how many times as long as by ``flops`` or ``scalars`` they take.
+    ``passes`` say so of traffic: how often tensors go through memory, once beside the arithmetic, and else before and
+    after it, by libraries that bring them into a layout of their own; where loops are fused, of calls that are none.
+    ``border`` says how often images (tensors of four dimensions and more, in graphs with convolutions) go through
+    memory besides where they come from or go to another backend, or the graph returns them: by one that keeps them in a
+    layout of its own.  ``copies`` says so of all tensors: by one that copies its operands in and its results out.
+    ``seconds`` overrides the estimate, by overload or packet: a number of seconds, or a function of the call; where the
+    call is fused, besides its traffic with memory.
+
+    ``patterns`` are what it runs as one besides such loops (a product and what follows it, a product of quantised
+    operands), the first that a call begins counting, and a call in one of them at most.
+
+    ``doubt`` is the share, below 1, by which calls in a model take more or less than all that says.  Backends are mixed
+    only where that saves time however far their sheets are off by that much.
+    """
+
+    flops: Mapping[torch.dtype, float]
+    scalars: float
+    bandwidth: float
+    launch: float = 0.0
+    call: float = 0.0
+    fuses: bool = False
+    link: Link | None = None
+    memory: float = math.inf
+    weights: Mapping[str, float] = field(default_factory=dict)
+    passes: Mapping[str, float] = field(default_factory=dict)
+    border: float = 0.0
+    copies: float = 0.0
+    patterns: tuple[Pattern, ...] = ()
+    seconds: Mapping[str, float | Callable[[Call], float]] = field(default_factory=dict)
+    doubt: float = 0.2
+
+    def __post_init__(self) -> None:
+        what = "A data sheet"
+        for dtype, rate in table(what, "flops", self.flops, "torch.dtype").items():
+            checked_dtype(what, "flops", dtype)
+            _rate(what, f"flops[{dtype}]", rate)
+        for name in ("scalars", "bandwidth"):
+            _rate(what, name, getattr(self, name))
+        checked_number(what, "memory", self.memory, above=True)
+        for name in ("launch", "call", "border", "copies"):
+            checked_number(what, name, getattr(self, name), most=LONGEST)
+        for name in ("weights", "passes"):
+            given = table(what, name, getattr(self, name), "operator")
+            checked_operators(what, name, given, families=call_kinds())
+            for operator, number in given.items():
+                checked_number(what, f"{name}[{operator!r}]", number, most=LONGEST)
+        checked_operators(what, "seconds", table(what, "seconds", self.seconds, "operator"))
+        for operator, seconds in self.seconds.items():
+            if callable(seconds):
+                checked_call(what, f"seconds[{operator!r}]", seconds, "it takes a Call, and returns seconds", takes=1)
+            else:
+                checked_number(what, f"seconds[{operator!r}]", seconds, most=LONGEST)
+        checked_flag(what, "fuses", self.fuses)
+        checked_type(what, "link", self.link, (Link, type(None)), "keel.cost.Link(bandwidth, latency), or leave it out")
+        checked_type(what, "patterns", self.patterns, (tuple, list), "a tuple of Pattern values")
+        for pattern in self.patterns:
+            checked_type(what, "patterns", pattern, Pattern, "rows that are Pattern values")
+        checked_number(what, "doubt", self.doubt)
+        if self.doubt >= 1:
+            bad(
+                f"A data sheet has a doubt of {self.doubt}.",
+                "Write the share by which calls take more or less than it says, at least 0 and below 1.",
+            )
+
+    def as_json(self) -> dict[str, Any]:
+        """The sheet as plain data, without overrides that are functions."""
+        plain = {k: v for k, v in self.seconds.items() if not callable(v)}
+        return {
+            "flops": {DTYPE_NAMES[d]: rate for d, rate in self.flops.items()},
+            "scalars": self.scalars,
+            "bandwidth": self.bandwidth,
+            "launch": self.launch,
+            "call": self.call,
+            "fuses": self.fuses,
+            "link": None if self.link is None else asdict(self.link),
+            "memory": None if math.isinf(self.memory) else self.memory,
+            "weights": dict(self.weights),
+            "passes": dict(self.passes),
+            "border": self.border,
+            "copies": self.copies,
+            "seconds": plain,
+            "doubt": self.doubt,
+            "patterns": [{"names": list(p.names), "seconds": p.seconds} for p in self.patterns],
+        }
+
+    @staticmethod
+    def from_json(text: str) -> Cost:
+        """Raises KeelError[bad-text] for anything but what ``as_json`` gives."""
+        try:
+            return _sheet(Item(parsed(text)))
+        except Malformed as e:
+            raise KeelError("bad-text", "a data sheet cannot be read", {e.place or "json": e.why}, do=_SHEET) from e
+
+
+_SHEET = "Write one with keel bench --calibrate and change that."
+
+
+def _sheet(item: Item) -> Cost:
+    """A data sheet from data.  Raises Malformed."""
+    numbers, tables = ("launch", "call", "border", "copies", "doubt"), ("weights", "passes", "seconds")
+    said = item.record(("flops", "scalars", "bandwidth"), (*numbers, *tables, "fuses", "link", "memory", "patterns"))
+    flops = said["flops"].table(64)
+    for name, rate in flops.items():
+        if name not in DTYPES_BY_NAME:
+            rate.refuse(f"{shown(name)} is no dtype: {', '.join(DTYPES_BY_NAME)}.")
+    fields: dict[str, Any] = {k: said[k].number() for k in ("scalars", "bandwidth", *numbers) if k in said}
+    for name in (t for t in tables if t in said):
+        entries = said[name].table(1 << 12)
+        for operator in entries:
+            _check_operator(said[name], operator, kinds=name != "seconds")
+        fields[name] = {k: v.number() for k, v in entries.items()}
+    if "fuses" in said:
+        fields["fuses"] = said["fuses"].flag()
+    if "memory" in said and said["memory"].value is not None:
+        fields["memory"] = said["memory"].number()
+    try:
+        if "link" in said and said["link"].value is not None:
+            fields["link"] = Link(**{k: v.number() for k, v in said["link"].record(("bandwidth", "latency")).items()})
+        patterns = said["patterns"].items(1 << 12) if "patterns" in said else ()
+        return Cost(
+            flops={DTYPES_BY_NAME[name]: rate.number() for name, rate in flops.items()},
+            patterns=tuple(map(_pattern, patterns)),
+            **fields,
+        )
+    except KeelError as e:
+        raise Malformed(item.place, e.what) from e
+
+
+def _check_operator(item: Item, name: str, *, kinds: bool = True) -> None:
+    """Raises Malformed for what is neither an operator of the set or of a library that is registered, nor a kind.
+
+    It imports nothing; to find out what somebody may have meant does.
+    """
+    if (
+        not (kinds and name in call_kinds())
+        and name not in _members()
+        and not any(name in (full, full.rpartition(".")[0]) for full in registered_names())
+    ):
+        item.refuse(f"{shown(name)} is no operator that PyTorch has here, and no kind of one.")
+
+
+@cache
+def _members() -> frozenset[str]:
+    overloads = {name for member in MEMBERS.values() for name in member.overloads}
+    return frozenset(overloads | {name.rpartition(".")[0] for name in overloads})
+
+
+def _pattern(item: Item) -> Pattern:
+    said = item.record(("names", "seconds"))
+    names = tuple(name.text(100) for name in said["names"].items(64))
+    for name in names:
+        _check_operator(said["names"], name)
+    return Pattern(names, None if said["seconds"].value is None else said["seconds"].number())
+
+
+def read_sheets(path: str | os.PathLike[str]) -> dict[str, Cost]:
+    """The data sheets of backends, by name, of a file that ``keel bench --calibrate`` wrote.
+
+    Raises KeelError[bad-file] for anything else, with the place and what is wrong there, and KeelError[bad-option]
+    where there is no file.
+    """
+    try:
+        said = Item(parsed(text_of(path))).record(("sheets",), ("machine",))
+        return {name: _sheet(sheet) for name, sheet in said["sheets"].table(1 << 10).items()}
+    except Malformed as e:
+        raise bad_file(path, e, what="It holds no data sheets.", do="Write it with keel bench --calibrate.") from e
+
+
+def slowed(cost: Cost, by: float) -> Cost:
+    """The sheet of a backend on which all takes ``by`` times as long, within what sheets may say."""
+
+    def time(given: float) -> float:
+        return min(by * given, LONGEST)
+
+    def rate(given: float) -> float:
+        return max(given / by, SLOWEST)
+
+    def longer(given: float | Callable[[Call], float]) -> float | Callable[[Call], float]:
+        return (lambda call: time(given(call))) if callable(given) else time(given)
+
+    return replace(
+        cost,
+        flops={d: rate(given) for d, given in cost.flops.items()},
+        scalars=rate(cost.scalars),
+        bandwidth=rate(cost.bandwidth),
+        launch=time(cost.launch),
+        call=time(cost.call),
+        link=None if cost.link is None else Link(rate(cost.link.bandwidth), time(cost.link.latency)),
+        patterns=tuple(p if p.seconds is None else replace(p, seconds=time(p.seconds)) for p in cost.patterns),
+        seconds={name: longer(given) for name, given in cost.seconds.items()},
+    )

@@ -1,0 +1,226 @@
+"""The work of a call: its floating-point operations, its elements, and the bytes that it reads and writes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from types import MappingProxyType
+from typing import Any
+
+import torch
+
+from keel.spec import MEMBERS, OPSET, bind
+from keel.types import Call, Dim, SymType, TensorType, leaves
+
+UNKNOWN = 1024
+"""The value of a size of which nothing is known."""
+
+IMAGE = 4
+"""The dimensions of images, batch and channels among them, at least."""
+
+Sizes = Mapping[str, int]
+"""Typical values of size symbols, by name."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a call does: floating-point operations of contractions, elements of anything else, and the bytes of each
+    tensor that it reads and writes, in the order of its arguments and results.
+    """
+
+    dtype: torch.dtype
+    flops: float
+    scalars: float
+    read: tuple[float, ...]
+    written: tuple[float, ...]
+
+
+def work_of(call: Call, sizes: Sizes = MappingProxyType({})) -> Work:
+    """The work of ``call``, where a symbol that ``sizes`` does not have counts as ``UNKNOWN``.
+
+    Of an operand that is read at places which are data, so much is read as there are places, and one that is changed at
+    such places is work for those: the rest is copied, which is traffic.
+    """
+    results = [t for t in call.out if isinstance(t, TensorType)]
+    dtype = next((t.dtype for t in (*call.tensors, *results)), torch.float32)
+    flops, places, picked = _flops(call, sizes), _places(call, sizes), picked_tensors(call)
+    read = [size_of(t, sizes) for t in call.tensors]
+    for i in picked:
+        read[i] = min(read[i], places * call.tensors[i].dtype.itemsize)
+    most = max((elements(t, sizes) for t in (*call.tensors, *results)), default=0.0)
+    scalars = most * _weight(call, most) if math.isnan(places) else places
+    if _tagged(call, "pooling"):
+        scalars = max(most, _window(call) * sum(elements(t, sizes) for t in results[:1]))
+    return Work(
+        dtype,
+        flops or 0.0,
+        0.0 if flops is not None else scalars,
+        tuple(read),
+        tuple(size_of(t, sizes) for t in results),
+    )
+
+
+def picks(call: Call) -> str | None:
+    """The parameter that is read at places which are data and nowhere else: what is fused reads it from memory."""
+    member = OPSET.get(call.op)
+    return None if member is None or member.places is None else member.places.of
+
+
+def picked_tensors(call: Call) -> tuple[int, ...]:
+    """The numbers of the tensor arguments that ``picks`` is about."""
+    name = picks(call)
+    given = None if name is None else bind(call)[name]
+    return tuple(i for i, t in enumerate(call.tensors) if t is given)[:1]
+
+
+def _places(call: Call, sizes: Sizes) -> float:
+    """How many elements the call reads or writes at places that are data; NaN: that is not said."""
+    member = OPSET.get(call.op)
+    if member is None or member.places is None:
+        return math.nan
+    if member.places.count is not None:
+        return math.prod(float(value_of(n, sizes)) for n in member.places.count.of(bind(call)))
+    return sum(elements(t, sizes) for t in call.out[:1] if isinstance(t, TensorType))
+
+
+def elements(t: TensorType, sizes: Sizes) -> float:
+    """How many elements a tensor has; one that is expanded, how many it has in memory."""
+    return math.prod(float(value_of(n, sizes)) for n, s in zip(t.shape, t.strides, strict=True) if s != 0)
+
+
+def size_of(t: TensorType, sizes: Sizes) -> float:
+    """The bytes that reading a tensor moves."""
+    return elements(t, sizes) * t.dtype.itemsize
+
+
+def value_of(dim: Dim, sizes: Sizes) -> int:
+    """The number that a size stands for."""
+    if isinstance(dim, int):
+        return dim
+    return max(int(dim.subs({s: sizes.get(str(s), UNKNOWN) for s in dim.free_symbols})), 0)
+
+
+def _flops(call: Call, sizes: Sizes) -> float | None:
+    """Of matrix products, convolutions and attention by PyTorch's formulas; of factorisations and transforms by the
+    usual counts (Golub and Van Loan, "Matrix Computations", 4th edition; Cooley and Tukey, 1965). None: not counted so.
+    """
+    from torch.utils.flop_counter import flop_registry  # which imports Triton, where there is one
+
+    if call.name in _GRADIENTS:
+        return _gradients(call, sizes)
+    formula = flop_registry.get(getattr(call.op, "overloadpacket", None))
+    if formula is not None:
+        args = [_shape(a, sizes) for a in call.args]
+        out = tuple(_shape(t, sizes) for t in call.out)
+        try:
+            return float(
+                formula(
+                    *args,
+                    **{k: _shape(v, sizes) for k, v in call.kwargs.items()},
+                    out_val=out[0] if len(out) == 1 else out,
+                )
+            )
+        except (AssertionError, TypeError, ValueError, IndexError, AttributeError):
+            return None  # of a form of the call that the formula does not know
+    member = OPSET.get(call.op)
+    if member is not None and member.factors is not None and call.tensors and call.tensors[0].rank >= 2:
+        *batch, m, n = (value_of(d, sizes) for d in call.tensors[0].shape)
+        return member.factors * math.prod(batch) * m * n * min(m, n)
+    if call.name.startswith("aten._fft_") and call.tensors:
+        t = call.tensors[0]
+        along = math.prod(value_of(t.shape[d], sizes) for d in call.args[1])
+        return 5.0 * elements(t, sizes) * math.log2(max(along, 2))
+    return None
+
+
+def _gradients(call: Call, sizes: Sizes) -> float:
+    """Of a convolution's gradients, each takes as many as the convolution.  (PyTorch's formula counts each group's
+    channels as all.)"""
+    args = bind(call)
+    out, weight = args["grad_output"], args["weight"]
+    if args["transposed"]:
+        out = args["input"]
+    assert isinstance(out, TensorType) and isinstance(weight, TensorType)
+    each = 2 * elements(out, sizes) * elements(weight, sizes) / max(value_of(weight.shape[0], sizes), 1)
+    return each * sum(map(bool, args["output_mask"][:2]))
+
+
+def named(call: Call) -> tuple[str, ...]:
+    """The names by which a sheet may speak of a call, the most special first: its overload, its packet, its kind, and
+    the tags of the operator set.
+
+    Kinds are those of convolutions and of their gradients (which are ``backward`` too), by what a step of theirs
+    shares: one is ``depthwise`` where each group has one channel, so that each element that is read serves one channel
+    of results, and a multiplication takes as long as the reading; else ``pointwise`` where its window has one element,
+    so that it is a matrix product; or ``grouped``.
+    """
+    member = OPSET.get(call.op)
+    tags = sorted(member.tags if member is not None else ())
+    kinds = _convolution(call) if "convolution" in tags else ()
+    back = [f"{kind} backward" for kind in (*kinds, "convolution")] if call.name in _GRADIENTS else ()
+    return call.name, call.name.rpartition(".")[0], *back, *kinds, *tags
+
+
+@cache
+def call_kinds() -> frozenset[str]:
+    """What ``named`` may say of a call besides its overload and its packet."""
+    kinds = ("convolution", *(f"{kind} convolution" for kind in ("depthwise", "pointwise", "grouped")))
+    return frozenset({*kinds, *(f"{kind} backward" for kind in kinds), *(t for m in MEMBERS.values() for t in m.tags)})
+
+
+_GRADIENTS = frozenset({"aten.convolution_backward.default"})
+
+
+def _convolution(call: Call) -> tuple[str, ...]:
+    args = bind(call)
+    weight = args.get("weight")
+    if not isinstance(weight, TensorType) or weight.rank < 3:
+        return ()
+    if args.get("groups", 1) != 1:
+        return ("depthwise convolution", "grouped convolution")[weight.shape[1] != 1 :]
+    return ("pointwise convolution",) if all(n == 1 for n in weight.shape[2:]) else ()
+
+
+def _shape(value: Any, sizes: Sizes) -> Any:
+    if isinstance(value, TensorType):
+        return torch.Size([value_of(n, sizes) for n in value.shape])
+    if isinstance(value, SymType):
+        return value_of(value.expr, sizes) if value.kind == "int" else 1
+    return type(value)(_shape(v, sizes) for v in value) if isinstance(value, list | tuple) else value
+
+
+def _window(call: Call) -> float:
+    """How many elements each of a pool's results is made of; 1 where that is not said."""
+    return math.prod(float(n) for n in leaves([bind(call).get("kernel_size", 1)]) if isinstance(n, int))
+
+
+def _weight(call: Call, most: float) -> float:
+    """How much more an element takes than one of an addition."""
+    return math.log2(max(most, 2.0)) if _tagged(call, "sort") else 1.0
+
+
+def is_free(call: Call) -> bool:
+    """Whether a call is no work wherever its operand is: a view."""
+    return bool(getattr(call.op, "is_view", False))
+
+
+def convolves(call: Call) -> bool:
+    """Whether a call is a convolution or its gradient."""
+    return _tagged(call, "convolution")
+
+
+def fusable(call: Call) -> bool:
+    """Whether a call is a loop over elements, which a backend that fuses runs in one with its neighbours."""
+    member = OPSET.get(call.op)
+    return member is not None and (not _LOOPS.isdisjoint(member.tags) or member.family in _LOOP_FAMILIES)
+
+
+_LOOPS = frozenset({"pointwise", "creation", "reduction", "shape", "indexing", "random"})
+_LOOP_FAMILIES = frozenset({"statistics", "normalisation", "batch norm", "losses"})
+
+
+def _tagged(call: Call, tag: str) -> bool:
+    member = OPSET.get(call.op)
+    return member is not None and tag in member.tags
