@@ -29,7 +29,6 @@ from keel.spec.rules_shape import INDEXED, kept
 from keel.spec.samples import drawn, specials
 from keel.spec.samples_shape import indices, swapped
 from keel.spec.unspecified import out_of_order
-from keel.torch_adapter import hint_of
 from keel.types import TensorType, contiguous_strides
 
 aten = torch.ops.aten
@@ -38,8 +37,8 @@ Tensor = torch.Tensor
 
 TAGS = frozenset({"indexing"})
 SAME = like("self")
-_BITS = "Elements keep their bits."
-_INSIDE = "Indices are not negative and lie inside; others are an error that an implementation may leave unnoticed."
+BITS = "Elements keep their bits."
+INSIDE = "Indices are not negative and lie inside; others are an error that an implementation may leave unnoticed."
 _LAST = Clause("Where indices are equal, one of their elements is kept; which one is not specified.", About.TIES)
 _KEEPS = "Places without an index keep the operand's elements."
 EXACT = {d: Budget(ulps=0) for d in ALL}
@@ -104,9 +103,9 @@ family.primitive(
     "gather.default",
     doc="The elements at given indices along a dimension.",
     clauses=(
-        _BITS,
+        BITS,
         "Element i of the result is the operand's at i, with index[i] as the coordinate along dim.",
-        _INSIDE,
+        INSIDE,
         Clause("A scalar counts as one element.", About.SCALAR),
     ),
     out=(Out(SAME, shape_of("index"), DENSE),),
@@ -146,7 +145,7 @@ def _scatters(*reductions: str, distinct: bool = False, **keywords: Any) -> Samp
     return samples
 
 
-_PICKED = Places(count=shape_of("index"))
+PICKED = Places(count=shape_of("index"))
 _FREELY = "The order of additions is not specified, and in float32 they may treat subnormal numbers as 0."
 COPIED = Out(SAME, shape_of("self"), DENSE)
 family.primitive(
@@ -155,18 +154,18 @@ family.primitive(
     "scatter.value",
     doc="Elements written to given indices along a dimension.",
     clauses=(
-        _BITS,
+        BITS,
         "Element i of src, or value, is written at i, with index[i] as the coordinate along dim.",
         _KEEPS,
         _LAST,
-        _INSIDE,
+        INSIDE,
     ),
     out=(COPIED,),
     requires=(FITS, COVERS),
     dtypes=ALL,
     samples=_scatters(distinct=True),
     tags=TAGS,
-    places=_PICKED,
+    places=PICKED,
     budget=EXACT,
     numerics=_MOVES,
 )
@@ -180,14 +179,14 @@ family.primitive(
         _KEEPS,
         Clause("Integers wrap around, and bools give whether one is true.", About.INTEGER_EDGE | About.INTEGRAL),
         _FREELY,
-        _INSIDE,
+        INSIDE,
     ),
     out=(COPIED,),
     requires=(FITS, COVERS),
     dtypes=ALL,
     samples=_scatters(),
     tags=TAGS | UNORDERED,
-    places=_PICKED,
+    places=PICKED,
     budget=SUMS,
     numerics=Numerics(results=Results.SUMS),
 )
@@ -205,14 +204,14 @@ family.primitive(
         Clause("A mean of integers is rounded towards minus infinity.", About.INTEGER),
         Clause("NaN among the elements reduced gives NaN.", About.NONFINITE),
         "The order of the reduction is not specified, and sums and means in float32 may treat subnormal numbers as 0.",
-        _INSIDE,
+        INSIDE,
     ),
     out=(COPIED,),
     requires=(FITS, COVERS),
     dtypes=REALS,
     samples=_scatters("sum", "prod", "mean", "amax", "amin", include_self=False),
     tags=TAGS | UNORDERED,
-    places=_PICKED,
+    places=PICKED,
     budget=SUMS,
 )
 
@@ -262,7 +261,7 @@ family.primitive(
     "_unsafe_index.Tensor",
     doc="The elements at places given by one index per dimension.",
     clauses=(
-        _BITS,
+        BITS,
         Clause("The indices broadcast to the sizes of the places; None takes the whole dimension.", About.BROADCAST),
         "Negative indices count from the end.",
         "The places' dimensions stand where the indexed ones stood, in front if None stood between these.",
@@ -333,7 +332,7 @@ def _rows(args: Args) -> bool:
     )
 
 
-def _halved(name: str) -> ShapeRule:
+def halved(name: str) -> ShapeRule:
     """A step for each halving of a row of ``name``."""
 
     def of(args: Args) -> Sequence[Any]:
@@ -371,7 +370,7 @@ family.primitive(
     dtypes=REALS,
     samples=_searches,
     tags=TAGS,
-    places=Places("sorted_sequence", _halved("sorted_sequence")),
+    places=Places("sorted_sequence", halved("sorted_sequence")),
     budget=EXACT,
     unspecified=out_of_order,
 )
@@ -419,133 +418,3 @@ family.primitive(
     budget=EXACT,
     numerics=Numerics(steps=True),
 )
-
-
-# -- composites -------------------------------------------------------------------------------------------------------
-
-
-@family(
-    "index_select.default",
-    tags=TAGS,
-    places=Places("self"),
-    clauses=(
-        _BITS,
-        _INSIDE,
-        Clause("An index without dimensions is one index.", About.SCALAR, parameters=("index",)),
-        Clause("For a scalar it is the scalar.", About.SCALAR),
-    ),
-)
-def index_select(x: Tensor, dim: int, index: Tensor) -> Tensor:
-    """The operand's slices of size 1 along a dimension, at given indices."""
-    if not x.dim():
-        return aten.clone.default(x)
-    dim = dim % x.dim()
-    at = aten.reshape.default(index, [index.numel()])
-    return aten.index.Tensor(x, [*[None] * dim, at]).contiguous()
-
-
-@family(
-    "embedding.default",
-    tags=TAGS,
-    places=Places("weight"),
-    clauses=(_BITS, _INSIDE, "padding_idx, scale_grad_by_freq and sparse matter to the gradient only."),
-)
-def embedding(
-    weight: Tensor, index: Tensor, padding_idx: Any = -1, scale_grad_by_freq: bool = False, sparse: bool = False
-) -> Tensor:
-    """The rows of a table at given indices."""
-    return aten.index.Tensor(weight, [index]).contiguous()
-
-
-@family(
-    "searchsorted.Scalar",
-    tags=TAGS,
-    places=Places("sorted_sequence", _halved("sorted_sequence")),
-    clauses=(Clause("It is searchsorted of a tensor without dimensions.", About.SCALAR),),
-)
-def searchsorted_number(
-    sequence: Tensor,
-    number: Any,
-    *,
-    out_int32: bool = False,
-    right: bool = False,
-    side: str | None = None,
-    sorter: Tensor | None = None,
-) -> Tensor:
-    """Where a number would go in a sorted sequence: as a number of a sum of both."""
-    dtype = torch.result_type(sequence, number)
-    value = aten.full.default([], number, dtype=dtype, device=sequence.device)
-    return aten.searchsorted.Tensor(
-        sequence.to(dtype), value, out_int32=out_int32, right=right, side=side, sorter=sorter
-    )
-
-
-@family(
-    "bucketize.Tensor",
-    tags=TAGS,
-    places=Places("boundaries", _halved("boundaries")),
-    unspecified=out_of_order,
-    clauses=("It is searchsorted of the boundaries, which have one dimension.",),
-)
-def bucketize(x: Tensor, boundaries: Tensor, *, out_int32: bool = False, right: bool = False) -> Tensor:
-    """Between which boundaries elements lie."""
-    return aten.searchsorted.Tensor(boundaries, x, out_int32=out_int32, right=right)
-
-
-@family(
-    "bucketize.Scalar",
-    tags=TAGS,
-    places=Places("boundaries", _halved("boundaries")),
-    clauses=(Clause("It is bucketize of a tensor without dimensions.", About.SCALAR),),
-)
-def bucketize_number(number: Any, boundaries: Tensor, *, out_int32: bool = False, right: bool = False) -> Tensor:
-    """Between which boundaries a number lies: as a number of a sum of both."""
-    dtype = torch.result_type(boundaries, number)
-    value = aten.full.default([], number, dtype=dtype, device=boundaries.device)
-    return aten.searchsorted.Tensor(boundaries.to(dtype), value, out_int32=out_int32, right=right)
-
-
-@family(
-    aten.put.default,
-    tags=UNORDERED,
-    places=_PICKED,
-    clauses=(
-        Clause(
-            "index counts through the whole of x in row-major order, from the end if it is negative.",
-            parameters=("index",),
-        ),
-        Clause(
-            "With accumulate, source is added to what stands there; equal indices add up, in no specified order.",
-            parameters=("accumulate",),
-        ),
-    ),
-)
-def put(x: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
-    """x with source written at index."""
-    flat = aten.reshape.default(x, [x.numel()])
-    values = aten.reshape.default(source, list(index.shape))
-    return aten.reshape.default(aten.index_put.default(flat, [index], values, accumulate), list(x.shape))
-
-
-@family(
-    aten.masked_scatter.default,
-    clauses=(
-        "Where the mask is true, the result has the elements of source, one after the other in row-major order; "
-        "elsewhere x.",
-        Clause("source has at least as many elements as the mask has true ones.", parameters=("source",)),
-    ),
-)
-def masked_scatter(x: Tensor, mask: Tensor, source: Tensor) -> Tensor:
-    """x with consecutive elements of source where the mask is true."""
-    shape = list(torch.broadcast_shapes(x.shape, mask.shape))
-    x, mask = aten.expand.default(x, shape), aten.expand.default(mask, shape)
-    given = aten.reshape.default(source, [source.numel()])
-    if hint_of(source.numel()) is None:
-        given = aten.constant_pad_nd.default(given, [0, 1])  # else there may be nothing to look at
-    elif not source.numel():
-        return aten.clone.default(x)
-    flat = aten.reshape.default(mask, [mask.numel()])
-    rank = aten.cumsum.default(flat.to(torch.int64), 0) - 1
-    which = aten.clamp.default(rank, 0, given.shape[0] - 1)
-    values = aten.index_select.default(given, 0, which)
-    return aten.where.self(mask, aten.reshape.default(values, list(mask.shape)), x)
