@@ -1,4 +1,5 @@
-"""Who compiles what: an owner for each call, convex parts, a certificate, and a graph per part."""
+"""Placement: chooses an owner for each call, forms convex parts, certifies the plan, and builds a graph for each
+part."""
 
 from keel.placement.audit.itemized_cost import PartCost, itemize
 from keel.placement.audit.verify import verify_placement

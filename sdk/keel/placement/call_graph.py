@@ -1,8 +1,7 @@
 """A graph as index arrays: one unit per call, and which units each needs.
 
-What makes no work has no unit: inputs, constants, the picking of one result of several, and arithmetic on sizes (which
-is repeated wherever it is needed).  Dependencies run through them.
-"""
+Nodes without work have no unit: inputs, constants, ``getitem`` on a call with several results, and arithmetic on sizes
+(which is repeated wherever it is needed). Dependencies run through them."""
 
 from __future__ import annotations
 
@@ -29,7 +28,8 @@ class CallGraph:
     numbers: Mapping[fx.Node, int]
 
     def maker(self, unit: int) -> int | None:
-        """The unit that makes the first operand; None where that is an input of the graph, or there is none."""
+        """Returns the unit that makes the first operand, or None if the call has no operand or the operand is a graph
+        input."""
         operand = next(iter(self.nodes[unit].all_input_nodes), None)
         while operand is not None and is_getitem(operand):
             operand = operand.all_input_nodes[0]

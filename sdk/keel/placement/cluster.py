@@ -1,4 +1,4 @@
-"""From one owner per node to the fewest parts: which nodes of one owner run together, on plain index arrays.
+"""Groups nodes of the same owner into the fewest parts.  Works on plain index arrays.
 
 Nodes are numbered in topological order; ``needs[v]`` are the numbers of the nodes that v waits for, all below v.
 """
@@ -14,7 +14,8 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Users:
-    """Which nodes need each: ``user[first[v]:first[v + 1]]`` need node v, one as often as it does."""
+    """The users of each node: ``user[first[v]:first[v + 1]]`` need node v, and a user is repeated as often as it
+    does."""
 
     first: list[int]
     user: list[int]
@@ -24,7 +25,7 @@ class Users:
 
 
 def users_of(needs: Sequence[Sequence[int]]) -> Users:
-    """``needs`` turned round, in time and memory linear in them."""
+    """Inverts ``needs``, in time and memory linear in its size."""
     counts = np.fromiter(map(len, needs), np.int64, len(needs))
     needed = np.fromiter(chain.from_iterable(needs), np.int64, int(counts.sum()))
     first = np.zeros(len(needs) + 1, np.int64)
@@ -34,42 +35,41 @@ def users_of(needs: Sequence[Sequence[int]]) -> Users:
 
 
 def cluster(
-    colours: Sequence[int],
+    colors: Sequence[int],
     needs: Sequence[Sequence[int]],
     launch: Sequence[int] | None = None,
     users: Users | None = None,
 ) -> list[int]:
-    """The group of each node: groups are of one colour, and a node's needs lie in its own group or in lower ones.
+    """Returns the group of each node.  A group has one color, and a node's needs lie in its own group or in lower ones.
 
-    Groups are numbered in an order in which they can run, so each is convex and their quotient is acyclic.  In each
-    round one colour takes every node that is ready, and those that become ready by that; the colour taken is the one
-    that holds the most nodes at the head of a longest path, counted in changes of colour.  For two colours the rounds
-    can only alternate, and their number is the least possible: a path of m runs needs m groups, and m + 1 when there
-    are such paths from both colours.  More colours make it a shortest common supersequence problem, NP-hard in general;
-    the best of the possible beginnings is kept: the one with the fewest groups or, where ``launch`` says what a group
-    of each colour costs, the cheapest (of those, the one with the fewest), which for two colours is the cheapest there
-    is.  Time and memory O(colours * (nodes + edges)).  ``users`` may be given where ``users_of(needs)`` is known.
-    """
-    if not colours:
+    Groups are numbered in an order in which they can run, so each is convex and their quotient is acyclic. Each round
+    picks one color and takes every node of it that is ready or becomes ready by that. It picks the color with the most
+    nodes at the head of a longest path, counted in changes of color. For two colors the rounds can only alternate, and
+    their number is minimal: a path of m runs needs m groups, and m + 1 if both colors start such a path. With more
+    colors this is a shortest common supersequence problem, NP-hard in general. Every possible first color is tried, and
+    the result with the fewest groups is kept. If ``launch`` gives the cost of a group of each color, the cheapest
+    result is kept, and of equally cheap ones the one with the fewest groups. For two colors this is the optimum. Time
+    and memory O(colors * (nodes + edges)). ``users`` may be given where ``users_of(needs)`` is known."""
+    if not colors:
         return []
-    found, heights = users or users_of(needs), _heights(colours, needs)
-    firsts = sorted({colours[v] for v, wanted in enumerate(needs) if not wanted})
-    prices = [1] * (max(colours) + 1) if launch is None else launch
-    if len(several := sorted(set(colours))) == 2 and len(firsts) == 2:
-        firsts = [min(firsts, key=lambda first: _alternating(colours, heights, several, prices, first))]
-    tried = [_rounds(colours, needs, found, heights, first) for first in firsts]
+    found, heights = users or users_of(needs), _heights(colors, needs)
+    firsts = sorted({colors[v] for v, wanted in enumerate(needs) if not wanted})
+    prices = [1] * (max(colors) + 1) if launch is None else launch
+    if len(several := sorted(set(colors))) == 2 and len(firsts) == 2:
+        firsts = [min(firsts, key=lambda first: _alternating(colors, heights, several, prices, first))]
+    tried = [_rounds(colors, needs, found, heights, first) for first in firsts]
     if len(tried) == 1:
         return tried[0]
-    return min(tried, key=lambda groups: (sum(prices[c] for c in owners(groups, colours)), max(groups)))
+    return min(tried, key=lambda groups: (sum(prices[c] for c in owners(groups, colors)), max(groups)))
 
 
 def _alternating(
-    colours: Sequence[int], heights: Sequence[int], two: Sequence[int], prices: Sequence[int], first: int
+    colors: Sequence[int], heights: Sequence[int], two: Sequence[int], prices: Sequence[int], first: int
 ) -> tuple[int, int]:
-    """What groups of two colours in turn cost, ``first`` first, and how many they are: as many as the longest path has
-    runs, and one more where that begins with the other colour."""
+    """Returns the cost and the number of groups if two colors alternate and ``first`` begins. There are as many groups
+    as the longest path has runs, and one more if that path begins with the other color."""
     tallest = dict.fromkeys(two, 0)
-    for c, height in zip(colours, heights, strict=True):
+    for c, height in zip(colors, heights, strict=True):
         if height > tallest[c]:
             tallest[c] = height
     other = two[0] + two[1] - first
@@ -77,94 +77,93 @@ def _alternating(
     return (count + 1) // 2 * prices[first] + count // 2 * prices[other], count
 
 
-def owners(groups: Sequence[int], colours: Sequence[int]) -> list[int]:
-    """The colour of each group."""
-    of = dict(zip(groups, colours, strict=True))
+def owners(groups: Sequence[int], colors: Sequence[int]) -> list[int]:
+    """The color of each group."""
+    of = dict(zip(groups, colors, strict=True))
     return [of[g] for g in sorted(of)]
 
 
-def fewest(colours: Sequence[int], needs: Sequence[Sequence[int]]) -> int:
-    """A lower bound of the number of groups: the most runs of one colour on a path, or the number of colours."""
-    return max(max(_heights(colours, needs), default=0), len(set(colours)))
+def fewest(colors: Sequence[int], needs: Sequence[Sequence[int]]) -> int:
+    """Returns a lower bound of the number of groups: the most runs of one color on a path, or the number of colors."""
+    return max(max(_heights(colors, needs), default=0), len(set(colors)))
 
 
 def delay_to_consumers(
-    groups: Sequence[int], colours: Sequence[int], needs: Sequence[Sequence[int]], movable: Sequence[bool]
+    groups: Sequence[int], colors: Sequence[int], needs: Sequence[Sequence[int]], movable: Sequence[bool]
 ) -> list[int]:
-    """The groups, with each movable node in the latest group of its colour that still runs before what needs it.
+    """Moves each movable node to the latest group of its color that still runs before every user of the node.
 
-    What nothing needs stays where it is.  The number of groups does not grow.
-    """
+    Nodes without users stay where they are. The number of groups does not grow."""
     users = users_of(needs)
     out = list(groups)
-    colour_of = dict(zip(groups, colours, strict=True))
-    earlier = _same_colour_before(colour_of)
+    color_of = dict(zip(groups, colors, strict=True))
+    earlier = _same_color_before(color_of)
     for v in reversed(range(len(out))):
         if not movable[v] or not (later := users.of(v)):
             continue
-        bound = min(out[w] - (colours[w] != colours[v]) for w in later)
-        latest = bound if colour_of[bound] == colours[v] else earlier[bound][colours[v]]
+        bound = min(out[w] - (colors[w] != colors[v]) for w in later)
+        latest = bound if color_of[bound] == colors[v] else earlier[bound][colors[v]]
         out[v] = max(out[v], latest)
     return renumbered(out)
 
 
 def renumbered(groups: Sequence[int]) -> list[int]:
-    """The groups numbered without gaps, in the same order."""
+    """Numbers the groups without gaps, in the same order."""
     number = {g: i for i, g in enumerate(sorted(set(groups)))}
     return [number[g] for g in groups]
 
 
-def _same_colour_before(colour_of: dict[int, int]) -> list[dict[int, int]]:
-    """For each group, the nearest group of each colour below it (-1: none)."""
-    below = dict.fromkeys(colour_of.values(), -1)
+def _same_color_before(color_of: dict[int, int]) -> list[dict[int, int]]:
+    """For each group, the nearest group of each color below it (-1: none)."""
+    below = dict.fromkeys(color_of.values(), -1)
     out = []
-    for g in range(max(colour_of, default=-1) + 1):
+    for g in range(max(color_of, default=-1) + 1):
         out.append(dict(below))
-        below[colour_of[g]] = g
+        below[color_of[g]] = g
     return out
 
 
-def _heights(colours: Sequence[int], needs: Sequence[Sequence[int]]) -> list[int]:
-    """For each node, the most runs of one colour on a path that starts there."""
+def _heights(colors: Sequence[int], needs: Sequence[Sequence[int]]) -> list[int]:
+    """For each node, the most runs of one color on a path that starts there."""
     heights = [1] * len(needs)
     for v in reversed(range(len(needs))):
-        height, c = heights[v], colours[v]
+        height, c = heights[v], colors[v]
         for u in needs[v]:
-            runs = height if colours[u] == c else height + 1
+            runs = height if colors[u] == c else height + 1
             if runs > heights[u]:
                 heights[u] = runs
     return heights
 
 
 def _rounds(
-    colours: Sequence[int], needs: Sequence[Sequence[int]], users: Users, heights: Sequence[int], first: int
+    colors: Sequence[int], needs: Sequence[Sequence[int]], users: Users, heights: Sequence[int], first: int
 ) -> list[int]:
     groups = [-1] * len(needs)
     missing = [len(wanted) for wanted in needs]
-    waiting: dict[int, list[int]] = {c: [] for c in sorted(set(colours))}
-    tallest: dict[int, tuple[int, int]] = {}  # colour -> (height, how many nodes of that height wait)
+    waiting: dict[int, list[int]] = {c: [] for c in sorted(set(colors))}
+    tallest: dict[int, tuple[int, int]] = {}  # color -> (height, how many nodes of that height wait)
 
     def wait(v: int) -> None:
-        c, (height, count) = colours[v], tallest.get(colours[v], (0, 0))
+        c, (height, count) = colors[v], tallest.get(colors[v], (0, 0))
         waiting[c].append(v)
         tallest[c] = (heights[v], 1) if heights[v] > height else (height, count + (heights[v] == height))
 
     for v, count in enumerate(missing):
         if count == 0:
             wait(v)
-    group, colour = 0, first
+    group, color = 0, first
     while tallest:
-        ready, waiting[colour] = waiting[colour], []
-        del tallest[colour]
+        ready, waiting[color] = waiting[color], []
+        del tallest[color]
         while ready:
             v = ready.pop()
             groups[v] = group
             for w in users.of(v):
                 missing[w] -= 1
-                if missing[w] == 0 and colours[w] == colour:
+                if missing[w] == 0 and colors[w] == color:
                     ready.append(w)
                 elif missing[w] == 0:
                     wait(w)
         group += 1
-        colour = max(tallest, key=lambda c: (*tallest[c], -c), default=colour)
+        color = max(tallest, key=lambda c: (*tallest[c], -c), default=color)
     return groups

@@ -1,8 +1,8 @@
 """Each part of a plan as a graph of its own.
 
-A part graph's placeholders are the tensors and sizes it needs from outside, its output is the tuple of what others need
-of it.  Arithmetic on sizes is repeated in every part that needs it, so a backend never waits for a number.
-"""
+The placeholders of a part graph are the tensors and sizes that it needs from outside. Its output is the tuple of the
+values that others need from it. Arithmetic on sizes is repeated in every part that needs it, so a backend never waits
+for a number."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from keel.torch_adapter import expression
 from keel.types import leaves
 
 MANY = 10_000
-"""Nodes of a graph that is large."""
+"""A graph with this many nodes is large."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,8 +42,8 @@ class PartGraph:
 
     @cached_property
     def gm(self) -> fx.GraphModule:
-        """The graph as a module.  Made when it is first asked for: FX writes and compiles Python for it, which takes
-        longer than all else that is done to split a graph."""
+        """The graph as a module. It is made on first use: FX writes and compiles Python for it, which takes longer than
+        all other work of splitting a graph."""
         return fx.GraphModule(dict(self.bodies), self.graph, class_name=self.part.name)
 
     def __iter__(self) -> Iterator[object]:
@@ -51,7 +51,7 @@ class PartGraph:
 
 
 def build_part_graphs(gm: fx.GraphModule, plan: Plan) -> list[PartGraph]:
-    """The parts of ``gm`` in launch order.
+    """Returns the parts of ``gm`` in launch order.
 
     Nodes keep their names and ``meta`` (so fake values are shared, not copied).  Sizes that the graph itself returns
     are left to the caller: every tensor and size they come from is an input of the graph or an output of some part.
@@ -73,11 +73,11 @@ def build_part_graphs(gm: fx.GraphModule, plan: Plan) -> list[PartGraph]:
 
 @contextmanager
 def _no_collection(*, large: bool) -> Iterator[None]:
-    """Python looks for cycles again and again while millions of objects are made; here all of them are kept.
+    """Pauses the garbage collector: Python looks for cycles repeatedly while millions of objects are made, and all are
+    kept.
 
-    Freezing and thawing makes the objects old, so that they are not looked through right afterwards.  It is for large
-    graphs alone, since Python counts the objects that somebody else froze one by one.
-    """
+    Freezing and thawing moves the objects to the oldest generation, so that they are not scanned right afterwards. Only
+    large graphs are worth it, since Python counts already frozen objects one by one."""
     collects = gc.isenabled()
     gc.disable()
     try:
@@ -91,7 +91,8 @@ def _no_collection(*, large: bool) -> Iterator[None]:
 
 
 def sources(node: fx.Node) -> set[fx.Node]:
-    """What a value is made of when arithmetic on sizes is repeated: ``node`` itself, or where its sizes come from."""
+    """Returns the nodes that a value needs if arithmetic on sizes is repeated: ``node`` itself, or the sources of its
+    sizes."""
     if not is_size_arithmetic(node):
         return {node}
     producers: set[fx.Node] = set()
@@ -146,16 +147,17 @@ def _numbers(graph: fx.Graph) -> dict[str, fx.Node]:
 
 
 def _untold(numbers: Mapping[str, fx.Node], own: Iterable[fx.Node], inputs: Iterable[fx.Node]) -> set[fx.Node]:
-    """The ``numbers`` that sizes of a part hold and no input of it tells: one may have ``n // 2`` rows, none ``n``."""
+    """Returns the symbols of ``numbers`` that sizes of a part contain but no input determines: an input may have ``n //
+    2`` rows, and none ``n``."""
     input_sizes = [dim for n in inputs for dim in _sizes(n)]
     held = {name for dim in (*input_sizes, *(d for n in own for d in _sizes(n))) for name in free_symbols(dim)}
-    if not held - {str(dim) for dim in input_sizes}:  # each is a size by itself, as nearly always
+    if not held - {str(dim) for dim in input_sizes}:  # the common case: each symbol is a size by itself
         return set()
     return {numbers[name] for name in held - implied_symbols(input_sizes) if name in numbers}
 
 
 def _sizes(node: fx.Node) -> Iterator[Any]:
-    """The sizes of a value that have symbols, and a value that is a number with some itself."""
+    """Returns the symbolic sizes of a value, or the value itself if it is a symbolic number."""
     for value in leaves(node.meta.get("val")):
         for n in value.shape if isinstance(value, torch.Tensor) else [value]:
             if isinstance(n, torch.SymInt):
@@ -173,8 +175,8 @@ def _crossing(graph: fx.Graph, inputs: Iterable[set[fx.Node]]) -> set[fx.Node]:
 def _build(
     gm: fx.GraphModule, part: Part, members: list[fx.Node], inputs: list[fx.Node], outputs: list[fx.Node]
 ) -> PartGraph:
-    # An attribute that is set on a node moves that in FX's tables, and creating one with arguments walks through them
-    # once more than setting them: half of the time that `node_copy` takes.
+    # Setting an attribute of a node updates FX's tables, and creating a node with arguments walks them once more than
+    # setting them does. That is half of the time of `node_copy`.
     graph, copies, bodies = fx.Graph(), dict[fx.Node, fx.Node](), dict[str, torch.nn.Module]()
     for node in inputs:
         copies[node] = graph.create_node("placeholder", node.name, name=node.name)
@@ -192,7 +194,7 @@ def _build(
 
 
 def _copied(body: torch.nn.Module) -> torch.nn.Module:
-    """A body of the part's own, with the bodies inside it: whatever compiles the part may change it."""
+    """Copies a body and the bodies inside it, since the backend that compiles the part may change them."""
     if not isinstance(body, fx.GraphModule):
         return body
     copy = fx.GraphModule(body, deepcopy(body.graph), class_name=type(body).__name__)

@@ -1,5 +1,5 @@
-"""An owner for each call, and the plan that follows from it: by what it costs where that is known, else by order of
-preference.  Clustering, certificate and split are the same for both."""
+"""Chooses an owner for each call and makes a plan from that: by cost if costs are known, else by order of preference.
+Clustering, certificate and part graphs are the same for both."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from keel.refusals import refusal
 from keel.types import Call
 
 Price = Callable[[CallGraph, tuple[Backend, ...], NDArray[np.bool_]], Problem | None]
-"""What a placement of the units on the backends, in order of preference, would cost; ``taken[u, b]`` says whether
-backend b takes unit u.  None where some cost is not known."""
+"""A function that states the cost of placing the units on the backends, which are in order of preference. ``taken[u,
+b]`` says whether backend b takes unit u. Returns None if some cost is not known."""
 
 
 def place(
@@ -36,43 +36,44 @@ def place(
     strict: bool = False,
     price: Price | None = None,
 ) -> Plan:
-    """Every call of ``gm`` with the first of ``backends`` that takes it, in the fewest convex parts; or, where there is
-    a ``price``, with the one that makes it all cheapest (see ``keel.placement.solve.solver.solve_placement``).
+    """Places every call of ``gm`` on the first of ``backends`` that takes it, in the fewest convex parts. With a
+    ``price``, places calls so that the whole graph is cheapest (``keel.placement.solve.solver.solve_placement``).
 
-    ``refusals`` are those already known; where a call has an entry, the first backend without a refusal there takes it.
-    Backends of last resort count after all others.  Raises KeelError[no-owner], and KeelError[no-room] where data
-    sheets give devices less memory than any placement that is found takes.
-    """
+    ``refusals`` are those already known; if a call has an entry, the first backend without a refusal in it takes the
+    call. Backends of last resort come after all others. Raises KeelError[no-owner] if no backend takes a call, and
+    KeelError[no-room] if no placement was found that fits into the memory that the data sheets give."""
     order = tuple(sorted(backends, key=lambda b: b.last_resort))
     units = call_graph_of(gm.graph)
     answers = _Asked(order, {name: dict(by) for name, by in (refusals or {}).items()}, strict)
     solved = None if price is None else by_cost(units, answers, price)
     if solved is not None:
         solution, problem = solved
-        colours, groups = solution.backend.tolist(), list(solution.group)
+        colors, groups = solution.backend.tolist(), list(solution.group)
     else:
-        colour = {b.name: i for i, b in enumerate(order)}
-        colours = [colour[b.name] for b in by_order(units, answers)]
-        groups = cluster(colours, units.needs)
+        color = {b.name: i for i, b in enumerate(order)}
+        colors = [color[b.name] for b in by_order(units, answers)]
+        groups = cluster(colors, units.needs)
     chained = {u for s in problem.savings if s.chain for u in s.units} if solved is not None else set[int]()
     movable = [m and u not in chained for u, m in enumerate(_movable(units))]
-    if solved is None or not np.isfinite(problem.memory).any():  # else what waits might keep too much alive
-        groups = delay_to_consumers(groups, colours, units.needs, movable)
+    if (
+        solved is None or not np.isfinite(problem.memory).any()
+    ):  # with a memory limit, delayed calls might keep too much alive
+        groups = delay_to_consumers(groups, colors, units.needs, movable)
     members: list[list[int]] = [[] for _ in range(max(groups, default=-1) + 1)]
     for unit, group in enumerate(groups):
         members[group].append(unit)
     parts = tuple(
-        Part(f"p{i}", order[colours[us[0]]], tuple(units.nodes[u].name for u in us)) for i, us in enumerate(members)
+        Part(f"p{i}", order[colors[us[0]]], tuple(units.nodes[u].name for u in us)) for i, us in enumerate(members)
     )
     claim = None
-    if solved is not None:  # sinking may have left fewer parts
-        launches = float(problem.launch[[colours[us[0]] for us in members]].sum())
+    if solved is not None:  # delaying calls may have left fewer parts
+        launches = float(problem.launch[[colors[us[0]] for us in members]].sum())
         claim = CostEstimate(solution.work + solution.moves + launches, solution.bound, solution.tick)
     return Plan(parts, order, answers.refusals, claim)
 
 
 class _Asked:
-    """What backends said, each asked once per distinct call."""
+    """The answers of the backends.  Each backend is asked once per distinct call."""
 
     def __init__(self, backends: tuple[Backend, ...], refusals: dict[str, dict[str, Refusal]], strict: bool) -> None:
         self.backends, self.refusals, self.strict = backends, refusals, strict
@@ -96,11 +97,10 @@ class _Asked:
 
 
 def by_order(units: CallGraph, answers: _Asked) -> list[Backend]:
-    """The first backend that takes each call.
+    """Returns the first backend that takes each call.
 
-    A view goes where its operand is made if that takes it, or else where it is read; a neighbour of last resort counts
-    after one that is not.
-    """
+    A view goes to the backend that makes its operand if that takes the view, or else to a backend that reads it.
+    Neighbors that are a last resort come after the others."""
     owners = [_first(units, unit, answers) for unit in range(len(units.nodes))]
     unsettled: set[int] = set()
     for unit, call in enumerate(units.calls):
@@ -119,16 +119,16 @@ def by_order(units: CallGraph, answers: _Asked) -> list[Backend]:
     readers = units.readers()
     for unit in sorted(unsettled, reverse=True):
         made = units.maker(unit)
-        neighbours = [owners[u] for u in (*readers[unit], *(() if made is None else (made,)))]
-        takers = [b for b in neighbours if answers.takes(b, units, unit)]
+        neighbors = [owners[u] for u in (*readers[unit], *(() if made is None else (made,)))]
+        takers = [b for b in neighbors if answers.takes(b, units, unit)]
         owners[unit] = next((b for b in takers if not b.last_resort), next(iter(takers), owners[unit]))
     return owners
 
 
 def by_cost(units: CallGraph, answers: _Asked, price: Price) -> tuple[SolvedPlacement, Problem] | None:
-    """The cheapest placement that is found, and of what problem; None where there is no price.
+    """Returns the cheapest placement that is found, and the problem that it solves.  Returns None if there is no price.
 
-    Every backend is asked about every distinct call; what it refuses it does not get, whatever ``price`` says.
+    Every backend is asked about every distinct call.  It does not get a call that it refuses, whatever ``price`` says.
     """
     for unit in range(len(units.nodes)):
         _first(units, unit, answers)
@@ -150,7 +150,7 @@ def by_cost(units: CallGraph, answers: _Asked, price: Price) -> tuple[SolvedPlac
 
 
 def _places(problem: Problem, backends: Sequence[Backend], solution: SolvedPlacement) -> list[tuple[str, int]]:
-    """The names of the backends of each place that is too small, and the bytes missing."""
+    """Returns the backends of each place that is too small, by name, and the number of bytes that are missing."""
     return [
         (" and ".join(b.name for b, p in zip(backends, problem.place.tolist(), strict=True) if p == place), extra)
         for place, extra in sorted(solution.over.items())
@@ -183,8 +183,8 @@ def no_owner(node: fx.Node, call: Call, why: Mapping[str, Refusal], backends: Se
 
 
 def _movable(units: CallGraph) -> list[bool]:
-    """Which calls may wait for their readers without more memory: those that read only inputs of the graph or other
-    such calls, and those whose result has at least the bytes that waiting keeps alive."""
+    """Returns which calls can be delayed to their readers without using more memory: calls that read only inputs of the
+    graph or other such calls, and calls whose result is at least as large as the operands that a delay keeps alive."""
     movable: list[bool] = []
     for node, needs in zip(units.nodes, units.needs, strict=True):
         operand_bytes, result_bytes = sum(_bytes(units.nodes[u]) for u in needs), _bytes(node)
@@ -196,7 +196,7 @@ _UNKNOWN = 1 << 62
 
 
 def _bytes(node: fx.Node) -> int:
-    """The memory of a call's result; ``_UNKNOWN`` unless it is one tensor of known size."""
+    """Returns the bytes of a call's result, or ``_UNKNOWN`` unless it is one tensor of known size."""
     value = node.meta.get("val")
     if not isinstance(value, torch.Tensor) or not isinstance(size := value.numel(), int):
         return _UNKNOWN

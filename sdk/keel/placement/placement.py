@@ -1,4 +1,4 @@
-"""What a placement is: parts in an order in which they can run, each with its owner, and why others refused."""
+"""A placement: parts in launch order, each with its owner, and the reasons why other backends refused."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class Part:
 
 @dataclass(frozen=True)
 class CostEstimate:
-    """What a placement by cost says of itself: it takes ``seconds`` by the data sheets, and none takes less than
-    ``bound``.  ``tick`` is the unit, in seconds, that prices were rounded to."""
+    """The claim of a placement by cost: it takes ``seconds`` by the data sheets, and no placement takes less than
+    ``bound``. ``tick`` is the unit, in seconds, that prices were rounded to."""
 
     seconds: float
     bound: float
@@ -35,14 +35,14 @@ class CostEstimate:
 
     @property
     def gap(self) -> float:
-        """By how much of itself the cost may be above the least."""
+        """The fraction of the cost by which it may be above the optimum."""
         return max(0.0, 1 - self.bound / self.seconds) if self.seconds > 0 else 0.0
 
 
 @dataclass(frozen=True)
 class Plan:
     """``parts`` in launch order; ``backends`` in order of preference; ``refusals`` of the calls of the graph; ``claim``
-    of a placement by cost, None of one by order."""
+    is None unless the placement is by cost."""
 
     parts: tuple[Part, ...]
     backends: tuple[Backend, ...]

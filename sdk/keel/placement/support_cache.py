@@ -1,9 +1,8 @@
-"""What backends answer while one graph is placed: each question is asked once, and each fault is told once.
+"""The answers of backends while one graph is placed: each question is asked once, and each fault is reported once.
 
-A backend whose answers are not to be relied on costs no more than itself: one that cannot say whether it takes a call
-does not get it, one that contradicts itself is left out of the graph, and one whose data sheet raises counts as one
-without.
-"""
+A backend with unreliable answers harms no other backend. If it cannot say whether it takes a call, it does not get the
+call. If it contradicts itself, it is left out of the graph. If its data sheet raises, it counts as a backend without
+one."""
 
 from __future__ import annotations
 
@@ -27,8 +26,8 @@ from keel.types import Call
 
 
 class Fault(Exception):
-    """A backend is at fault, and the graph can be placed again without what it said.  ``error`` is what ``strict``
-    makes of it; ``sheet`` says that it is its data sheet that is not to be relied on."""
+    """A backend is at fault, and the graph can be placed again without its answers. ``error`` is raised under
+    ``strict``; ``sheet`` says that only its data sheet is unreliable."""
 
     def __init__(self, backend: str, error: KeelError, *, sheet: bool = False) -> None:
         super().__init__(str(error))
@@ -36,7 +35,7 @@ class Fault(Exception):
 
     @property
     def instead(self) -> str:
-        """What is done instead, in a sentence."""
+        """A sentence about what Keel does instead."""
         return (
             f"The graph is placed as if {self.backend} had no data sheet."
             if self.sheet
@@ -44,15 +43,15 @@ class Fault(Exception):
         )
 
     def without(self, backends: Sequence[Backend]) -> tuple[Backend, ...]:
-        """The backends without this one, or with it and no data sheet."""
+        """Returns the backends without this one, or with it but without its data sheet."""
         if self.sheet:
             return tuple(replace(b, cost=None) if b.name == self.backend else b for b in backends)
         return tuple(b for b in backends if b.name != self.backend)
 
 
 class SupportCache:
-    """The backends of one graph, with a memory: ``backends`` ask the user's own each question once, and the functions
-    of their data sheets, too."""
+    """The backends of one graph, with cached answers: ``backends`` wrap the user's and ask each question once, also
+    those to the functions of their data sheets."""
 
     def __init__(self, backends: Sequence[Backend], *, strict: bool = False) -> None:
         self.asked_for, self.strict = tuple(backends), strict
@@ -87,7 +86,7 @@ class SupportCache:
             return error.refusal
 
     def of_the_user(self, plan: Plan) -> Plan:
-        """The plan with the backends that the user gave, which have no memory: its certificate asks them afresh."""
+        """Returns the plan with the user's own backends, without the cache, so that its certificate asks them again."""
         own = {b.name: replace(b, cost=self._sheets[b.name]) for b in self.asked_for}
         return replace(
             plan,
@@ -108,7 +107,8 @@ class SupportCache:
             warnings.warn(str(first), KeelWarning, stacklevel=3)
 
     def contradiction(self, refused: Refused) -> Fault | None:
-        """What an owner that refuses a call now is, if it took it before; None if it never did."""
+        """Returns the fault of an owner that refuses a call now and took it before, or None if it never took the
+        call."""
         if refused.call is None or self._known.get((refused.owner, refused.call.key), refused) is not None:
             return None
         return Fault(
@@ -125,7 +125,7 @@ class SupportCache:
 
 
 def _remembering(name: str, cost: Cost) -> Cost:
-    """The data sheet with functions that are asked once about each call, and checked."""
+    """Wraps the functions of a data sheet: each is asked once about each call, and its answer is checked."""
     return (
         replace(
             cost,
@@ -138,7 +138,7 @@ def _remembering(name: str, cost: Cost) -> Cost:
 
 @dataclass(eq=False)
 class _Seconds:
-    """What a data sheet's function says of calls.  Raises ``Fault``."""
+    """A function of a data sheet with cached and checked answers.  Raises ``Fault``."""
 
     backend: str
     operator: str

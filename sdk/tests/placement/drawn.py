@@ -95,7 +95,7 @@ def best_with_launches(terms: Terms, needs: Sequence[Sequence[int]]) -> int:
     return least
 
 
-def cheapest_parts(colours: Sequence[int], needs: Sequence[Sequence[int]], launch: Sequence[int]) -> int:
+def cheapest_parts(colors: Sequence[int], needs: Sequence[Sequence[int]], launch: Sequence[int]) -> int:
     """What the cheapest row of convex groups costs: a shortest path over what has already run (Dijkstra 1959)."""
     needed = [sum(1 << u for u in wanted) for wanted in needs]
     best, queue = {(0, -1): 0}, [(0, 0, -1)]
@@ -103,10 +103,10 @@ def cheapest_parts(colours: Sequence[int], needs: Sequence[Sequence[int]], launc
         cost, done, last = heapq.heappop(queue)
         if done == (1 << len(needs)) - 1:
             return cost
-        for c in sorted(set(colours) - {last}):
+        for c in sorted(set(colors) - {last}):
             now = done
             for v in range(len(needs)):  # in order, so that one sweep reaches all of them
-                if colours[v] == c and not needed[v] & ~now:
+                if colors[v] == c and not needed[v] & ~now:
                     now |= 1 << v
             if now != done and cost + launch[c] < best.get((now, c), 1 << 62):
                 best[now, c] = cost + launch[c]

@@ -17,15 +17,15 @@ Dag = tuple[list[int], list[list[int]]]
 
 
 @st.composite
-def dags(draw: st.DrawFn, most: int = 7, colours: int = 2) -> Dag:
-    """Colours and needs of a random graph of at most ``most`` nodes."""
+def dags(draw: st.DrawFn, most: int = 7, colors: int = 2) -> Dag:
+    """Colors and needs of a random graph of at most ``most`` nodes."""
     size = draw(st.integers(1, most))
     needs = [[u for u in range(v) if draw(st.booleans())] for v in range(size)]
-    return draw(st.lists(st.integers(0, colours - 1), min_size=size, max_size=size)), needs
+    return draw(st.lists(st.integers(0, colors - 1), min_size=size, max_size=size)), needs
 
 
-def groupings(colours: Sequence[int], size: int) -> Iterator[list[int]]:
-    """Every set partition of ``range(size)`` into groups of one colour, as a group number per node."""
+def groupings(colors: Sequence[int], size: int) -> Iterator[list[int]]:
+    """Every set partition of ``range(size)`` into groups of one color, as a group number per node."""
 
     def extend(groups: list[int]) -> Iterator[list[int]]:
         v = len(groups)
@@ -33,7 +33,7 @@ def groupings(colours: Sequence[int], size: int) -> Iterator[list[int]]:
             yield groups
             return
         for g in range(max(groups, default=-1) + 2):
-            if all(colours[u] == colours[v] for u, have in enumerate(groups) if have == g):
+            if all(colors[u] == colors[v] for u, have in enumerate(groups) if have == g):
                 yield from extend([*groups, g])
 
     yield from extend([])
@@ -50,66 +50,66 @@ def acyclic(groups: Sequence[int], needs: Sequence[Sequence[int]]) -> bool:
     return True
 
 
-def least(colours: Sequence[int], needs: Sequence[Sequence[int]]) -> int:
-    return min(len(set(g)) for g in groupings(colours, len(needs)) if acyclic(g, needs))
+def least(colors: Sequence[int], needs: Sequence[Sequence[int]]) -> int:
+    return min(len(set(g)) for g in groupings(colors, len(needs)) if acyclic(g, needs))
 
 
-def holds(groups: Sequence[int], colours: Sequence[int], needs: Sequence[Sequence[int]]) -> bool:
-    """Whether groups have one colour, need only lower ones, and are numbered without gaps."""
-    one_colour = all(len({c for c, h in zip(colours, groups, strict=True) if h == g}) == 1 for g in set(groups))
+def holds(groups: Sequence[int], colors: Sequence[int], needs: Sequence[Sequence[int]]) -> bool:
+    """Whether groups have one color, need only lower ones, and are numbered without gaps."""
+    one_color = all(len({c for c, h in zip(colors, groups, strict=True) if h == g}) == 1 for g in set(groups))
     upward = all(groups[u] <= groups[v] for v, wanted in enumerate(needs) for u in wanted)
-    return one_colour and upward and set(groups) == set(range(max(groups, default=-1) + 1))
+    return one_color and upward and set(groups) == set(range(max(groups, default=-1) + 1))
 
 
 @settings(max_examples=200, deadline=None, derandomize=True)
 @given(dags())
-def test_two_colours_give_the_fewest_groups_there_are(dag: Dag) -> None:
-    colours, needs = dag
-    groups = cluster(colours, needs)
-    assert holds(groups, colours, needs)
-    assert len(set(groups)) == least(colours, needs)
+def test_two_colors_give_the_fewest_groups_there_are(dag: Dag) -> None:
+    colors, needs = dag
+    groups = cluster(colors, needs)
+    assert holds(groups, colors, needs)
+    assert len(set(groups)) == least(colors, needs)
 
 
 @settings(max_examples=100, deadline=None, derandomize=True)
 @given(dags(most=6), st.lists(st.integers(0, 3), min_size=2, max_size=2))
-def test_two_colours_with_prices_give_the_cheapest_groups_there_are(dag: Dag, launch: list[int]) -> None:
-    colours, needs = dag
-    groups = cluster(colours, needs, launch)
-    assert holds(groups, colours, needs)
+def test_two_colors_with_prices_give_the_cheapest_groups_there_are(dag: Dag, launch: list[int]) -> None:
+    colors, needs = dag
+    groups = cluster(colors, needs, launch)
+    assert holds(groups, colors, needs)
 
     def price(of: Sequence[int]) -> int:
-        return sum(launch[c] for c in owners(of, colours))
+        return sum(launch[c] for c in owners(of, colors))
 
-    assert price(groups) == min(price(g) for g in groupings(colours, len(needs)) if acyclic(g, needs))
+    assert price(groups) == min(price(g) for g in groupings(colors, len(needs)) if acyclic(g, needs))
 
 
 @settings(max_examples=100, deadline=None, derandomize=True)
-@given(dags(most=6, colours=3))
-def test_more_colours_give_valid_groups_near_the_fewest(dag: Dag) -> None:
-    colours, needs = dag
-    groups = cluster(colours, needs)
-    assert holds(groups, colours, needs)
-    assert fewest(colours, needs) <= least(colours, needs) <= len(set(groups)) <= least(colours, needs) + 1
+@given(dags(most=6, colors=3))
+def test_more_colors_give_valid_groups_near_the_fewest(dag: Dag) -> None:
+    colors, needs = dag
+    groups = cluster(colors, needs)
+    assert holds(groups, colors, needs)
+    assert fewest(colors, needs) <= least(colors, needs) <= len(set(groups)) <= least(colors, needs) + 1
 
 
 @settings(max_examples=200, deadline=None, derandomize=True)
-@given(dags(most=20, colours=3), st.randoms(use_true_random=False))
+@given(dags(most=20, colors=3), st.randoms(use_true_random=False))
 def test_sinking_keeps_groups_valid_and_moves_nodes_only_later(dag: Dag, chance: random.Random) -> None:
-    colours, needs = dag
-    groups = cluster(colours, needs)
+    colors, needs = dag
+    groups = cluster(colors, needs)
     movable = [chance.random() < 0.5 for _ in needs]
-    sunk = delay_to_consumers(groups, colours, needs, movable)
-    assert holds(sunk, colours, needs)
+    sunk = delay_to_consumers(groups, colors, needs, movable)
+    assert holds(sunk, colors, needs)
     assert len(set(sunk)) <= len(set(groups))
     if len(set(sunk)) == len(set(groups)):
         assert all(a == b if not m else a <= b for a, b, m in zip(groups, sunk, movable, strict=True))
 
 
 def test_a_constant_sinks_to_its_reader() -> None:
-    #        0: a constant   1: first of colour 0   2: colour 1   3: colour 0, reads the constant
-    colours, needs = [0, 0, 1, 0], [[], [], [1], [0, 2]]
-    assert cluster(colours, needs) == [0, 0, 1, 2]
-    assert delay_to_consumers([0, 0, 1, 2], colours, needs, [True, False, False, False]) == [2, 0, 1, 2]
+    #        0: a constant   1: first of color 0   2: color 1   3: color 0, reads the constant
+    colors, needs = [0, 0, 1, 0], [[], [], [1], [0, 2]]
+    assert cluster(colors, needs) == [0, 0, 1, 2]
+    assert delay_to_consumers([0, 0, 1, 2], colors, needs, [True, False, False, False]) == [2, 0, 1, 2]
 
 
 def test_a_node_without_readers_stays() -> None:
@@ -121,22 +121,22 @@ def test_the_empty_graph_has_no_groups() -> None:
     assert cluster([], []) == [] == delay_to_consumers([], [], [], [])
 
 
-def chain(size: int, colours: int) -> Dag:
-    return [v % colours for v in range(size)], [[v - 1] if v else [] for v in range(size)]
+def chain(size: int, colors: int) -> Dag:
+    return [v % colors for v in range(size)], [[v - 1] if v else [] for v in range(size)]
 
 
-def local(size: int, colours: int) -> Dag:
+def local(size: int, colors: int) -> Dag:
     chance = random.Random(size)
     needs = [sorted({chance.randrange(max(0, v - 20), v) for _ in range(2)}) if v else [] for v in range(size)]
-    return [chance.randrange(colours) for _ in range(size)], needs
+    return [chance.randrange(colors) for _ in range(size)], needs
 
 
-@pytest.mark.parametrize("graph, colours", [(chain, 2), (local, 3)])
-def test_time_grows_with_the_graph_and_not_with_its_square(graph: object, colours: int) -> None:
+@pytest.mark.parametrize("graph, colors", [(chain, 2), (local, 3)])
+def test_time_grows_with_the_graph_and_not_with_its_square(graph: object, colors: int) -> None:
     assert callable(graph)
 
     def seconds(size: int) -> float:
-        case = graph(size, colours)
+        case = graph(size, colors)
         gc.collect()
         gc.disable()
         start = time.process_time()

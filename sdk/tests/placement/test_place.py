@@ -1,4 +1,4 @@
-"""Owners by order of preference, views with their neighbours, and the parts that follow."""
+"""Owners by order of preference, views with their neighbors, and the parts that follow."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_what_is_already_known_is_not_asked_again(trace: Trace, eager: Backend) 
         (lambda x: x.relu().unsqueeze(0), ["relu acme", "unsqueeze acme"]),
     ],
 )
-def test_views_go_with_their_neighbours(
+def test_views_go_with_their_neighbors(
     fn: Callable[..., Any], expected: list[str], trace: Trace, takes: Takes, eager: Backend
 ) -> None:
     views = ("aten.t", "aten.unsqueeze")
@@ -83,7 +83,7 @@ def test_views_go_with_their_neighbours(
     verify_placement(gm, plan)
 
 
-def test_a_view_stays_where_its_neighbour_refuses_it(trace: Trace, takes: Takes, eager: Backend) -> None:
+def test_a_view_stays_where_its_neighbor_refuses_it(trace: Trace, takes: Takes, eager: Backend) -> None:
     gm = trace(lambda x: x.relu().t().relu(), X)
     plan = place(gm, [takes("acme", "aten.relu"), takes("cpp", "aten.t"), eager])
     assert owners(plan, gm) == ["relu acme", "t cpp", "relu acme"] and len(plan.parts) == 3

@@ -1,8 +1,7 @@
 """What a placement costs by the data sheets of its backends, part by part.
 
-It is counted from the graph and the parts alone, a call and a tensor at a time, and shares no code with what looked for
-the placement (``pricing`` says the same as a problem for solvers), so that the certificate can hold one to the other.
-"""
+The bill is counted from the graph and the parts alone, a call and a tensor at a time. It shares no code with ``solve``,
+which states the same cost as a problem for solvers, so that the certificate can compare the two."""
 
 from __future__ import annotations
 
@@ -26,8 +25,8 @@ from keel.types import Call, TensorType
 
 @dataclass(frozen=True)
 class PartCost:
-    """Seconds of a part: of its calls (``work``), of the tensors that it takes and gives and that come from or go to
-    other backends (``moves``), and to enter it (``launch``)."""
+    """The seconds of a part: for its calls (``work``), for tensors that come from or go to other backends (``moves``),
+    and for entering it (``launch``)."""
 
     name: str
     work: float
@@ -42,12 +41,11 @@ class PartCost:
 def itemize(
     gm: fx.GraphModule, plan: Plan, constants: Collection[str] = (), *, apart: bool = False
 ) -> tuple[PartCost, ...] | None:
-    """The bill of each part; None where a backend that is no last resort has no data sheet.
+    """Returns the bill of each part, or None if a backend other than a last resort has no data sheet.
 
-    Sizes count as what they were while tracing.  A tensor that several backends take is charged to the first part that
-    reads it on each.  ``apart``: what loops read and write is charged to every part, for what one part had in a cache
-    the next one of the same backend reads again; solvers do not count that.
-    """
+    Sizes have the values that they had while tracing. A tensor that several backends take is charged to the first part
+    that reads it on each. With ``apart``, the traffic of loops is charged to every part, since a part of the same
+    backend reads again what an earlier part had in a cache; solvers do not count that."""
     sheets = {b.name: b.cost or FALLBACK_COST for b in plan.backends if b.cost is not None or b.last_resort}
     if len(sheets) < len(plan.backends):
         return None
@@ -81,7 +79,7 @@ class _Ledger:
         return self.sheets[self.plan.parts[part].owner.name]
 
     def work(self) -> list[float]:
-        """Calls, and what loops read and write in memory wherever their neighbours are."""
+        """Counts calls, and the memory traffic of loops that does not depend on their neighbors."""
         known: dict[object, float] = {}
         for node, call in self.calls():
             i = self.part[node.name]
@@ -116,7 +114,8 @@ class _Ledger:
         return self.sums[1]
 
     def _border(self, node: fx.Node, readers: list[fx.Node], image: bool) -> None:
-        """A tensor on its way to other backends, which copy it or bring it into their layouts, or out of the graph."""
+        """Counts a tensor that goes to other backends, which copy it or bring it into their layouts, or that leaves the
+        graph."""
         maker = self._maker(node)
         if maker is None or _free(maker):
             return
@@ -143,7 +142,7 @@ class _Ledger:
         return size_of(kind, self.sizes) if isinstance(kind, TensorType) else 0.0
 
     def _links(self, node: fx.Node, maker: fx.Node | None) -> None:
-        """The copies of one tensor to devices with memories of their own, and back."""
+        """Counts the copies of one tensor to devices with memories of their own, and back."""
         size = self.bytes[node]
         if not size or node.name in self.constants:
             return
@@ -166,8 +165,8 @@ class _Ledger:
         return sorted(self.part[u.name] for u in users if u.name in self.part)
 
     def _roots(self) -> dict[fx.Node, tuple[list[fx.Node], list[fx.Node]]]:
-        """By each tensor that is no view: the calls, views left out, that read all of its memory (or the output), and
-        those that read it at places which are data."""
+        """Yields, for each tensor that is not a view, the calls other than views that read all of its memory (or the
+        output), and the calls that gather from it."""
         root: dict[fx.Node, fx.Node] = {}
         found: dict[fx.Node, tuple[list[fx.Node], list[fx.Node]]] = {}
         for node in self.gm.graph.nodes:
@@ -186,7 +185,7 @@ class _Ledger:
         return next((a for a in maker.all_input_nodes if a in root), None) if _free(maker) else None
 
     def _loops(self, node: fx.Node, readers: list[fx.Node], picking: list[fx.Node]) -> None:
-        """What loops read and write of one tensor."""
+        """Counts what loops read and write of one tensor."""
         size, maker = self.bytes[node], self._maker(node)
         looped = self._parts(u for u in readers if u in self.looped)
         first = {self._side(i): i for i in reversed(looped)}
@@ -203,7 +202,7 @@ class _Ledger:
                 self.sums[1][i] += self._stream(i, size)
 
     def _side(self, part: int) -> str | int:
-        """What parts have in common that pay once for a tensor."""
+        """Returns the key that parts share if they pay for a tensor only once."""
         return part if self.apart else self.plan.parts[part].owner.name
 
     def _stream(self, part: int, size: float) -> float:
@@ -217,7 +216,7 @@ def _free(node: fx.Node) -> bool:
 
 
 def _picks(user: fx.Node, node: fx.Node) -> bool:
-    """Whether a call reads the tensor at places that are data and nowhere else."""
+    """True if a call gathers from the tensor and reads it in no other way."""
     call = call_of(user) if user.op == "call_function" else None
     return call is not None and argument_node(user, picks(call)) is node
 

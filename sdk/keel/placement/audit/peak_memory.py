@@ -1,6 +1,6 @@
-"""The bytes that a plan keeps alive at once on each device, counted from the graph and the parts alone.
+"""Computes the bytes that a plan keeps alive at once on each device, from the graph and the parts alone.
 
-Shares no code with what looked for the placement (``memory`` says the same of a problem for solvers).
+It shares no code with ``solve``, whose ``memory_budget`` computes the same for a problem.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ HOME = None
 
 @dataclass(frozen=True)
 class DeviceUsage:
-    """A device, by the names of its backends: the most bytes that are alive on it at once, and those that it has."""
+    """A device, by the names of its backends: the most bytes that are alive on it at once, and the bytes that it
+    has."""
 
     backends: tuple[str, ...]
     used: int
@@ -36,11 +37,10 @@ class DeviceUsage:
 def peak_usage(gm: fx.GraphModule, plan: Plan) -> tuple[DeviceUsage, ...]:
     """The devices whose data sheets give a budget.
 
-    Calls run part by part, and in a part in the order of the graph.  A tensor, be it a view, is alive where it is made
-    until everything that reads it has run, and elsewhere from the first to the last call there that reads it; what the
-    graph is given is alive from the start, and what it returns at home to the end.  Sizes count as what they were while
-    tracing.
-    """
+    Calls run part by part, and in a part in the order of the graph. On its maker's place a tensor, even a view, is
+    alive until all its readers have run; on another place it is alive from the first to the last reader there. Inputs
+    of the graph are alive from the start, and its results at home to the end. Sizes have the values that they had while
+    tracing."""
     sheets = {b.name: b.cost for b in plan.backends if b.cost is not None}
     places: dict[str | None, list[str]] = {}
     for backend in plan.backends:
@@ -77,7 +77,7 @@ def _peaks(gm: fx.GraphModule, plan: Plan, sheets: Mapping[str, Cost]) -> dict[s
 
 
 def _made(gm: fx.GraphModule, turn: Mapping[str, int]) -> Iterator[tuple[fx.Node, str | None]]:
-    """Each tensor with the call that makes it; the graph is given it where there is none."""
+    """Yields each tensor with the call that makes it, or None if it is an input of the graph."""
     for node in gm.graph.nodes:
         if not isinstance(node.meta.get("val"), torch.Tensor):
             continue
@@ -92,7 +92,7 @@ def _made(gm: fx.GraphModule, turn: Mapping[str, int]) -> Iterator[tuple[fx.Node
 def _spans(
     node: fx.Node, maker: str | None, where: Mapping[str, str | None], turn: Mapping[str, int]
 ) -> dict[str | None, tuple[int, int]]:
-    """From which call to which a tensor is alive on each place."""
+    """Returns the first and the last call for which a tensor is alive, on each place."""
     begin, home = (0, HOME) if maker is None else (turn[maker], where[maker])
     found: dict[str | None, tuple[int, int]] = {}
     for user in node.users:

@@ -1,8 +1,7 @@
-"""An independent check of a placement, made for every graph: it shares no code with what made the plan.
+"""Checks a placement independently: it runs for every graph and shares no code with the code that made the plan.
 
-That parts stand in an order in which each needs only earlier ones proves three things at once: the quotient is acyclic,
-every part is convex, and the listed order is a launch order.
-"""
+Each part must need only earlier parts. That proves three things at once: the quotient graph is acyclic, every part is
+convex, and the listed order is a launch order."""
 
 from __future__ import annotations
 
@@ -35,10 +34,11 @@ class Refused(KeelError):
 
 
 def verify_placement(gm: fx.GraphModule, plan: Plan, constants: Collection[str] = ()) -> None:
-    """Raises KeelError[bad-plan] unless every call of ``gm`` is in exactly one part, owners take their calls, every
-    value is computed in the part that reads it or in an earlier one, effects keep their order, nothing that stands
-    behind an assertion runs before it, and a placement by cost costs what it says and keeps no more alive on a device
-    than that has room for.
+    """Raises KeelError[bad-plan] unless the plan holds.
+
+    Every call of ``gm`` is in exactly one part, and its owner takes it. Every value is computed in the part that reads
+    it or in an earlier one. Effects keep their order, and no call that stands behind an assertion runs before it. A
+    placement by cost costs what it claims, and keeps no more alive on a device than fits there.
 
     ``constants`` are the names of inputs that never change.  Time linear in the graph, with one question to the owner
     per distinct call.
@@ -51,7 +51,7 @@ def verify_placement(gm: fx.GraphModule, plan: Plan, constants: Collection[str] 
 
 
 def _order(gm: fx.GraphModule, plan: Plan, where: dict[str, int]) -> None:
-    available: dict[fx.Node, int] = {}  # the part in which, or before which, a value exists
+    available: dict[fx.Node, int] = {}  # the part in which a value is made, or before which it exists
     effect = assertion = 0  # the parts of the last ones so far
     for node in gm.graph.nodes:
         needed = max((available[a] for a in node.all_input_nodes), default=0)
@@ -66,7 +66,7 @@ def _order(gm: fx.GraphModule, plan: Plan, where: dict[str, int]) -> None:
             if assertion > own:
                 _fail(
                     f"%{node.name} in {plan.parts[own].name} stands behind an assertion and would run before "
-                    f"that, which is in {plan.parts[assertion].name}"
+                    f"it: the assertion is in {plan.parts[assertion].name}"
                 )
             if _asserts(gm, node):
                 assertion = own
@@ -100,7 +100,7 @@ def _part_of(gm: fx.GraphModule, plan: Plan) -> dict[str, int]:
         if _works(node) and node.name not in where:
             _fail(f"%{node.name} is in no part")
         if node.name in where and not _works(node):
-            _fail(f"%{node.name} is no call of its own, but {plan.parts[where[node.name]].name} holds it")
+            _fail(f"%{node.name} is not a call, but {plan.parts[where[node.name]].name} holds it")
     return where
 
 
@@ -131,16 +131,16 @@ def _owners(gm: fx.GraphModule, plan: Plan, where: dict[str, int]) -> None:
 
 
 def _cost(gm: fx.GraphModule, plan: Plan, constants: Collection[str]) -> None:
-    """Holds what the plan says of its cost to the bill, as exactly as its prices were rounded: one for each call, two
-    for each tensor, one for each part."""
+    """Compares the cost that the plan claims with the bill. The tolerance is the rounding of the prices: a tick for
+    each call, two for each tensor, one for each part."""
     bills = None if plan.claim is None else itemize(gm, plan, constants)
     if plan.claim is None or bills is None:
         return
     said, found = plan.claim.seconds, sum(b.seconds for b in bills)
     if abs(said - found) > plan.claim.tick * (3 * len(gm.graph.nodes) + len(plan.parts)) + 1e-9 * found:
-        _fail(f"it says that it takes {said:.6g} seconds by the data sheets, and its bill says {found:.6g}")
+        _fail(f"it claims {said:.6g} seconds by the data sheets, and its bill has {found:.6g}")
     if plan.claim.bound > said + plan.claim.tick * len(plan.parts) + 1e-9 * said:  # the bound has rounded launches
-        _fail(f"it says that it takes {said:.6g} seconds, and that nothing takes less than {plan.claim.bound:.6g}")
+        _fail(f"it claims {said:.6g} seconds, and a lower bound of {plan.claim.bound:.6g}")
 
 
 def _memory(gm: fx.GraphModule, plan: Plan) -> None:
@@ -148,12 +148,12 @@ def _memory(gm: fx.GraphModule, plan: Plan) -> None:
         if room.used > room.budget:
             _fail(
                 f"it keeps {room.used} bytes alive at once at {' and '.join(room.backends)}, "
-                f"where {room.budget:.0f} are"
+                f"which has {room.budget:.0f}"
             )
 
 
 def _works(node: fx.Node) -> bool:
-    """Whether some part must run the node: all but inputs, outputs, picks of a result, and arithmetic on sizes."""
+    """True if some part must run the node: all but inputs, outputs, ``getitem`` and arithmetic on sizes."""
     return node.op == "call_function" and node.target is not operator.getitem and call_of(node) is not None
 
 
@@ -174,7 +174,7 @@ _ASSERTIONS = ("assert_async", "assert_scalar", "sym_constrain_range", "linalg_c
 
 
 def _asserts(gm: fx.GraphModule, node: fx.Node) -> bool:
-    """Whether a call raises where something does not hold; one that takes graphs does if a call of theirs does."""
+    """True if the call is an assertion, or takes a graph that contains one."""
     if any(name in str(node.target) for name in _ASSERTIONS):
         return True
     for given in node.all_input_nodes:

@@ -1,8 +1,8 @@
-"""A backend for each bundle, launches left out: the optimum for two places, and a good placement and a bound for more.
+"""Chooses a backend for each bundle without launches: the optimum for two places, a good placement and a bound for
+more.
 
-Alpha-expansion (Boykov, Veksler, Zabih 2001, "Fast approximate energy minimization via graph cuts"): as long as it
-helps, let any set of bundles go over to one backend, the best set at once by a minimum cut.
-"""
+The method is alpha-expansion (Boykov, Veksler, Zabih 2001, "Fast approximate energy minimization via graph cuts"). As
+long as it helps, the best set of bundles moves to one backend; a minimum cut finds that set."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from keel.placement.solve.min_cut import best_mix_of_two
 from keel.placement.solve.problem import FORBIDDEN, Ints, Stars, Terms, Wholes, value
 
 ROUNDS = 12
-"""How often every backend is offered to all bundles at most; two to four times are the rule."""
+"""How often every backend is offered to all bundles at most; two to four times are typical."""
 ENOUGH = 17
-"""An expansion that gains less than ``2**-ENOUGH`` of the cost is none that matters; sixteen times that for more than
-LARGE bundles."""
+"""Expansions that gain less than ``2**-ENOUGH`` of the cost are ignored. The threshold is sixteen times higher for more
+than LARGE bundles."""
 LARGE = 20_000
 
 
 def expand_moves(terms: Terms, start: Ints | None = None) -> Ints:
     """The backend of each bundle.
 
-    Exact for two backends, and for any number on one or two places where neither savings nor charges between backends
-    of one place matter.  Else a placement that no expansion improves by more than 1/131,072 of its cost (1/8,192 for
-    large graphs), and never dearer than the cheapest backend for each bundle alone, each single backend (with what it
-    refuses on the cheapest other), and the best mixture of each two of those.
+    Exact for two backends. Exact for any number of backends on one or two places if there are no savings and no charges
+    between backends of one place. Otherwise no expansion improves the result by more than 1/131,072 of its cost
+    (1/8,192 for large graphs). The result is never more expensive than any of these: the cheapest backend for each
+    bundle alone; each single backend (with the calls that it refuses on the cheapest other); the best mixture of each
+    two of those.
 
-    Where all ways of a tensor cost the same, the result costs at most 2(p - 1) times the optimum for p places, and 2
-    times where each tensor has one reader (section 6 of the paper: of a tensor whose place the optimum changes, each of
-    two expansions pays for at most p - 1 places, the optimum for at least one).  ``bound`` certifies more than that.
-    """
+    If all ways of a tensor cost the same, the result costs at most 2(p - 1) times the optimum for p places, and 2 times
+    if each tensor has one reader. (Section 6 of the paper: for a tensor whose place the optimum changes, each of two
+    expansions pays for at most p - 1 places, and the optimum for at least one.) ``bound`` certifies more than that."""
     offers = list(_offers(terms))
     if start is None or len(offers) == 2:
         start = _first(terms, offers)
@@ -55,21 +55,20 @@ def expand_moves(terms: Terms, start: Ints | None = None) -> Ints:
 
 
 def bound(terms: Terms) -> int:
-    """Ticks that no placement can undercut, launches left out.
+    """Returns a lower bound, in ticks, of every placement without launches.
 
-    Of some backends on one side and all others on the other, a placement costs at least as much as if each bundle were
-    the cheapest of its side, moves within a side were free, and moves between sides as cheap as the cheapest; which
-    two-sided placement is best then is a minimum cut.  The best of these bounds over one place or backend against all
-    others; it is the optimum for two backends.
-    """
+    Divide the backends into two sides. A placement costs at least as much as if each bundle were on the cheapest
+    backend of its side, moves within a side were free, and moves between sides cost as little as the cheapest one. The
+    best two-sided placement under these prices is a minimum cut. The bound is the best one over all divisions of one
+    place or backend against the others. It is the optimum for two backends."""
     alone = int(terms.cost.min(axis=1, initial=FORBIDDEN).sum()) - terms.credit
     return max([alone, *(_sided(terms, side) for side in _sides(terms))])
 
 
 def _offers(terms: Terms) -> Iterator[Ints]:
-    """What bundles are offered to go over to: each backend, then the cheapest backend of each place that has several.
+    """Yields the offers made to bundles: each backend, then the cheapest backend of each place that has several.
 
-    Where nothing is charged between backends of one place, only places are offered.
+    If there are no charges between backends of one place, only places are offered.
     """
     place = terms.stars[0].place
     several = len(np.unique(place)) < terms.backends
@@ -90,7 +89,8 @@ def _taken(terms: Terms, offer: Ints) -> Ints:
 
 
 def _first(terms: Terms, offers: Sequence[Ints]) -> Ints:
-    """The best of where each bundle is cheapest, each offer alone, and the best mixture of each two offers."""
+    """Returns the best of these: each bundle on its cheapest backend, each offer alone, and the best mixture of two
+    offers."""
     cheapest = np.argmin(terms.cost, axis=1)
     accepted = [_taken(terms, offer) for offer in offers]
     starts = [np.where(accepted[i], offers[i], cheapest) for i in range(len(offers))]
@@ -105,7 +105,8 @@ def _first(terms: Terms, offers: Sequence[Ints]) -> Ints:
 
 
 def _wavering(terms: Terms) -> bool:
-    """Whether expansions are not exact, so that ``lean`` ones may find more: ways of a tensor have different prices."""
+    """True if expansions are not exact, because ways of a tensor have different prices. Then ``lean`` ones may find
+    more."""
     for s in terms.stars:
         places = s.price.shape[1]
         if places > 2 and len(s.price):
@@ -116,7 +117,8 @@ def _wavering(terms: Terms) -> bool:
 
 
 def _sides(terms: Terms) -> list[Ints]:
-    """Which backends stand on the one side, as masks: those of each place, and each one; each split once."""
+    """Returns the divisions of backends as masks of one side: those of each place, and each backend alone; each
+    once."""
     place = terms.stars[0].place
     masks = [*(place == p for p in np.unique(place)), *np.eye(terms.backends, dtype=bool)]
     once = {tuple(m if m[0] else ~m): m if m[0] else ~m for m in masks if not m.all()}
@@ -134,9 +136,9 @@ def _sided(terms: Terms, side: Ints) -> int:
 
 
 def _folded(stars: Stars, side: Ints) -> Stars:
-    """The charges between two sides, 0 and 1, of backends; 2 is where tensors start or end that have no side.
+    """Returns the charges between two sides of backends, 0 and 1.  Tensors that start or end on neither side are on 2.
 
-    Where a place has backends on both sides nothing is charged.
+    If a place has backends on both sides, nothing is charged.
     """
     places = stars.price.shape[1]
     sides = np.full(places, 2)

@@ -1,4 +1,4 @@
-"""What a graph costs on backends with data sheets, as a placement problem.
+"""States the cost of a graph on backends with data sheets as a placement problem.
 
 A call has the price of its roofline on each backend that takes it, a composite that of all its pieces' arithmetic. What
 a backend that fuses passes between calls of one loop stays out of memory, so such a call has the price of its
@@ -46,14 +46,13 @@ Taken = NDArray[np.bool_]
 class Pricing:
     """Prices for ``place``.  ``constants`` are the names of inputs that never change.
 
-    Unless ``compete``, a backend of last resort is priced for those calls only that no other backend takes.
-    """
+    Unless ``compete``, a backend of last resort is priced only for the calls that no other backend takes."""
 
     constants: Collection[str] = ()
     compete: bool = False
 
     def __call__(self, units: CallGraph, backends: Sequence[Backend], taken: Taken) -> Problem | None:
-        """The problem in seconds; None where a backend that is no last resort has no data sheet."""
+        """Returns the problem in seconds, or None if a backend other than a last resort has no data sheet."""
         sheets = sheets_of(backends)
         if sheets is None or not units.nodes:
             return None
@@ -80,7 +79,7 @@ class Pricing:
 
 
 def sheets_of(backends: Sequence[Backend]) -> list[Cost] | None:
-    """The data sheet of each backend; None where one that is no last resort has none."""
+    """Returns the data sheet of each backend, or None if a backend other than a last resort lacks one."""
     sheets = [FALLBACK_COST if b.cost is None and b.last_resort else b.cost for b in backends]
     known = [s for s in sheets if s is not None]
     return known if len(known) == len(sheets) else None
@@ -88,9 +87,9 @@ def sheets_of(backends: Sequence[Backend]) -> list[Cost] | None:
 
 @dataclass(frozen=True, eq=False)
 class _Values:
-    """The tensors of a graph: those it is given, then what units make.  ``root[i]`` is the tensor whose memory tensor i
-    shows (itself, unless a view made it), always before it; ``readers[i]`` are the units that read tensor i itself, and
-    ``pickers[i]`` those of them that read it only at places that are data."""
+    """The tensors of a graph: its inputs, then the results of units. ``root[i]`` is the tensor whose memory tensor i
+    aliases (itself unless a view made it); it comes before i. ``readers[i]`` are the units that read tensor i itself,
+    and ``pickers[i]`` those of them that only gather from it."""
 
     nodes: list[fx.Node]
     maker: Ints
@@ -145,7 +144,8 @@ def _base(node: fx.Node, unit: int, units: CallGraph, number: Mapping[fx.Node, i
 
 
 def _made(node: fx.Node, units: CallGraph) -> tuple[int, Type | None]:
-    """The unit that makes a value (-1: the graph is given it) and its type; no type for what is no value of a call."""
+    """Returns the unit that makes a value (-1 for an input of the graph) and the type of the value. The type is None if
+    the node is not a value of a call."""
     if node.op == "placeholder":
         return -1, type_of(node.meta["val"]) if isinstance(node.meta.get("val"), torch.Tensor) else None
     if (unit := units.numbers.get(node)) is not None:
@@ -157,14 +157,14 @@ def _made(node: fx.Node, units: CallGraph) -> tuple[int, Type | None]:
 
 
 def _last(taken: Taken, free: Taken, backends: Sequence[Backend]) -> Taken:
-    """``taken`` without last resorts wherever another backend takes a call that is some work."""
+    """Removes last resorts from ``taken`` wherever another backend takes the call, unless the call is free."""
     last = np.array([b.last_resort for b in backends], bool)
     others = taken[:, ~last].any(axis=1) & ~free
     return np.asarray(taken & ~(others[:, None] & last[None]))
 
 
 def _kinds(units: CallGraph) -> tuple[list[int], Ints]:
-    """One unit of each distinct call, and which of those each unit is."""
+    """Returns one unit for each distinct call, and for each unit the index of its call among them."""
     number: dict[Any, int] = {}
     firsts: list[int] = []
     kind = np.empty(len(units.calls), np.int64)
@@ -176,7 +176,7 @@ def _kinds(units: CallGraph) -> tuple[list[int], Ints]:
 
 
 def _alone(units: CallGraph, sheets: Sequence[Cost], taken: Taken, sizes: Mapping[str, int]) -> Floats:
-    """The seconds of each unit on each backend, without the traffic of loops; inf where it is not taken."""
+    """Returns the seconds of each unit on each backend, without the traffic of loops, and inf if it is not taken."""
     firsts, kind = _kinds(units)
     table = np.array(
         [
@@ -188,7 +188,7 @@ def _alone(units: CallGraph, sheets: Sequence[Cost], taken: Taken, sizes: Mappin
 
 
 def _loops(units: CallGraph, sheets: Sequence[Cost]) -> Taken:
-    """Which units run in one loop with others where a backend fuses."""
+    """Returns which units can share a loop with others on a backend that fuses."""
     if not any(s.fuses for s in sheets):
         return np.zeros(len(units.calls), bool)
     known: dict[Any, bool] = {}
@@ -200,8 +200,8 @@ def _loops(units: CallGraph, sheets: Sequence[Cost]) -> Taken:
 
 @dataclass(frozen=True, eq=False)
 class _Rows:
-    """Charges on tensors between backends and memory, which comes after them: the maker (-1: memory), the readers, and
-    ``ways[row, from, to]`` seconds."""
+    """Charges on tensors that pass between backends and memory. Memory is numbered after the backends. A row has the
+    maker (-1: memory), the readers, and ``ways[row, from, to]`` in seconds."""
 
     made_by: Ints
     readers: list[list[int]]
@@ -224,7 +224,7 @@ def _passed(rows: Sequence[_Rows | None], memory: int) -> Tensors | None:
 
 
 def _traffic(values: _Values, free: Taken, loops: Taken, sheets: Sequence[Cost]) -> tuple[_Rows | None, Floats]:
-    """What loops read and write; and what calls pay wherever their neighbours are, [units, backends]."""
+    """Returns what loops read and write, and what calls pay wherever their neighbors are, [units, backends]."""
     fixed = np.zeros((len(free), len(sheets)))
     if not loops.any():
         return None, fixed
@@ -253,8 +253,8 @@ def _traffic(values: _Values, free: Taken, loops: Taken, sheets: Sequence[Cost])
 
 
 def _borders(values: _Values, free: Taken, convolves: bool, sheets: Sequence[Cost]) -> tuple[_Rows | None, Floats]:
-    """What it takes to bring tensors, through whatever views, from one backend to another; and what their makers pay
-    for those that the graph returns, [units, backends]."""
+    """Returns the cost of bringing tensors from one backend to another, through any views, and what makers pay for the
+    tensors that the graph returns, [units, backends]."""
     paces = np.array([[across(s, image) for s in sheets] + [0.0] for image in (False, True)])
     fixed = np.zeros((len(free), len(sheets)))
     if not paces.any():
@@ -276,10 +276,10 @@ def _borders(values: _Values, free: Taken, convolves: bool, sheets: Sequence[Cos
 
 
 def _shown(values: _Values, free: Taken) -> list[tuple[list[int], set[int], bool]]:
-    """By tensor: the units that read its memory through whatever views, those of them that read it only at places that
-    are data, and whether the graph returns it.
+    """Yields for each tensor the units that read its memory through any views, those of them that only gather from it,
+    and whether the graph returns it.
 
-    Of a view all that is told with the tensor that it shows.
+    All of this is attributed to the tensor that a view aliases, not to the view.
     """
     work, returned = (~free).tolist(), values.returned.tolist()
     reading = [[u for u in units if work[u]] for units in values.readers]
@@ -295,7 +295,7 @@ def _shown(values: _Values, free: Taken) -> list[tuple[list[int], set[int], bool
 
 
 def _moved(values: _Values, sheets: Sequence[Cost], constants: Collection[str]) -> tuple[Ints, Tensors]:
-    """Where backends compute (0: where the graph's tensors are), and the tensors that may have to move there."""
+    """Returns the place of each backend (0 is where the graph's tensors are), and the tensors that may have to move."""
     place = np.zeros(len(sheets), np.int64)
     linked = [b for b, s in enumerate(sheets) if s.link is not None]
     place[linked] = np.arange(1, len(linked) + 1)
@@ -317,7 +317,7 @@ def _moved(values: _Values, sheets: Sequence[Cost], constants: Collection[str]) 
 
 
 def _savings(units: CallGraph, sheets: Sequence[Cost], taken: Taken, sizes: Mapping[str, int]) -> Iterator[Saving]:
-    """What each backend saves by running calls as one, where it takes all of them."""
+    """Yields what each backend saves by running the calls of a pattern as one, if it takes all of them."""
     for b, sheet in enumerate(sheets):
         for found in match_patterns(units.nodes[0].graph, sheet.patterns):
             members = tuple(units.numbers[node] for node in found.nodes)
@@ -330,15 +330,15 @@ def _savings(units: CallGraph, sheets: Sequence[Cost], taken: Taken, sizes: Mapp
 
 
 def _memory(sheets: Sequence[Cost], place: Ints) -> Floats:
-    """The bytes of each place: the least that any backend there says."""
+    """Returns the bytes of each place: the least number that any backend there declares."""
     memory = np.full(int(place.max(initial=0)) + 1, np.inf)
     np.minimum.at(memory, place, [s.memory for s in sheets])
     return memory
 
 
 def _together(units: CallGraph, free: Taken, taken: Taken) -> Ints:
-    """Views with what makes their operand or, where the graph is given that, with what first reads them; unless a
-    backend that can have the neighbour refuses the view."""
+    """Keeps each view together with the maker of its operand or, if that is an input of the graph, with the view's
+    first reader; unless a backend that takes this neighbor refuses the view."""
     lead = list(range(len(units.nodes)))
     heads: dict[int, list[int]] = {}  # views of inputs, each with the views of it
     for u in np.nonzero(free)[0].tolist():

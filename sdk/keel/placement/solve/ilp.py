@@ -1,5 +1,7 @@
-"""The optimum with launches, by integer programming: what the fast method is measured by, for graphs of a few dozen
-units, and a bound by its linear relaxation for graphs of a few thousand."""
+"""The optimum with launches, by integer programming.
+
+It is the reference for the fast method on graphs of a few dozen units. Its linear relaxation gives a bound for graphs
+of a few thousand."""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ from keel.placement.solve.problem import FORBIDDEN, Ints, Stars, Terms
 
 @dataclass
 class _Program:
-    """A linear program as it is written down: columns with a price and an upper bound, rows of entries."""
+    """A linear program under construction: columns with a price and an upper bound, and rows of entries."""
 
     prices: list[float] = field(default_factory=list)
     most: list[float] = field(default_factory=list)
@@ -70,8 +72,8 @@ def solve_ilp(terms: Terms, needs: Sequence[Sequence[int]], most: int) -> Ints |
 
 
 def lp_bound(terms: Terms) -> int:
-    """Ticks that no placement can undercut, launches left out: the value of the linear relaxation, less a millionth
-    for the solver's tolerance."""
+    """Returns a lower bound, in ticks, of every placement without launches: the value of the linear relaxation, less a
+    millionth for the solver's tolerance."""
     scale = _scale(terms)
     program = _Program()
     _assignment(program, terms, scale)
@@ -82,7 +84,7 @@ def lp_bound(terms: Terms) -> int:
 
 
 def _scale(terms: Terms) -> float:
-    """What prices are multiplied with, so that the solver's tolerances suit them: the dearest bundle costs 1,000."""
+    """The factor that scales prices to the solver's tolerances: the most expensive bundle costs 1,000."""
     top = max(
         (
             int(terms.cost[terms.cost < FORBIDDEN].max(initial=1)),
@@ -113,8 +115,9 @@ def _assignment(program: _Program, terms: Terms, scale: float) -> Ints:
 
 
 def _ways(program: _Program, stars: Stars, at: Ints, scale: float) -> None:
-    """For tensor t and place q: whether a reader is there, and from where it comes: each way only if the maker is on
-    its place, and as many ways as readers ask for (the local polytope but for several readers)."""
+    """Adds columns for tensor t and place q: whether a reader is there, and from which place the tensor comes. A way is
+    used only if the maker is on its place, and as many ways are used as readers ask for (the local polytope, except for
+    several readers)."""
     places = range(stars.price.shape[1])
     readers = (
         np.split(stars.reader, np.cumsum(np.bincount(stars.star, minlength=len(stars.maker)))[:-1])
@@ -146,12 +149,13 @@ def _ways(program: _Program, stars: Stars, at: Ints, scale: float) -> None:
 
 
 def _on(at: Ints, stars: Stars, bundle: int, place: int) -> list[int]:
-    """The columns that say that a bundle is on a place."""
+    """Returns the columns that state that a bundle is on a place."""
     return [int(c) for c in at[bundle, stars.place == place] if c >= 0]
 
 
 def _parts(program: _Program, terms: Terms, needs: Sequence[Sequence[int]], at: Ints, most: int, scale: float) -> None:
-    """Parts in a row, each of one backend or of none; units in parts of their backend, none before what it needs.
+    """Adds a sequence of parts, each with one backend or unused. Units are in parts of their backend, and no unit runs
+    before the units that it needs.
 
     ``by[u][g]`` says that unit u is in part g or in an earlier one.
     """
@@ -168,7 +172,7 @@ def _parts(program: _Program, terms: Terms, needs: Sequence[Sequence[int]], at: 
                 program.row([by[u][g], by[u][g - 1]], [1.0, -1.0], 0, np.inf)
             for v in wanted:
                 program.row([by[v][g], by[u][g]], [1.0, -1.0], 0, np.inf)
-            for b in range(terms.backends):  # in part g and on b: then g is b's
+            for b in range(terms.backends):  # a unit in part g and on b: then g belongs to b
                 column = int(at[terms.bundle[u], b])
                 if column >= 0:
                     before = [by[u][g - 1]] if g else []

@@ -1,4 +1,5 @@
-"""What a placement keeps alive on each place, and placements that keep less where that is too much."""
+"""Computes the bytes that a placement keeps alive on each place, and finds a placement that fits if they are too
+many."""
 
 from __future__ import annotations
 
@@ -17,12 +18,12 @@ _STEPS, _HALVINGS = 16, 6  # of the price: times four, then between two
 def fit_budget(
     problem: Problem, terms: Terms, found: Placed, solve: Callable[[Terms], Placed]
 ) -> tuple[Ints, dict[int, int]]:
-    """The backend of each bundle in a placement that fits into every place, if one is found, and the bytes missing.
+    """Returns the backend of each bundle in a placement that fits into every place, if one is found, and the missing
+    bytes.
 
-    Where a place is too small, each byte that units make there gets a price, which rises until the placement that
-    ``solve`` finds fits, and then falls as long as it does: the same relaxation as for launches.  The cheapest
-    placement that fits is not always among those.
-    """
+    If a place is too small, each byte that units make there gets a price. The price rises until the placement that
+    ``solve`` finds fits, and then falls as long as it fits: the same relaxation as for launches. The cheapest placement
+    that fits is not always among those."""
     over = _over(problem, terms, found)
     weight = _made_in(problem, terms, over)
     heaviest = int(weight.max(initial=0))
@@ -76,10 +77,9 @@ def _made_in(problem: Problem, terms: Terms, places: Iterable[int]) -> Ints:
 def peaks(problem: Problem, bundle: Ints, placed: Placed) -> Ints:
     """The most bytes that are alive at once on each place.
 
-    Units run group by group and in order within.  A tensor is alive where it is made until everything that reads it has
-    run, and elsewhere from the first to the last unit there that reads it; what the graph is given, or has to leave
-    somewhere, is alive from the start, or to the end.
-    """
+    Units run group by group and in order within. On its maker's place a tensor is alive until all its readers have run;
+    on another place it is alive from the first to the last reader there. Inputs of the graph are alive from the start,
+    and tensors that must end on some place stay alive to the end."""
     labels, groups = placed
     t, units = problem.tensors, len(problem.compute)
     if not units:

@@ -1,8 +1,7 @@
-"""The best mixture of two placements, by one minimum cut: exact for two backends, the step of the method for more.
+"""Finds the best mixture of two placements by one minimum cut: exact for two backends, a step of the method for more.
 
-A tensor's transfer is charged once for all its readers on a place, so it is no sum over edges: it takes one more node
-of the network for each tensor and place (Kohli, Ladicky, Torr 2009, "Robust higher order potentials").
-"""
+A tensor's transfer is charged once for all its readers on a place, so the charge is not a sum over edges. It takes one
+more node of the network for each tensor and place (Kohli, Ladicky, Torr 2009, "Robust higher order potentials")."""
 
 from __future__ import annotations
 
@@ -12,19 +11,18 @@ import numpy as np
 
 from keel.placement.solve.problem import Ints, Stars, Terms, ways
 
-_BITS = 30  # of the capacities that one flow is found for
-_PASSES = 20  # in which nodes are decided before a flow is found
-_WORTH = 0.9  # the last pass is one that leaves more of the arcs
+_BITS = 30  # bits of the capacities in one flow
+_PASSES = 20  # passes that decide nodes before a flow is computed
+_WORTH = 0.9  # a pass that leaves more than this share of the arcs is the last
 
 
 def best_mix_of_two(terms: Terms, low: Ints, high: Ints, *, lean: bool = False) -> Ints:
-    """A placement in which each bundle is where ``low`` or where ``high`` has it, no dearer than ``low``.
+    """Returns a placement, no more expensive than ``low``, in which each bundle is where ``low`` or ``high`` has it.
 
-    It is a cheapest one, and of these the one with the most from ``low``, where ``low`` and ``high`` have each one
-    backend (or leave the same ones elsewhere), or where ``high`` is one backend and all ways between places cost a
-    tensor the same; in general some charges are taken too high.  ``lean`` takes others too high: what it finds may be
-    better or worse.  A maximum flow: cubic in the worst case, near-linear on graphs of models as measured.
-    """
+    The result is optimal, and of all optima the one with the most from ``low``, in two cases: ``low`` and ``high`` have
+    one backend each (apart from bundles on which they agree); or ``high`` is one backend and all ways of a tensor cost
+    the same. Otherwise some charges are overestimated. ``lean`` overestimates others, so its result may be better or
+    worse. A maximum flow: cubic in the worst case, near-linear on graphs of models as measured."""
     net = _Network(low, high)
     both = np.arange(len(low))
     net.weigh(both, terms.cost[both, high] - terms.cost[both, low])
@@ -35,8 +33,8 @@ def best_mix_of_two(terms: Terms, low: Ints, high: Ints, *, lean: bool = False) 
 
 
 class _Network:
-    """A network between *low* (the start) and *high* (the end): an arc costs its ticks where its tail is low and its
-    head high, a node its tilt where it is high.  Bundles that are the same in both are left out."""
+    """A network between *low* (the start) and *high* (the end). An arc costs its ticks if its tail is low and its head
+    high; a node costs its tilt if it is high. Bundles that are the same in both are left out."""
 
     def __init__(self, low: Ints, high: Ints) -> None:
         self.open = low != high
@@ -46,16 +44,16 @@ class _Network:
         self.arcs: list[tuple[Ints, Ints, Ints]] = []
 
     def weigh(self, bundles: Ints, ticks: Ints) -> None:
-        """Charges ``ticks``, which may be negative, where a bundle is high."""
+        """Charges ``ticks``, which may be negative, if a bundle is high."""
         self.lean(self.number[bundles], ticks)
 
     def lean(self, nodes: Ints, ticks: Ints) -> None:
-        """Charges ``ticks`` where a node is high.  Nodes below 0 stand for bundles that are left out."""
+        """Charges ``ticks`` if a node is high.  Nodes below 0 stand for bundles that are left out."""
         used = (nodes >= 0) & (ticks != 0)
         self.tilts.append((nodes[used], ticks[used]))
 
     def more(self, count: int) -> Ints:
-        """Numbers of ``count`` new nodes."""
+        """Adds ``count`` nodes and returns their numbers."""
         self.size += count
         return np.arange(self.size - count, self.size)
 
@@ -64,7 +62,7 @@ class _Network:
         self.arcs.append((tails[used], heads[used], ticks[used]))
 
     def cut(self) -> Any:
-        """Which bundles are high: as few as are in some minimum cut."""
+        """Returns which bundles are high: as few as in any minimum cut."""
         none = np.zeros(0, np.int64)
         tails, heads, ticks = (np.concatenate(a) for a in zip((none, none, none), *self.arcs, strict=True))
         tilt = np.zeros(self.size, np.int64)
@@ -76,9 +74,9 @@ class _Network:
 
 
 def _cut(tilt: Ints, tails: Ints, heads: Ints, ticks: Ints) -> Any:
-    """Which nodes are high in a minimum cut in which as few as possible are.
+    """Returns the nodes that are high in the minimum cut with the fewest high nodes.
 
-    First, as often as it helps, a node goes where it is cheapest whatever its neighbours do, if there is such a side.
+    First, as often as it helps, each node whose cheapest side does not depend on its neighbors is put on that side.
     """
     high = np.zeros(len(tilt), bool)
     undecided = np.ones(len(tilt), bool)
@@ -106,7 +104,8 @@ def _cut(tilt: Ints, tails: Ints, heads: Ints, ticks: Ints) -> Any:
 
 
 def _beyond(tilt: Ints, tails: Ints, heads: Ints, ticks: Ints) -> Any:
-    """The nodes beyond a minimum cut, as few as possible: those from which the end is reached in what is left."""
+    """Returns the nodes beyond a minimum cut, as few as possible: those from which the residual network reaches the
+    end."""
     from scipy.sparse import csr_matrix
     from scipy.sparse.csgraph import breadth_first_order
 
@@ -122,11 +121,10 @@ def _beyond(tilt: Ints, tails: Ints, heads: Ints, ticks: Ints) -> Any:
 
 
 def _drained(left: Any, start: int) -> Any:
-    """What a maximum flow from ``start`` to the node after it leaves of each capacity.
+    """Returns the residual capacities after a maximum flow from ``start`` to the node after it.
 
-    SciPy's flow is of 32-bit numbers, and wraps without a word: larger capacities are drained by their leading bits
-    first, and then by what is left.
-    """
+    SciPy's flow uses 32-bit numbers and overflows silently. So larger capacities are first reduced by a flow of their
+    leading bits, and then by a flow of the rest."""
     from scipy.sparse.csgraph import maximum_flow
 
     shift = max(0, int(left.data.max(initial=0)).bit_length() - _BITS)
@@ -174,7 +172,7 @@ def _charge(net: _Network, stars: Stars, low: Ints, high: Ints, lean: bool) -> N
 
 
 def _pairs(net: _Network, maker: Ints, reader: Ints, ticks: list[list[Ints]], lean: bool) -> None:
-    """Tensors with one reader that may move: ``ticks[maker is high][reader is high]``."""
+    """Adds tensors with one reader that may move: ``ticks[maker is high][reader is high]``."""
     (e00, e01), (e10, e11) = ticks
     excess = np.maximum(e00 + e11 - e01 - e10, 0)
     e01, e10 = (e01, e10 + excess) if lean else (e01 + excess, e10)
@@ -187,8 +185,8 @@ def _pairs(net: _Network, maker: Ints, reader: Ints, ticks: list[list[Ints]], le
 def _fans(
     net: _Network, makers: Ints, keys: Ints, reader: Ints, from_low: Ints, from_high: Ints, rising: bool, lean: bool
 ) -> None:
-    """Tensors with several readers that may move.  ``keys`` are the tensor and the place to which each reader brings
-    it: where the reader is high if ``rising``, else where it is low.  A node of the network says that some reader does.
+    """Adds tensors with several readers that may move. ``keys`` are the tensor and the place to which each reader
+    brings it: its place when high if ``rising``, else when low. A node of the network states that some reader is there.
     """
     first_rows, which = np.unique(keys, return_inverse=True)
     paid_low, paid_high = from_low.ravel()[first_rows], from_high.ravel()[first_rows]
@@ -196,7 +194,7 @@ def _fans(
     node = net.more(len(first_rows))
     needed = np.minimum(paid_low, paid_high)
     along, against = np.maximum(paid_high - paid_low, 0), np.maximum(paid_low - paid_high, 0)
-    whole = needed + along + against  # as good as a reader that must: more is never paid
+    whole = needed + along + against  # as good as a reader that must be there: the charge is never higher
     if rising:  # paid by a high reader, and by a maker that stays low
         along, against = against, along
         net.arc(node[which], net.number[reader], whole[which])
@@ -211,7 +209,7 @@ def _fans(
 
 
 def _number(net: _Network, maker: Ints) -> Ints:
-    """The nodes of makers, -1 for those that are left out or none."""
+    """Returns the nodes of makers, or -1 if a maker is left out or missing."""
     return np.where(maker >= 0, net.number[maker], -1)
 
 

@@ -1,4 +1,4 @@
-"""What a placement costs, as arrays: a price for each unit on each backend, and for each way that a tensor may take.
+"""The cost of a placement as arrays: a price for each unit on each backend, and for each way that a tensor may take.
 
 A :class:`Problem` is in seconds.  Solvers work on its :class:`Terms`: the same in integers, with units that must stay
 together contracted to one *bundle*, so that two of them can be compared without a tolerance.
@@ -17,20 +17,19 @@ Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 FORBIDDEN = 1 << 43
-"""What a refusal costs in ticks: more than every placement without one, and small enough to be summed without overflow
-over half a million units."""
+"""The cost of a refusal in ticks: more than any placement without one, and small enough to be summed over half a
+million units without overflow."""
 
 
 @dataclass(frozen=True, eq=False)
 class Tensors:
-    """The T tensors that may have to move.  Tensor t is made by unit ``maker[t]`` or, where that is -1, lies on place
-    ``home[t]`` when the graph starts.  ``reader[first[t]:first[t + 1]]`` are the units that read it.
+    """The T tensors that may have to move. Tensor t is made by unit ``maker[t]``; if that is -1, it is on place
+    ``home[t]`` when the graph starts. ``reader[first[t]:first[t + 1]]`` are the units that read it.
 
-    ``transfer[t, p, q]`` are the seconds that it takes to place q when it is made on place p: charged once, however
-    many units of place q read it; inf where there is no way.  ``ends[t]`` is a place where it must end, or -1.
-    ``handover[t]`` are the seconds charged once for each backend, other than its maker's, that reads it, wherever that
-    is: what the two would save if they were one.  ``size[t]`` are its bytes.
-    """
+    ``transfer[t, p, q]`` are the seconds to bring it from place p to place q. They are charged once, however many units
+    on place q read it, and inf if there is no way. ``ends[t]`` is the place where it must end, or -1. ``handover[t]``
+    are the seconds charged once for each backend other than its maker's that reads it, on any place: the two would save
+    them if they were one. ``size[t]`` is its size in bytes."""
 
     maker: Ints
     first: Ints
@@ -43,16 +42,16 @@ class Tensors:
 
     @property
     def star(self) -> Ints:
-        """The tensor that each of ``reader`` reads."""
+        """Returns the tensor that each entry of ``reader`` reads."""
         return np.repeat(np.arange(len(self.maker)), np.diff(self.first))
 
 
 @dataclass(frozen=True)
 class Saving:
-    """``seconds`` that are saved where ``backend`` has all of ``units``: a pattern that it runs as one.
+    """A pattern that a backend runs as one: ``seconds`` are saved if ``backend`` has all of ``units``.
 
-    A ``chain`` is saved in one part: of its units, in order, each but the last is waited for by others of them alone.
-    """
+    A ``chain`` saves time only in one part. Its units are in order, and only units of the chain wait for any but the
+    last."""
 
     units: tuple[int, ...]
     backend: int
@@ -62,15 +61,14 @@ class Saving:
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """``compute[u, b]`` are the seconds of unit u on backend b, inf where b refuses it.  Backends are numbered by
-    preference; of two placements of one cost the one that has more on the first is taken.
+    """``compute[u, b]`` are the seconds of unit u on backend b, inf if b refuses it. Backends are numbered by
+    preference; of two placements of equal cost the one with more on the first backend is chosen.
 
     ``needs[u]`` are the units that u waits for, all below u; ``place[b]`` numbers the device (and layout) where backend
-    b keeps its tensors; ``launch[b]`` are the seconds that each part of b costs; ``memory[p]`` are the bytes of place
-    p, inf where they do not matter; units of one number in ``together`` go to one backend, for the sum of their costs.
-    ``passed`` are tensors as in ``tensors``, but between backends instead of places: a place for each backend, and one
-    more, where no backend is, for what lies there when the graph starts.
-    """
+    b keeps its tensors; ``launch[b]`` are the seconds that each part of b costs; ``memory[p]`` is the size of place p
+    in bytes, inf without a limit; units with equal numbers in ``together`` go to one backend, for the sum of their
+    costs. ``passed`` are tensors as in ``tensors``, but between backends instead of places: a place for each backend,
+    and one more, without a backend, for tensors that are there when the graph starts."""
 
     compute: Floats
     needs: Sequence[Sequence[int]]
@@ -97,8 +95,8 @@ def tensors(
     handover: ArrayLike = 0.0,
     size: ArrayLike = 0,
 ) -> Tensors:
-    """Tensors from a list of readers for each.  Every other argument is an array over tensors, or one value for all;
-    ``transfer`` may lack the axis of tensors."""
+    """Makes tensors from a list of readers for each. Every other argument is an array over tensors, or one value for
+    all; ``transfer`` may lack the axis of tensors."""
     count = len(readers)
     first = np.zeros(count + 1, np.int64)
     np.cumsum([len(r) for r in readers], out=first[1:])
@@ -128,9 +126,9 @@ def problem(
     savings: Sequence[Saving] = (),
     passed: Tensors | None = None,
 ) -> Problem:
-    """A problem with what is not said left out: each backend on a place of its own, no launch costs, no limits.
+    """Makes a problem with defaults: each backend on a place of its own, no launch costs, no limits.
 
-    Raises ValueError where arrays do not fit each other, a cost is negative or no number, or some unit can go nowhere.
+    Raises ValueError if shapes do not match, a cost is negative or NaN, or no backend can take some unit.
     """
     costs = np.asarray(compute, np.float64)
     units, backends = costs.shape
@@ -152,7 +150,7 @@ def problem(
 
 
 def pinned(given: Problem, pins: Mapping[int, int]) -> Problem:
-    """The problem with each unit in ``pins`` on the backend named there.  Raises ValueError where that refuses it."""
+    """Fixes each unit in ``pins`` to the backend given there.  Raises ValueError if that backend refuses it."""
     compute = given.compute.copy()
     for unit, backend in pins.items():
         compute[unit, np.arange(given.backends) != backend] = np.inf
@@ -163,9 +161,9 @@ def pinned(given: Problem, pins: Mapping[int, int]) -> Problem:
 
 @dataclass(frozen=True, eq=False)
 class Stars:
-    """Charges on tensors between places: ``price[t, p, q]`` ticks once, if the maker of t is on place p, and something
-    that reads it on place q.  ``star[i]`` and ``reader[i]`` are a tensor and one of its readers; ``place[b]`` is the
-    place of backend b; ``home`` and ``ends`` as in :class:`Tensors`.  A tensor's maker is not among its readers."""
+    """Charges on tensors between places: ``price[t, p, q]`` ticks once, if the maker of t is on place p and some reader
+    of it on place q. ``star[i]`` and ``reader[i]`` are a tensor and one of its readers; ``place[b]`` is the place of
+    backend b; ``home`` and ``ends`` as in :class:`Tensors`. A tensor's maker is not among its readers."""
 
     place: Ints
     maker: Ints
@@ -189,7 +187,7 @@ class Wholes:
 @dataclass(frozen=True, eq=False)
 class Terms:
     """A problem for solvers: ``cost[v, b]`` of bundle v on backend b in ticks of ``tick`` seconds, FORBIDDEN where it
-    is refused; ``bundle[u]`` is the bundle of unit u; ``launch`` in ticks; ``credit`` is what all savings come to."""
+    is refused; ``bundle[u]`` is the bundle of unit u; ``launch`` in ticks; ``credit`` is the sum of all savings."""
 
     cost: Ints
     stars: tuple[Stars, ...]
@@ -205,12 +203,11 @@ class Terms:
 
 
 def scaled(given: Problem) -> Terms:
-    """The terms of a problem.  A tick is a picosecond, or the least power of two of them with which all costs together
-    (each unit on its dearest backend, each tensor on its dearest way) stay below half of FORBIDDEN.
+    """Returns the terms of a problem. A tick is the smallest power of two of picoseconds with which all costs together
+    (each unit on its most expensive backend, each tensor on its most expensive way) stay below half of FORBIDDEN.
 
-    Each cost is rounded to the nearest tick and nothing else is, so that a placement's cost is off by no more than half
-    a tick for each unit, tensor, saving and part.
-    """
+    Only the costs are rounded, each to the nearest tick. So the cost of a placement is off by at most half a tick for
+    each unit, tensor, saving and part."""
     tick = _tick(given)
 
     def ticks(seconds: Floats) -> Ints:
@@ -252,7 +249,7 @@ def scaled(given: Problem) -> Terms:
 
 
 def contracted(terms: Terms, into: Ints) -> Terms:
-    """The terms with bundle v become part of bundle ``into[v]``; what all of those are numbered without gaps."""
+    """Merges bundle v into bundle ``into[v]``.  The new numbers have no gaps."""
     count = int(into.max(initial=-1)) + 1
     cost = np.zeros((count, terms.backends), np.int64)
     np.add.at(cost, into, np.minimum(terms.cost, FORBIDDEN))
@@ -267,7 +264,7 @@ def contracted(terms: Terms, into: Ints) -> Terms:
 
 
 def value(terms: Terms, labels: Ints) -> int:
-    """What a placement costs in ticks, launches left out: FORBIDDEN or more where something is refused."""
+    """Returns the cost of a placement in ticks without launches: FORBIDDEN or more if some call is refused."""
     total = int(terms.cost[np.arange(len(labels)), labels].sum()) - terms.credit
     w = terms.wholes
     broken = np.zeros(len(w.backend), bool)
@@ -276,7 +273,7 @@ def value(terms: Terms, labels: Ints) -> int:
 
 
 def charged(stars: Stars, labels: Ints) -> int:
-    """The ticks of one kind of charge."""
+    """Returns the ticks of one kind of charge."""
     count, places = stars.price.shape[:2]
     at = stars.place[labels]
     wanted = np.zeros((count, places), bool)
@@ -287,19 +284,20 @@ def charged(stars: Stars, labels: Ints) -> int:
 
 
 def ways(stars: Stars, at: Ints) -> Ints:
-    """What it takes each tensor to each place ([tensors, places]) when bundles are on places ``at``."""
+    """Returns the cost of bringing each tensor to each place ([tensors, places]) if bundles are on places ``at``."""
     return stars.price[np.arange(len(stars.maker)), sources(stars, at)]
 
 
 def sources(stars: Stars, at: Ints) -> Ints:
-    """The place that each tensor comes from when bundles are on places ``at``."""
+    """Returns the place that each tensor comes from if bundles are on places ``at``."""
     if not len(at):
         return stars.home
     return np.where(stars.maker >= 0, at[stars.maker], stars.home)
 
 
 def _drawn(stars: Stars, into: Ints, count: int) -> Stars:
-    """The stars between larger bundles: each reader once, none that is the maker, no tensor that nobody else reads."""
+    """Returns the stars between merged bundles: each reader once, without the maker, and without tensors that only
+    their maker reads."""
     maker = np.where(stars.maker >= 0, into[stars.maker], -1) if len(into) else stars.maker
     reader = into[stars.reader]
     once = np.unique(stars.star * count + reader)
@@ -360,11 +358,11 @@ def _check(p: Problem) -> None:
     refused: Any = np.zeros((int(p.together.max(initial=-1)) + 1, p.backends), bool)
     np.logical_or.at(refused, p.together, ~np.isfinite(p.compute))
     if len(stuck := np.nonzero(refused.all(axis=1)[p.together])[0]):
-        raise ValueError(f"No backend can take unit {stuck[0]} and what is together with it.")
+        raise ValueError(f"No backend can take unit {stuck[0]} and the units that must stay with it.")
 
 
 def _wanted(t: Tensors, units: int, places: int) -> dict[str, Any]:
-    """What tensors of a problem must be, and whether they are."""
+    """Yields each condition on the tensors of a problem, and whether it holds."""
     return {
         "transfers [tensors, places, places]": t.transfer.shape == (len(t.maker), places, places),
         "units as makers and readers": (t.maker < units).all() and ((t.reader >= 0) & (t.reader < units)).all(),

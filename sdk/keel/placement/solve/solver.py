@@ -1,10 +1,10 @@
-"""A placement with everything it costs: backends, parts, launches, memory; and a bound that says how good it is.
+"""Finds a placement with its whole cost (backends, parts, launches, memory) and a bound that shows how good it is.
 
-Launches do not fit a cut: their number is that of the parts, the most changes of backend on any path.  But a change on
-one path does, and so does any average over paths: such a price on edges bounds the launches of every placement from
-below (Lagrangian duality: Geoffrion 1974), and what is best under it is a placement to try.  Prices follow the paths on
-which the placements found so far change most, one more path in each round (the subgradient method: Shor 1985).
-"""
+A cut cannot express launches: their number is the number of parts, which is the most changes of backend on any path.
+But a cut can express the changes on one path, and any average over paths. Such a price on edges bounds the launches of
+every placement from below (Lagrangian duality: Geoffrion 1974), and the best placement under it is one to try. Prices
+follow the paths on which the placements found so far change most; each round adds one path (the subgradient method:
+Shor 1985)."""
 
 from __future__ import annotations
 
@@ -31,23 +31,24 @@ from keel.placement.solve.problem import (
 )
 
 ROUNDS = ((1_000, 16), (5_000, 6), (20_000, 3), (1 << 62, 1))
-"""By the number of units: how many paths launches are priced on, and how often whole parts go over at most."""
+"""By the number of units: how many paths launches are priced on, and how often whole parts change their backend at
+most."""
 PATIENCE = 3
-"""After so many paths that improve neither the placement nor, by a thousandth, the bound, no more are tried."""
+"""The number of paths in a row, without a better placement or a bound better by a thousandth, after which the search
+ends."""
 NEAR = 10
-"""A placement that is dearer than its bound by less than ``2**-NEAR`` of its cost is not looked past."""
+"""The search ends at a placement that is above its bound by less than ``2**-NEAR`` of its cost."""
 LINEAR = 300
-"""Up to so many bundles the bound for three and more backends comes from a linear program."""
+"""The most bundles for which the bound for three and more backends comes from a linear program."""
 
 
 @dataclass(frozen=True, eq=False)
 class SolvedPlacement:
     """``backend[u]`` and ``group[u]`` of each unit; groups are parts in an order in which they can run.
 
-    ``seconds`` are what it all costs: ``work`` of the units, ``moves`` between places and backends less what patterns
-    save, and ``launches`` of the parts.  No placement costs less than ``bound``.  ``over`` says by how many bytes
-    places are too small for it.  ``tick`` are the seconds that each price was rounded to.
-    """
+    ``seconds`` is the total cost: ``work`` of the units, ``moves`` between places and backends less what patterns save,
+    and ``launches`` of the parts. No placement costs less than ``bound``. ``over`` has the bytes by which places are
+    too small for it. ``tick`` is the unit, in seconds, that each price was rounded to."""
 
     backend: Ints
     group: tuple[int, ...]
@@ -64,13 +65,13 @@ class SolvedPlacement:
 
     @property
     def gap(self) -> float:
-        """By how much of itself the cost may be above the least."""
+        """The fraction of the cost by which it may be above the optimum."""
         return max(0.0, 1 - self.bound / self.seconds) if self.seconds > 0 else 0.0
 
 
 @dataclass(frozen=True, eq=False)
 class _Order:
-    """What units wait for, which wait for them, and which save time in one part."""
+    """The needs and users of each unit, and the chains that save time in one part."""
 
     needs: Sequence[Sequence[int]]
     users: Users
@@ -89,13 +90,12 @@ class _Found:
 
 
 def solve_placement(problem: Problem, *, exact: bool = False) -> SolvedPlacement:
-    """A placement of every unit.  Same problem, same placement.
+    """Places every unit.  The same problem always gets the same placement.
 
-    For two backends without launch costs it is the cheapest there is, in the fewest parts.  Otherwise it
-    is the best of those found on the way to ``bound``; ``exact`` finds the cheapest by integer programming, for a few
-    dozen units.  Where places have limits, work there is made dearer by the byte until what is alive there at once
-    fits; ``over`` is not empty where nothing found does.
-    """
+    For two backends without launch costs the placement is optimal, in the fewest parts. Otherwise it is the best one
+    found on the way to ``bound``; ``exact`` finds the optimum by integer programming, for a few dozen units. If places
+    have limits, a price per byte is added there until the tensors alive at once fit; ``over`` is not empty if no
+    placement that fits was found."""
     terms = scaled(problem)
     order = _Order(problem.needs, users_of(problem.needs), [s for s in problem.savings if s.chain])
 
@@ -124,7 +124,7 @@ def _joint(terms: Terms, order: _Order, exact: bool) -> tuple[_Found, int]:
     """The best placement found, and a bound in ticks."""
     best = _parted(terms, order, expand_moves(terms))
     if ((terms.cost < FORBIDDEN).sum(axis=1) == 1).all() and len(np.unique(best.labels)) <= 2:
-        return best, best.ticks  # there is no other, and none has cheaper parts
+        return best, best.ticks  # there is only one backend
     least = bound(terms) if terms.backends > 2 else value(terms, best.labels)
     if terms.backends > 2 and len(terms.cost) <= LINEAR and best.ticks - best.launches > least:
         least = max(least, lp_bound(terms))
@@ -161,32 +161,32 @@ def _with_launches(terms: Terms, order: _Order, best: _Found, least: int) -> tup
 
 
 def _parted(terms: Terms, order: _Order, labels: Ints) -> _Found:
-    colours = labels[terms.bundle].tolist()
+    colors = labels[terms.bundle].tolist()
     launch = terms.launch.tolist()
-    groups = _in_one(cluster(colours, order.needs, launch, order.users), colours, order.chains)
-    launches = sum(launch[c] for c in owners(groups, colours))
+    groups = _in_one(cluster(colors, order.needs, launch, order.users), colors, order.chains)
+    launches = sum(launch[c] for c in owners(groups, colors))
     return _Found(labels, groups, value(terms, labels) + launches, launches)
 
 
-def _in_one(groups: list[int], colours: Sequence[int], chains: Sequence[Saving]) -> list[int]:
-    """The groups, with all of a chain that its backend has in the group of its last unit: what nobody else waits for
-    may run as late as that."""
+def _in_one(groups: list[int], colors: Sequence[int], chains: Sequence[Saving]) -> list[int]:
+    """Moves each chain whose backend has all of it into the group of its last unit. Its other units may run that late,
+    since only units of the chain wait for them."""
     for chain in chains:
-        if all(colours[u] == chain.backend for u in chain.units):
+        if all(colors[u] == chain.backend for u in chain.units):
             for u in chain.units:
                 groups[u] = groups[chain.units[-1]]
     return renumbered(groups) if chains else groups
 
 
 def _dearest_path(terms: Terms, order: _Order, found: _Found) -> list[tuple[int, int]]:
-    """The edges of a path on which a placement pays the most launches; the first edge comes from -1."""
-    colours, launch = found.labels[terms.bundle].tolist(), terms.launch.tolist()
-    paid = [launch[c] for c in colours]
+    """Returns the edges of a path on which a placement pays the most launches; the first edge comes from -1."""
+    colors, launch = found.labels[terms.bundle].tolist(), terms.launch.tolist()
+    paid = [launch[c] for c in colors]
     came = [-1] * len(order)
     for v, needs in enumerate(order.needs):
-        c, most = colours[v], paid[v]
+        c, most = colors[v], paid[v]
         for u in needs:
-            if (now := paid[u] + (launch[c] if colours[u] != c else 0)) >= most:
+            if (now := paid[u] + (launch[c] if colors[u] != c else 0)) >= most:
                 most, came[v] = now, u
         paid[v] = most
     v = max(range(len(paid)), key=paid.__getitem__)
@@ -198,9 +198,9 @@ def _dearest_path(terms: Terms, order: _Order, found: _Found) -> list[tuple[int,
 
 
 def _on_paths(terms: Terms, passed: Counter[tuple[int, int]], rounds: int) -> Terms:
-    """The terms with the launches of the average of ``rounds`` paths on their edges and first units.
+    """Adds the launches of the average of ``rounds`` paths to the terms, as prices on edges and first units.
 
-    Prices are rounded down, so that no placement pays more for them than for its parts.
+    Prices are rounded down, so that a placement pays at most as much for them as for its parts.
     """
     first = [(v, n) for (u, v), n in passed.items() if u < 0]
     cost = terms.cost.copy()
@@ -216,7 +216,7 @@ def _on_paths(terms: Terms, passed: Counter[tuple[int, int]], rounds: int) -> Te
 
 
 def _links(makers: Ints, readers: Ints, price: Ints) -> Stars:
-    """Charges of ``price[i, b]`` where reader i is on backend b and maker i on another."""
+    """Adds a charge of ``price[i, b]`` if reader i is on backend b and maker i on another."""
     other = makers != readers
     makers, readers, price = makers[other], readers[other], price[other]
     count, backends = len(makers), price.shape[1]
@@ -233,8 +233,8 @@ def _links(makers: Ints, readers: Ints, price: Ints) -> Stars:
 
 
 def _merged(terms: Terms, order: _Order, best: _Found) -> _Found:
-    """The placement after whole parts went over to other backends as long as that helps: the best set of parts at once
-    for two backends, since parts in a row that change hands cost a launch each, which is a cut again."""
+    """Moves whole parts to other backends as long as that helps. For two backends the best set of parts moves at once:
+    parts in a row that change their backend cost a launch each, which is a cut again."""
     for _ in range(next(r for size, r in ROUNDS if len(order) <= size)):
         into = _together(best.groups, terms.bundle, len(terms.cost))
         coarse = contracted(terms, into)
@@ -256,7 +256,7 @@ def _merged(terms: Terms, order: _Order, best: _Found) -> _Found:
 
 
 def _together(groups: Sequence[int], bundle: Ints, bundles: int) -> Ints:
-    """For each bundle the number of its set, where groups, and bundles, are not to be taken apart."""
+    """Returns the number of the set of each bundle, if neither groups nor bundles may be divided."""
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 
@@ -267,7 +267,7 @@ def _together(groups: Sequence[int], bundle: Ints, bundles: int) -> Ints:
 
 
 def _exactly(terms: Terms, order: _Order, best: _Found, least: int) -> _Found:
-    """The optimum, which has no more parts than what ``best`` leaves room for above the bound."""
+    """Returns the optimum.  The gap between ``best`` and the bound limits its number of parts."""
     cheapest = int(terms.launch.min())
     spare = best.ticks - least + cheapest
     most = min(len(order), spare // cheapest) if cheapest else len(order)

@@ -194,7 +194,7 @@ def test_what_stands_behind_an_assertion_and_runs_before_it_is_caught(
         gm, Plan((Part("p0", eager, tuple(asserted)), Part("p1", eager, (first, "exp", "mm"))), (eager,), {})
     )
     early = (Part("p0", eager, (first, *asserted[:-1], "exp")), Part("p1", eager, (asserted[-1], "mm")))
-    assert "%exp in p0 stands behind an assertion and would run before that, which is in p1" in caught(
+    assert "%exp in p0 stands behind an assertion and would run before it: the assertion is in p1" in caught(
         gm, Plan(early, (eager,), {})
     )
 

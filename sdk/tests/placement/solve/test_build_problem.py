@@ -315,7 +315,7 @@ def test_views_stay_with_what_makes_or_reads_them(trace: Trace, takes: Takes) ->
     assert together["cos"] == together["t_1"] != together["exp"]
 
 
-def test_a_view_that_the_neighbour_refuses_stays_apart(trace: Trace, takes: Takes, eager: Backend) -> None:
+def test_a_view_that_the_neighbor_refuses_stays_apart(trace: Trace, takes: Takes, eager: Backend) -> None:
     gm = trace(lambda x: (x @ x).t().relu(), X)
     acme, cpp = replace(takes("acme", "aten.mm"), cost=SHEET), replace(takes("cpp", "aten.t", "aten.relu"), cost=SHEET)
     plan = place(gm, [acme, cpp, eager], price=Pricing())
