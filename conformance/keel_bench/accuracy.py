@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from keel_conformance.models import build
-from keel_conformance.report import Bar
+from keel_conformance.report import Criterion
 from keel_conformance.workers.pool import Outcome
 
-from .accuracy_trial import Trial
+from .accuracy_trial import AccuracyTrial
 from .compilers import BASELINES, compiled
 from .draws import measures
 from .error_metrics import TIMES
@@ -52,7 +52,7 @@ def measure(job: Job) -> dict[str, Any]:
     forward = compiled(case.model, job.compiler)
     drawn = measures(step, lambda seed: build(job.model, scale=job.scale, device=job.device, seed=seed))
     with troubles() as worked_around, recorded(job.compiler) as dumps:
-        verdicts = Trial(step, forward, case).judged(drawn, job.rounds)
+        verdicts = AccuracyTrial(step, forward, case).judge(drawn, job.rounds)
         in_eager, placed = left_to_eager(dumps), graphs(dumps)
     if job.compiler not in BASELINES and not placed:
         raise RuntimeError(f"{job.title} compiled no graph: what was compared is eager PyTorch with itself.")
@@ -68,7 +68,7 @@ def measure(job: Job) -> dict[str, Any]:
     }
 
 
-def bars(results: Mapping[Job, Outcome]) -> Iterable[Bar]:
+def bars(results: Mapping[Job, Outcome]) -> Iterable[Criterion]:
     for job, outcome in results.items():
         if (figures := outcome.row) is None:
             yield failed(job, outcome, f"<= {TIMES:g} x eager's error")
@@ -79,20 +79,20 @@ def bars(results: Mapping[Job, Outcome]) -> Iterable[Bar]:
             note = f"{len(over)} of {figures['tensors']} tensors: {', '.join(over[:3])}"
         if kinks:
             note += f"; {len(kinks)} at a kink, in multiples of the exact result's jump: {', '.join(kinks[:2])}"
-        yield Bar(f"{job.title}: error", figures["worst"], f"<= {TIMES:g} x eager's error", not over, note)
-        yield Bar(
+        yield Criterion(f"{job.title}: error", figures["worst"], f"<= {TIMES:g} x eager's error", not over, note)
+        yield Criterion(
             f"{job.title}: element classes", len(classes), "0 tensors differ", not classes, ", ".join(classes[:3])
         )
         yield of_fallbacks(job, figures["left_to_eager"], figures["worked_around"])
 
 
-def of_fallbacks(job: Job, ops: Mapping[str, int], worked_around: Sequence[str]) -> Bar:
+def of_fallbacks(job: Job, ops: Mapping[str, int], worked_around: Sequence[str]) -> Criterion:
     """What ran in eager PyTorch: operators by name, of which only those with a stated reason may, and parts that their
     backend took and could not compile.
     """
     unexpected = sorted(op for op in ops if op not in EXPECTED_IN_EAGER)
     note = ", ".join([*(f"{op} x{n}" for op, n in sorted(ops.items())), *worked_around])
-    return Bar(
+    return Criterion(
         f"{job.title}: left to eager",
         len(unexpected) + len(worked_around),
         "0 but those with a reason",

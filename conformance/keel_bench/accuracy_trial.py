@@ -22,7 +22,7 @@ exact arithmetic, is noise, and so is its ratio to another such error."""
 
 
 @dataclass(frozen=True)
-class Trial:
+class AccuracyTrial:
     """``compiled`` is the compiled forward of ``case``, which takes the weights and inputs of each draw.
 
     ``more`` is how many draws a tensor is judged over that is over its budget in the first ones.
@@ -33,7 +33,7 @@ class Trial:
     case: ModelCase
     more: int = MORE
 
-    def judged(self, measured: Callable[[int], Measure], *draws: int) -> list[Verdict]:
+    def judge(self, measured: Callable[[int], Measure], *draws: int) -> list[Verdict]:
         """A verdict for each tensor, worst first, over the first number of ``draws``; if one falls short in those, over
         the next number, and so on, and over ``more`` at last.  Raises what eager PyTorch raises.
 

@@ -303,22 +303,28 @@ def kills(backends: Mapping[str, keel.LoopTarget], count: int, drawn: random.Ran
 # -- the command ---------------------------------------------------------------------------------------
 
 
-def bars(damage: dict[str, Counter[str]], crowds: Counter[str], killed: Killed) -> list[report.Bar]:
+def bars(damage: dict[str, Counter[str]], crowds: Counter[str], killed: Killed) -> list[report.Criterion]:
     whole = sum(damage.values(), Counter())
     note = ", ".join(f"{sum(seen.values())} {kind}" for kind, seen in damage.items())
     rows = [
-        report.Bar(f"damaged entries: {what}", whole[what], "0", whole[what] == 0, note if what == DIED else "")
+        report.Criterion(f"damaged entries: {what}", whole[what], "0", whole[what] == 0, note if what == DIED else "")
         for what in (DIED, WRONG, RAISED, HUNG)
     ]
-    rows.insert(0, report.Bar("damaged entries", whole.total(), "", None, "each in two processes, one after the other"))
+    rows.insert(
+        0, report.Criterion("damaged entries", whole.total(), "", None, "each in two processes, one after the other")
+    )
     failed = crowds.total() - crowds[RIGHT]
     rows.append(
-        report.Bar("processes of crowds on a cold cache that fail", failed, "0", failed == 0, f"of {crowds.total()}")
+        report.Criterion(
+            "processes of crowds on a cold cache that fail", failed, "0", failed == 0, f"of {crowds.total()}"
+        )
     )
     failed = killed.after.total() - killed.after[RIGHT]
-    rows.append(report.Bar("processes after a kill that fail", failed, "0", failed == 0, f"of {killed.after.total()}"))
     rows.append(
-        report.Bar(
+        report.Criterion("processes after a kill that fail", failed, "0", failed == 0, f"of {killed.after.total()}")
+    )
+    rows.append(
+        report.Criterion(
             "drafts of killed processes that stay",
             killed.drafts - killed.swept,
             "0",

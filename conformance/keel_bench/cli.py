@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from keel_conformance.cli_options import AtOnce, Json, Resume, Retry, TimeLimit, fitting, picked
+from keel_conformance.cli_options import AtOnce, Json, Resume, Retry, TimeLimit, choose, match_patterns
 from keel_conformance.models import NAMES
 from keel_conformance.workers.command_run import running
 from keel_conformance.workers.pool import Outcome
@@ -62,23 +62,23 @@ def bench(
     Times are taken one by one, however many processes there are.
     """
     if calibrate is not None:
-        where = picked("device", [device], DEVICES)[0]
+        where = choose("device", [device], DEVICES)[0]
         for name, sheet in write(calibrate, backend.split(","), where, threads).items():
             typer.echo(f"{name}  {sheet}")
         return
-    parts = tuple(SUITES[picked("suite", [suite], tuple(SUITES))[0]])
-    programs = fitting(programs_of_zoo(), model) if suite == "zoo" else picked("model", model, NAMES)
+    parts = tuple(SUITES[choose("suite", [suite], tuple(SUITES))[0]])
+    programs = match_patterns(programs_of_zoo(), model) if suite == "zoo" else choose("model", model, NAMES)
     chosen = Selection(
         tuple(programs),
-        picked("mode", mode, MODES),
+        choose("mode", mode, MODES),
         backend,
         scale,
         rounds,
         threads,
-        picked("device", [device], DEVICES)[0],
+        choose("device", [device], DEVICES)[0],
         samples,
     )
-    todo = plan(picked("part", part, parts), chosen)
+    todo = plan(choose("part", part, parts), chosen)
     with (
         running(json, Job, _row, resume=resume, retry=retry) as run,
         TemporaryDirectory(prefix="keel-bench-") as caches,

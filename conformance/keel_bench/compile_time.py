@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from keel_conformance.models import build
-from keel_conformance.report import Bar
+from keel_conformance.report import Criterion
 from keel_conformance.workers.pool import Outcome
 
 from .compilers import EAGER, INDUCTOR, compiled
@@ -55,7 +55,7 @@ def cpu_seconds() -> float:
     return sum(usage.ru_utime + usage.ru_stime for usage in map(resource.getrusage, whose))
 
 
-def bars(results: Mapping[Job, Outcome]) -> Iterable[Bar]:
+def bars(results: Mapping[Job, Outcome]) -> Iterable[Criterion]:
     ratios: list[float] = []
     for job, outcome in results.items():
         if job.compiler == INDUCTOR:
@@ -63,11 +63,11 @@ def bars(results: Mapping[Job, Outcome]) -> Iterable[Bar]:
         name = f"compile {job.model} {job.mode}: CPU s / Inductor's"
         beside = beside_inductor(job, results)
         if outcome.row is None or beside.row is None:
-            yield Bar(name, None, f"<= {TARGET:g}", False, outcome.failure or beside.failure)
+            yield Criterion(name, None, f"<= {TARGET:g}", False, outcome.failure or beside.failure)
             continue
         own, other = outcome.row["seconds"], beside.row["seconds"]
         ratios.append(own / other)
-        yield Bar(name, own / other, f"<= {TARGET:g}", own / other <= TARGET, f"{own:.1f} s and {other:.1f} s")
+        yield Criterion(name, own / other, f"<= {TARGET:g}", own / other <= TARGET, f"{own:.1f} s and {other:.1f} s")
     if len(ratios) > 1:
         mean = geometric_mean(ratios)
-        yield Bar("compile: geometric mean of the ratios", mean, f"<= {TARGET:g}", mean <= TARGET)
+        yield Criterion("compile: geometric mean of the ratios", mean, f"<= {TARGET:g}", mean <= TARGET)

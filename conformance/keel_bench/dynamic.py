@@ -9,10 +9,10 @@ from typing import Any
 import torch
 
 from keel_conformance.models import TEXT, ModelCase, build
-from keel_conformance.report import Bar
+from keel_conformance.report import Criterion
 from keel_conformance.workers.pool import Outcome
 
-from .accuracy_trial import Trial, redraw
+from .accuracy_trial import AccuracyTrial, redraw
 from .compilers import EAGER, counted
 from .draws import measures
 from .error_metrics import TIMES
@@ -52,11 +52,11 @@ def sweep(job: Job, sizes: tuple[int, ...]) -> dict[str, Any]:
     step = job.step
     case = prepare(step, sized(job, sizes[0]))
     forward, compilations = counted(case.model, job.compiler)
-    trial = Trial(step, forward, case)
+    inputs = AccuracyTrial(step, forward, case)
     worst, over, at_one = (0.0, ""), [], 0
     for size in sizes:
         before = len(compilations)
-        verdict = trial.judged(measures(step, partial(sized, job, size)), 1)[0]
+        verdict = inputs.judge(measures(step, partial(sized, job, size)), 1)[0]
         at_one += (len(compilations) - before) * (size == 1)
         worst = max(worst, (verdict.times, f"{job.along} {size}: {verdict.name}"))
         if not verdict.holds:
@@ -78,20 +78,20 @@ def sized(job: Job, size: int, seed: int = 0) -> ModelCase:
     return build(job.model, scale=job.scale, seed=seed, **{**({} if job.model not in TEXT else FIXED), job.along: size})
 
 
-def bars(results: Mapping[Job, Outcome]) -> Iterable[Bar]:
+def bars(results: Mapping[Job, Outcome]) -> Iterable[Criterion]:
     for job, outcome in results.items():
         if (figures := outcome.row) is None:
             yield failed(job, outcome, TARGET)
             continue
         count, at_one, over = figures["compilations"], figures["at_one"], figures["over"]
-        yield Bar(
+        yield Criterion(
             f"{job.title}: compilations for {figures['sizes']} sizes",
             count,
             TARGET,
             (count - at_one <= COMPILATIONS and at_one <= AT_ONE) or count <= figures["captures"],
             f"{at_one} of them for size 1; PyTorch captures {figures['captures']} times",
         )
-        yield Bar(
+        yield Criterion(
             f"{job.title}: error",
             figures["worst"],
             f"<= {TIMES:g} x eager's error",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from keel_conformance.report import Bar
+from keel_conformance.report import Criterion
 from keel_conformance.workers.pool import Outcome
 
 from .compilers import INDUCTOR
@@ -65,15 +65,15 @@ def beside_inductor(job: Job, results: Mapping[Job, Outcome]) -> Outcome:
     return next(same, Outcome(None, "Inductor was not measured."))
 
 
-def failed(job: Job, outcome: Outcome, target: str) -> Bar:
-    return Bar(job.title, None, target, False, outcome.failure)
+def failed(job: Job, outcome: Outcome, target: str) -> Criterion:
+    return Criterion(job.title, None, target, False, outcome.failure)
 
 
-def within(name: str, value: float, most: float, note: str = "") -> Bar:
+def within(name: str, value: float, most: float, note: str = "") -> Criterion:
     """A figure that may be ``most`` and no more."""
-    return Bar(name, value, f"<= {most:g}" if most else "0", value <= most, note)
+    return Criterion(name, value, f"<= {most:g}" if most else "0", value <= most, note)
 
 
-def beyond(name: str, value: float, least: float, note: str = "") -> Bar:
+def beyond(name: str, value: float, least: float, note: str = "") -> Criterion:
     """A figure that must be ``least`` or more."""
-    return Bar(name, value, f">= {least:g}", value >= least, note)
+    return Criterion(name, value, f">= {least:g}", value >= least, note)

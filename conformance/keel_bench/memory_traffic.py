@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from keel_conformance.report import Bar
+from keel_conformance.report import Criterion
 from keel_conformance.workers.pool import Outcome
 
 from .compilers import EAGER, INDUCTOR, compiled
@@ -97,18 +97,18 @@ def keels(dumps: Path) -> list[int]:
     ]
 
 
-def bars(results: Mapping[Job, Outcome]) -> Iterable[Bar]:
+def bars(results: Mapping[Job, Outcome]) -> Iterable[Criterion]:
     for job, outcome in results.items():
         if job.compiler == INDUCTOR:
             continue
         name = f"traffic {job.model} {job.mode}"
         beside = beside_inductor(job, results)
         if outcome.row is None or beside.row is None:
-            yield Bar(name, None, "shown", False, outcome.failure or beside.failure)
+            yield Criterion(name, None, "shown", False, outcome.failure or beside.failure)
             continue
         for what, unit in (("kernels", 1), ("bytes", 2**20)):
             own, other = outcome.row[what] / unit, beside.row[what] / unit
-            yield Bar(
+            yield Criterion(
                 f"{name}: {what} / Inductor's",
                 own / other,
                 "shown",

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from keel_conformance.models import build
-from keel_conformance.report import Bar
+from keel_conformance.report import Criterion
 from keel_conformance.workers.pool import Outcome
 
 from .accuracy import precisions
@@ -87,7 +87,7 @@ def alone() -> Iterator[None]:
         yield
 
 
-def bars(results: Mapping[Job, Outcome]) -> Iterable[Bar]:
+def bars(results: Mapping[Job, Outcome]) -> Iterable[Criterion]:
     ratios: dict[str, list[float]] = {c: [] for c in BASELINES}
     for job, outcome in results.items():
         if (ms := outcome.row) is None:
@@ -96,10 +96,10 @@ def bars(results: Mapping[Job, Outcome]) -> Iterable[Bar]:
         note = ", ".join(f"{c} {t:.1f} ms" for c, t in ms.items())
         for baseline in (EAGER, INDUCTOR):
             ratios[baseline].append(ms[job.compiler] / ms[baseline])
-            yield Bar(f"{job.title}: time / {baseline}'s", ratios[baseline][-1], "shown", None, note)
+            yield Criterion(f"{job.title}: time / {baseline}'s", ratios[baseline][-1], "shown", None, note)
     for baseline, of in ratios.items():
         if len(of) > 1:
-            yield Bar(f"run: geometric mean of time / {baseline}'s", geometric_mean(of), "shown", None)
+            yield Criterion(f"run: geometric mean of time / {baseline}'s", geometric_mean(of), "shown", None)
 
 
 def geometric_mean(values: Sequence[float]) -> float:

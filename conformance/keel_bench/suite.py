@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from keel import universe
-from keel_conformance.report import Bar
+from keel_conformance.report import Criterion
 from keel_conformance.workers.pool import Outcome
 
 from . import accuracy, compile_time, dynamic, memory_traffic, run_time
@@ -25,7 +25,7 @@ class Part:
 
     jobs: Callable[[Selection], list[Job]]
     measure: Callable[[Job], dict[str, Any]]
-    bars: Callable[[Mapping[Job, Outcome]], Iterable[Bar]]
+    bars: Callable[[Mapping[Job, Outcome]], Iterable[Criterion]]
 
 
 SUITES: Mapping[str, Mapping[str, Part]] = {
@@ -64,7 +64,7 @@ def plan(parts: Iterable[str], chosen: Selection) -> list[Job]:
     return [job for part in parts for job in PARTS[part].jobs(chosen)]
 
 
-def bars(outcomes: Mapping[Job, Outcome]) -> list[Bar]:
+def bars(outcomes: Mapping[Job, Outcome]) -> list[Criterion]:
     """Every bar, part by part in the order of PARTS."""
     return [
         bar

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from keel_conformance.workers.pool import Tell
+from keel_conformance.workers.pool import ReportPhase
 
 from . import memory_traffic, run_time
 from .jobs import Job
@@ -21,7 +21,7 @@ KEPT = {"MALLOC_TRIM_THRESHOLD_": str(1 << 31), "MALLOC_MMAP_THRESHOLD_": str(1 
 """glibc's settings; its own allocator stands in for those that deployments preload."""
 
 
-def work(job: Job, tell: Tell) -> dict[str, Any]:
+def work(job: Job, tell: ReportPhase) -> dict[str, Any]:
     """The job's figures, as they are read from a file, too."""
     tell("measuring")
     torch.set_num_threads(job.threads)

@@ -36,5 +36,5 @@ class ByMember(Generic[T]):
         self._found[member] = thing
 
     @property
-    def found(self) -> Mapping[str, T]:
+    def declared(self) -> Mapping[str, T]:
         return MappingProxyType(self._found)

@@ -18,15 +18,15 @@ from keel import KeelError, documents
 from .cases.case import Case
 from .cases.plan import PROFILES, TIERS
 from .certificate.commands import certify_command, verify_command
-from .cli_options import CORES, picked
+from .cli_options import CORES, choose
 from .harness import merge_shards as shards
 from .harness import summary, waivers
-from .harness.backend_under_test import subject
+from .harness.backend_under_test import load_backend
 from .harness.journal import FILE, Journal, stating
-from .harness.parallel_plan import planned
+from .harness.parallel_plan import plan_in_parallel
 from .harness.protocol import Settings
-from .harness.run import Ran, Shard, digest, run
-from .report import named
+from .harness.run import RunResult, Shard, digest, run
+from .report import join_names
 from .reporting.write_reports import SECONDS, reports
 from .results.verdict import Verdict, conforms, totals
 from .workers.command_run import Interruption, interruptible, progress_on
@@ -72,18 +72,18 @@ def conform(
     if resume and out is None:
         raise typer.BadParameter("--resume goes on with the run in a folder: which one, --out says.")
     about = {
-        "profile": picked("profile", [profile], tuple(PROFILES))[0],
-        "tier": picked("tier", [tier], tuple(TIERS))[0],
+        "profile": choose("profile", [profile], tuple(PROFILES))[0],
+        "tier": choose("tier", [tier], tuple(TIERS))[0],
         "seed": seed,
         "ops": list(op or []),
     }
     part, console = Shard.read(shard), _console()
-    subject(backend)  # a wrong name is said before anything takes time
+    load_backend(backend)  # a wrong name is said before anything takes time
     if out is not None:
         documents.claim(out, MAKER)
     accepted = waivers.read(waived, backend) if waived else ()
     settings = Settings(backend, int(memory * GIB), threads, time_limit)
-    cases = planned(**about, jobs=jobs)
+    cases = plan_in_parallel(**about, jobs=jobs)
     with ExitStack() as stack:
         folder = out or Path(stack.enter_context(TemporaryDirectory(prefix="keel-conform-")))
         interruption = stack.enter_context(interruptible())
@@ -122,11 +122,11 @@ def merge(
     ] = "",
 ) -> None:
     """Make one run of the runs of all shards. Exits as that run would have."""
-    together = shards.merged(folders)
+    together = shards.merge_shards(folders)
     head = stating(folders[0] / FILE, together.head, "profile", "tier", "seed", "ops", "digest")
     if backend and backend != head["backend"]:
         raise KeelError("bad-option", f"The runs are of the backend {head['backend']}, not of {backend}.")
-    cases = planned(**{k: head[k] for k in ("profile", "tier", "seed", "ops")}, jobs=CORES)
+    cases = plan_in_parallel(**{k: head[k] for k in ("profile", "tier", "seed", "ops")}, jobs=CORES)
     if digest(cases) != head["digest"]:
         raise KeelError(
             "bad-option",
@@ -142,7 +142,7 @@ def merge(
     accepted = waivers.read(waived, head["backend"]) if waived else ()
     verdicts, problems = _accepted(found, accepted, cases, whole=not head["ops"])
     if together.missing:
-        problems.append(f"Shards are missing: {named(map(str, together.missing))}.")
+        problems.append(f"Shards are missing: {join_names(map(str, together.missing))}.")
     if len(found) < len(cases) and not together.missing:
         problems.append(f"{len(cases) - len(found)} cases of the shards were not run to their end.")
     facts = [f"{len(folders)} shards, judged: {head['backend']}."]
@@ -162,11 +162,11 @@ def status(verdicts: Sequence[Verdict], problems: Sequence[str]) -> int:
 
 def _watched(
     console: Console, cases: Sequence[Case], settings: Settings, interruption: Interruption, shard: Shard, **how: Any
-) -> Ran:
+) -> RunResult:
     with progress_on(console) as progress:
         task = progress.add_task(settings.subject, total=len(shard.of_plan(cases)))
 
-        def heard(verdicts: Sequence[Verdict]) -> None:
+        def on_verdicts(verdicts: Sequence[Verdict]) -> None:
             progress.advance(task, len(verdicts))
 
         return run(
@@ -174,7 +174,7 @@ def _watched(
             settings.subject,
             shard=shard,
             settings=settings,
-            heard=heard,
+            on_verdicts=on_verdicts,
             stopped=lambda: interruption.by is not None,
             **how,
         )
@@ -194,11 +194,11 @@ def _accepted(
     """
     day = today()
     wrong = waivers.problems(verdicts, accepted, [c.id for c in cases], day, whole=whole and not part)
-    found = waivers.applied(verdicts, accepted, day)
+    found = waivers.apply_waivers(verdicts, accepted, day)
     return found, wrong + ([] if part else waivers.excess(found, whole=whole))
 
 
-def _cost(ran: Ran) -> str:
+def _cost(ran: RunResult) -> str:
     count, overhead = int(ran.clock.get("cases", 0)), ran.overhead
     if overhead is None or not ran.seconds:
         return "No case was run now."

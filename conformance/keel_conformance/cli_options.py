@@ -22,7 +22,7 @@ Samples = Annotated[str, typer.Option(help="How many of each OpInfo's, spread ev
 CORES = os.cpu_count() or 1
 
 
-def picked(what: str, names: Sequence[str] | None, known: tuple[str, ...]) -> tuple[str, ...]:
+def choose(what: str, names: Sequence[str] | None, known: tuple[str, ...]) -> tuple[str, ...]:
     """The names asked for, all known ones if none was."""
     for name in names or ():
         if name not in known:
@@ -30,7 +30,7 @@ def picked(what: str, names: Sequence[str] | None, known: tuple[str, ...]) -> tu
     return tuple(names or known)
 
 
-def fitting(names: Iterable[str], patterns: Sequence[str] | None) -> list[str]:
+def match_patterns(names: Iterable[str], patterns: Sequence[str] | None) -> list[str]:
     """The names that fit a pattern, all if there is none. Raises KeelError[bad-option] where nothing does."""
     found = [n for n in names if any(fnmatchcase(n, p) for p in patterns or ["*"])]
     if not found:
@@ -38,7 +38,7 @@ def fitting(names: Iterable[str], patterns: Sequence[str] | None) -> list[str]:
     return found
 
 
-def count(samples: str) -> int | None:
+def sample_count(samples: str) -> int | None:
     """The number in ``samples``; None for all."""
     if samples == "all":
         return None

@@ -12,41 +12,41 @@ HOST = "cpu"
 
 
 @cache
-def computes(device: str) -> bool:
+def has_eager(device: str) -> bool:
     """Whether eager PyTorch does. A vendor's device need not have an eager mode."""
     try:
-        read(device)
+        read_value(device)
     except Exception:
         return False
     return True
 
 
-def read(device: str) -> None:
+def read_value(device: str) -> None:
     """A value from the device. Raises what that raises."""
     torch.ones((), device=device).item()
 
 
-def wait(device: str) -> None:
+def synchronize(device: str) -> None:
     """Raises what a device on which eager PyTorch computes has not told yet: errors come with the first value read."""
-    if computes(device):
-        read(device)
+    if has_eager(device):
+        read_value(device)
 
 
-def answers(device: str) -> bool:
+def is_alive(device: str) -> bool:
     """False where it did, and does no more: a failed assertion ends all that a process has on a CUDA device."""
     try:
-        wait(device)
+        synchronize(device)
     except Exception:
         return False
     return True
 
 
-def made_on(device: str) -> AbstractContextManager[Any]:
+def default_device(device: str) -> AbstractContextManager[Any]:
     """Tensors that are made without naming a device are made on this one."""
     return nullcontext() if device == HOST else torch.device(device)
 
 
-def exact() -> None:
+def force_ieee() -> None:
     """Has PyTorch's libraries for CUDA round as IEEE arithmetic does and add in one order, in the rest of this process.
 
     As it is shipped they may multiply float32 with 10 bits, keep partial sums of halves in halves, and take whichever

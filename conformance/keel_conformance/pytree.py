@@ -8,31 +8,31 @@ from typing import Any
 from torch import Tensor
 
 
-def leaves(tree: Any) -> Iterator[Any]:
+def tree_leaves(tree: Any) -> Iterator[Any]:
     """What stands in nested lists, tuples and dicts."""
     match tree:
         case list() | tuple():
             for branch in tree:
-                yield from leaves(branch)
+                yield from tree_leaves(branch)
         case dict():
             for branch in tree.values():
-                yield from leaves(branch)
+                yield from tree_leaves(branch)
         case _:
             yield tree
 
 
-def tensors(tree: Any) -> list[Tensor]:
-    return [x for x in leaves(tree) if isinstance(x, Tensor)]
+def tensor_leaves(tree: Any) -> list[Tensor]:
+    return [x for x in tree_leaves(tree) if isinstance(x, Tensor)]
 
 
-def mapped(tree: Any, change: Callable[[Any], Any]) -> Any:
+def tree_map(tree: Any, change: Callable[[Any], Any]) -> Any:
     """The tree with every leaf changed; torch.Size and named tuples become plain ones."""
     match tree:
         case list():
-            return [mapped(branch, change) for branch in tree]
+            return [tree_map(branch, change) for branch in tree]
         case tuple():
-            return tuple(mapped(branch, change) for branch in tree)
+            return tuple(tree_map(branch, change) for branch in tree)
         case dict():
-            return {key: mapped(branch, change) for key, branch in tree.items()}
+            return {key: tree_map(branch, change) for key, branch in tree.items()}
         case _:
             return change(tree)

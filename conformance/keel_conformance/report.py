@@ -23,7 +23,7 @@ MARKS = {True: Text("yes", "green"), False: Text("NO", "bold red"), None: Text("
 
 
 @dataclass(frozen=True)
-class Bar:
+class Criterion:
     """One promise: ``value`` measured, ``target`` in words; ``holds`` is None for a figure without a promise."""
 
     name: str
@@ -36,7 +36,7 @@ class Bar:
         return asdict(self)
 
 
-def show(console: Console, bars: Sequence[Bar]) -> None:
+def show(console: Console, bars: Sequence[Criterion]) -> None:
     table = Table("bar", "figure", "target", "holds", "note", title="Bars", title_justify="left")
     for bar in bars:
         table.add_row(bar.name, figure(bar.value), bar.target, MARKS[bar.holds], Text(bar.note))
@@ -58,7 +58,7 @@ def percent(part: int, whole: int) -> str:
     return f"{100 * part / whole:.1f} %" if whole else "none"
 
 
-def named(names: Iterable[str], most: int = 8) -> str:
+def join_names(names: Iterable[str], most: int = 8) -> str:
     found: Sequence[str] = list(names)
     more = len(found) - most
     return ", ".join(found[:most]) + (f" and {more} more" if more > 0 else "")
@@ -79,10 +79,10 @@ def list_needs(console: Console, title: str, rows: Sequence[tuple[str, Sequence[
     if rows:
         console.print(f"\n[bold]{title}[/]")
     for name, by, why in rows:
-        console.print(f"{name}, needed by {len(by)}: {named(by)}\n  {why}", markup=False, highlight=False)
+        console.print(f"{name}, needed by {len(by)}: {join_names(by)}\n  {why}", markup=False, highlight=False)
 
 
-def write(path: Path, bars: Sequence[Bar], seconds: float, **more: Any) -> None:
+def write(path: Path, bars: Sequence[Criterion], seconds: float, **more: Any) -> None:
     """The bars with the facts of the machine, and what ``more`` there is."""
     record = {
         "made": datetime.now(UTC).isoformat(timespec="seconds"),

@@ -17,11 +17,11 @@ import pytest
 
 from .cases.case import Case
 from .harness import waivers
-from .harness.backend_under_test import subject
-from .harness.executor import Hands
-from .harness.parallel_plan import planned
+from .harness.backend_under_test import load_backend
+from .harness.executor import Executor
+from .harness.parallel_plan import plan_in_parallel
 from .harness.protocol import Settings
-from .harness.scheduler import Settler, batches, here, lanes
+from .harness.scheduler import Scheduler, batches, queues, run_inline
 from .results.verdict import BAD, Verdict
 
 __all__ = ["keel_backend", "keel_verdicts", "pytest_generate_tests", "test_conforms", "test_waivers_hold"]
@@ -42,7 +42,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """A test for each case of the plan, named by it."""
     if "keel_case" in metafunc.fixturenames:
         cases = _plan(metafunc.config)
-        group = {c.id: f"keel-{k}" for k, lane in enumerate(lanes(cases)) for c in lane}
+        group = {c.id: f"keel-{k}" for k, lane in enumerate(queues(cases)) for c in lane}
         metafunc.parametrize(
             "keel_case", [pytest.param(c, id=c.id, marks=_marks(metafunc.config, group[c.id])) for c in cases]
         )
@@ -55,44 +55,44 @@ def keel_verdicts(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Verdicts]:
     """The verdict on each case that is asked for, with those of the cases that are compiled with it."""
-    subject(keel_backend)  # a wrong name fails once, here
+    load_backend(keel_backend)  # a wrong name fails once, here
     settings = Settings(keel_backend, memory=None if pytestconfig.getini("keel_in_process") else Settings.memory)
     verdicts = Verdicts(
         _plan(pytestconfig),
-        Settler(settings, tmp_path_factory.mktemp("keel")),
-        None if pytestconfig.getini("keel_in_process") else Hands(),
+        Scheduler(settings, tmp_path_factory.mktemp("keel")),
+        None if pytestconfig.getini("keel_in_process") else Executor(),
     )
     with closing(verdicts):
         yield verdicts
 
 
 class Verdicts:
-    """Verdicts as they are asked for. ``hands`` are the processes that do what there is to do; None does it here."""
+    """Verdicts as they are asked for. ``executor`` runs the steps in processes; without one they run inline."""
 
-    def __init__(self, plan: tuple[Case, ...], settler: Settler, hands: Hands | None):
-        self._batch = {c.id: batch for lane in lanes(plan) for batch in batches(lane) for c in batch}
-        self._settler, self._hands = settler, hands
+    def __init__(self, plan: tuple[Case, ...], scheduler: Scheduler, executor: Executor | None):
+        self._batch = {c.id: batch for lane in queues(plan) for batch in batches(lane) for c in batch}
+        self._scheduler, self._executor = scheduler, executor
         self._found: dict[str, Verdict] = {}
 
-    def of(self, case: Case) -> Verdict:
+    def verdict(self, case: Case) -> Verdict:
         if case.id not in self._found:
-            steps = self._settler.settled(self._batch[case.id])
-            found = here(steps) if self._hands is None else self._hands.take(steps)
+            steps = self._scheduler.resolve(self._batch[case.id])
+            found = run_inline(steps) if self._executor is None else self._executor.run(steps)
             self._found |= {v.case: v for v in found}
         return self._found[case.id]
 
-    def all(self) -> list[Verdict]:
+    def all_verdicts(self) -> list[Verdict]:
         return list(self._found.values())
 
     def close(self) -> None:
-        if self._hands is not None:
-            self._hands.close()
+        if self._executor is not None:
+            self._executor.close()
 
 
 def test_conforms(keel_case: Case, keel_verdicts: Verdicts, keel_backend: str, pytestconfig: pytest.Config) -> None:
     """The backend gives what the case has to give, or does not claim it."""
     accepted = _waivers(pytestconfig, keel_backend)
-    (verdict,) = waivers.applied([keel_verdicts.of(keel_case)], accepted, date.today())
+    (verdict,) = waivers.apply_waivers([keel_verdicts.verdict(keel_case)], accepted, date.today())
     if verdict.status in BAD:
         pytest.fail(
             " ".join(filter(None, [f"{verdict.status}: {verdict.sentence}", verdict.clause and f"[{verdict.clause}]"])),
@@ -108,17 +108,17 @@ def test_waivers_hold(keel_verdicts: Verdicts, keel_backend: str, pytestconfig: 
     """No waiver has expired or matches nothing, and no more is waived than may be."""
     cases, whole = [c.id for c in _plan(pytestconfig)], not pytestconfig.getini("keel_ops")
     accepted, today = _waivers(pytestconfig, keel_backend), date.today()
-    verdicts = keel_verdicts.all()
+    verdicts = keel_verdicts.all_verdicts()
     wrong = [
         *waivers.problems(verdicts, accepted, cases, today, whole=whole),
-        *waivers.excess(waivers.applied(verdicts, accepted, today), whole=whole),
+        *waivers.excess(waivers.apply_waivers(verdicts, accepted, today), whole=whole),
     ]
     if wrong:
         pytest.fail("\n".join(wrong), pytrace=False)
 
 
 def _plan(config: pytest.Config) -> tuple[Case, ...]:
-    return planned(
+    return plan_in_parallel(
         profile=str(config.getini("keel_profile")),
         tier=str(config.getini("keel_tier")),
         seed=int(config.getini("keel_seed")),

@@ -14,16 +14,16 @@ from rich.console import Console
 from keel.opset import MEMBERS
 from keel_conformance.cases.case import Case
 from keel_conformance.cases.domains import domain_of
-from keel_conformance.cases.plan import PROFILES, of_rooms, plan
-from keel_conformance.harness.parallel_plan import by
-from keel_conformance.report import Bar
+from keel_conformance.cases.plan import PROFILES, other_cases, plan
+from keel_conformance.harness.parallel_plan import parallel_drawer
+from keel_conformance.report import Criterion
 from keel_conformance.workers.command_run import Interruption, progress_on
 
 from . import mutation_score, robustness
-from .discriminating import bears, coincides, meant
+from .discriminating import has_decided_values, is_expected_pass, is_right_by_chance
 from .mutant import Mutant, fits, packet_of
 from .registry import BENIGN, CONTROLS, MUTANTS
-from .tasks import Task, Verdicts, tried
+from .tasks import Task, Verdicts, run_tasks
 
 EAGER, LOOPS = "eager", "interp"
 REPEATS = 10
@@ -41,7 +41,7 @@ PARTS = ("plan", "mutants", "controls", "benign", "repeats", "overhead", "isolat
 
 
 @dataclass
-class Sitting:
+class Campaign:
     """One run of it, on cases of the members, programs and kernels ``ops``, of all if there are none. ``rows`` are what
     the bars are made of.
     """
@@ -58,9 +58,9 @@ class Sitting:
     eager: dict[int, Verdicts] = field(default_factory=dict)
     plans: dict[tuple[str, int], tuple[Case, ...]] = field(default_factory=dict)
 
-    def bars(self, parts: Sequence[str], seeds: Sequence[int], names: Sequence[str]) -> list[Bar]:
-        found: list[Bar] = []
-        steps: dict[str, Callable[[], list[Bar]]] = {
+    def bars(self, parts: Sequence[str], seeds: Sequence[int], names: Sequence[str]) -> list[Criterion]:
+        found: list[Criterion] = []
+        steps: dict[str, Callable[[], list[Criterion]]] = {
             "plan": self.counts,
             "mutants": lambda: self.mutants(seeds, names),
             "controls": self.controls,
@@ -77,7 +77,9 @@ class Sitting:
             if self.interruption.by is None:
                 found += steps[part]()
         if self.interruption.by is not None:
-            found.append(Bar("parts that ended", "not all", "all", False, f"stopped by {self.interruption.by.name}"))
+            found.append(
+                Criterion("parts that ended", "not all", "all", False, f"stopped by {self.interruption.by.name}")
+            )
         return found
 
     def until_interrupted(self, seeds: Iterable[int]) -> Iterator[int]:
@@ -92,17 +94,19 @@ class Sitting:
         """That of the sitting's own tier where no other is named."""
         of = tier or self.tier, seed
         if of not in self.plans:
-            self.plans[of] = plan(profile=self.profile, tier=of[0], seed=seed, ops=self.ops, draw=by(self.jobs))
+            self.plans[of] = plan(
+                profile=self.profile, tier=of[0], seed=seed, ops=self.ops, draw=parallel_drawer(self.jobs)
+            )
         return self.plans[of]
 
-    def counts(self) -> list[Bar]:
+    def counts(self) -> list[Criterion]:
         """How many cases operators have; at tier smoke that is no matter."""
         if self.tier == "smoke":
             return []
-        few = {name: domain.few for name in MEMBERS if (domain := domain_of(name)) is not None and domain.few}
+        few = {name: domain.why_few for name in MEMBERS if (domain := domain_of(name)) is not None and domain.why_few}
         return mutation_score.count_bars(self.plan(0), few)
 
-    def planned(self, seed: int, mutants: Sequence[Mutant]) -> tuple[Case, ...]:
+    def plan_for(self, seed: int, mutants: Sequence[Mutant]) -> tuple[Case, ...]:
         """The part of the plan that mutants may reach: at the higher tiers it takes minutes to draw all up."""
         if (self.tier, seed) in self.plans or len(mutants) == len(MUTANTS):
             return self.plan(seed)
@@ -113,29 +117,33 @@ class Sitting:
         ]
         names = [
             c.op
-            for c in of_rooms(self.tier, seed)
+            for c in other_cases(self.tier, seed)
             if c.profile in PROFILES[self.profile] and any(fits(c.op, m.programs) for m in mutants)
         ]
         wanted = [n for n in (*members, *dict.fromkeys(names)) if not self.ops or n in self.ops]
-        return plan(profile=self.profile, tier=self.tier, seed=seed, ops=wanted, draw=by(self.jobs)) if wanted else ()
+        return (
+            plan(profile=self.profile, tier=self.tier, seed=seed, ops=wanted, draw=parallel_drawer(self.jobs))
+            if wanted
+            else ()
+        )
 
-    def mutants(self, seeds: Iterable[int], names: Sequence[str]) -> list[Bar]:
-        fates: list[mutation_score.Fate] = []
+    def mutants(self, seeds: Iterable[int], names: Sequence[str]) -> list[Criterion]:
+        fates: list[mutation_score.MutantResult] = []
         for seed in self.until_interrupted(seeds):
-            cases = self.planned(seed, [MUTANTS[n] for n in names])
+            cases = self.plan_for(seed, [MUTANTS[n] for n in names])
             reached = {n: tuple(c for c in cases if MUTANTS[n].reaches(c)) for n in names}
-            found = self.hunted(seed, cases, reached)
+            found = self.hunt(seed, cases, reached)
             mine = [
-                mutation_score.fate(MUTANTS[n], n, seed, some, found[n], self.eager.get(seed, {}))
+                mutation_score.mutant_result(MUTANTS[n], n, seed, some, found[n], self.eager.get(seed, {}))
                 for n, some in reached.items()
-                if self.settled(seed, some, found[n])
+                if self.is_decided(seed, some, found[n])
             ]
-            self.say(mine)
+            self.report_fates(mine)
             fates += mine
         self.rows["mutants"] = [f.row() for f in fates]
         return mutation_score.mutation_bars(fates, {n: MUTANTS[n].level for n in names}, self.tier) if fates else []
 
-    def hunted(self, seed: int, order: Sequence[Case], reached: Mapping[str, Sequence[Case]]) -> dict[str, Verdicts]:
+    def hunt(self, seed: int, order: Sequence[Case], reached: Mapping[str, Sequence[Case]]) -> dict[str, Verdicts]:
         """The verdicts on each mutant, tried on more and more of what reaches it until enough cases kill it that eager
         PyTorch passes, which is run on these alone.
         """
@@ -145,11 +153,11 @@ class Sitting:
             tasks = {
                 n: Task(f"mutants-{seed}/{n}/{k}", MUTANTS[n].subject, left[n][k], True)
                 for n in reached
-                if k < len(left[n]) and not self.settled(seed, reached[n], found[n])
+                if k < len(left[n]) and not self.is_decided(seed, reached[n], found[n])
             }
             if not tasks:
                 break
-            new = self.tried(f"mutants, seed {seed}, wave {k + 1}", list(tasks.values()))
+            new = self.run_tasks(f"mutants, seed {seed}, wave {k + 1}", list(tasks.values()))
             if self.interruption.by is not None:  # half a wave is not judged: --resume goes on with it
                 break
             for n, task in tasks.items():
@@ -159,67 +167,72 @@ class Sitting:
             )
         return found
 
-    def settled(self, seed: int, cases: Sequence[Case], verdicts: Verdicts) -> bool:
+    def is_decided(self, seed: int, cases: Sequence[Case], verdicts: Verdicts) -> bool:
         """Whether enough of the cases kill, or all have been tried."""
         kills = mutation_score.kills(cases, verdicts, self.eager.get(seed, {}))
         return len(kills) >= mutation_score.ROBUST or len(verdicts) == len(cases)
 
-    def say(self, fates: Sequence[mutation_score.Fate]) -> None:
+    def report_fates(self, fates: Sequence[mutation_score.MutantResult]) -> None:
         for f in fates:
             if not f.kills or not f.first:
-                what = "survives" if f.tried else "is reached by no case"
+                what = "survives" if f.cases else "is reached by no case"
                 text = (
-                    f"{f.mutant}: {what}, {f.tried} cases."
+                    f"{f.mutant}: {what}, {f.cases} cases."
                     if not f.kills
                     else f"{f.mutant}: named wrongly. {f.sentence}"
                 )
                 self.console.print(f"{text} ({MUTANTS[f.mutant].about})", markup=False, highlight=False)
 
-    def controls(self) -> list[Bar]:
+    def controls(self) -> list[Criterion]:
         # in the order of their digests, which draws them: the first in the plan are not like the others
         cases = sorted((c for c in self.plan(0) if c.kind == "op"), key=lambda c: c.digest)
-        some = first_of_each(cases, EACH[self.tier], bears)
+        some = first_of_each(cases, EACH[self.tier], has_decided_values)
         eager = self.baseline(0, cases, some)
-        first = tuple(c for c in some if mutation_score.sound(eager, c))
-        found = self.tried("controls", [Task(f"controls/{n}", c.subject, first, True) for n, c in CONTROLS.items()])
+        first = tuple(c for c in some if mutation_score.eager_passes(eager, c))
+        found = self.run_tasks("controls", [Task(f"controls/{n}", c.subject, first, True) for n, c in CONTROLS.items()])
         mine = {n: found.get(f"controls/{n}", {}) for n in CONTROLS}
-        plain = {n: mutation_score.blanks(n, first, mine[n], eager, meant) for n in CONTROLS}
+        plain = {n: mutation_score.vacuous_passes(n, first, mine[n], eager, is_expected_pass) for n in CONTROLS}
         passed = {n: frozenset(ops) for n, (_, _, ops) in plain.items()}
         eager = self.baseline(0, cases, (c for c in cases if any(c.op in ops for ops in passed.values())))
         known = frozenset(first)
-        left = [c for c in cases if c not in known and mutation_score.sound(eager, c)]
+        left = [c for c in cases if c not in known and mutation_score.eager_passes(eager, c)]
         again = [
             Task(f"controls-more/{n}", c.subject, tuple(c for c in left if c.op in passed[n]), True)
             for n, c in CONTROLS.items()
         ]
-        rest = self.tried("controls, where they passed", [t for t in again if t.cases])
-        blanks, bearing, vacuous, right = list[mutation_score.Blank](), dict[str, int](), dict[str, list[str]](), 0
+        rest = self.run_tasks("controls, where they passed", [t for t in again if t.cases])
+        blanks, bearing, vacuous, right = (
+            list[mutation_score.VacuousPass](),
+            dict[str, int](),
+            dict[str, list[str]](),
+            0,
+        )
         for task in again:
             name = task.name.rpartition("/")[2]
-            some, bearing[name], _ = mutation_score.blanks(name, first, mine[name], eager, coincides)
+            some, bearing[name], _ = mutation_score.vacuous_passes(name, first, mine[name], eager, is_right_by_chance)
             right += len(plain[name][0]) - len(some)
-            _, _, vacuous[name] = mutation_score.blanks(
-                name, [*first, *task.cases], {**mine[name], **rest.get(task.name, {})}, eager, meant
+            _, _, vacuous[name] = mutation_score.vacuous_passes(
+                name, [*first, *task.cases], {**mine[name], **rest.get(task.name, {})}, eager, is_expected_pass
             )
             blanks += some
         self.rows["vacuous"] = [vars(b) for b in blanks]
         return mutation_score.vacuity_bars(blanks, bearing, vacuous, right)
 
-    def benign(self, seeds: Iterable[int]) -> list[Bar]:
-        found, eager_found = list[mutation_score.Alarm](), list[mutation_score.Alarm]()
+    def benign(self, seeds: Iterable[int]) -> list[Criterion]:
+        found, eager_found = list[mutation_score.FalseAlarm](), list[mutation_score.FalseAlarm]()
         count = eager_count = last = 0
         for seed in self.until_interrupted(seeds):
             reached = {n: self.sample(m, seed) for n, m in BENIGN.items()}
             eager = self.baseline(seed, self.plan(seed), (c for some in reached.values() for c in some))
-            all_ = self.tried(
+            all_ = self.run_tasks(
                 f"benign variants, seed {seed}",
                 [Task(f"benign-{seed}/{n}", BENIGN[n].subject, some) for n, some in reached.items()],
             )
             for n, some in reached.items():
                 verdicts = all_.get(f"benign-{seed}/{n}", {})
-                found += mutation_score.alarms(n, seed, some, verdicts, eager)
-                count += sum(mutation_score.sound(eager, c) for c in some if c.id in verdicts)
-            eager_found += mutation_score.alarms(EAGER, seed, self.plan(seed), eager, None)
+                found += mutation_score.false_alarms(n, seed, some, verdicts, eager)
+                count += sum(mutation_score.eager_passes(eager, c) for c in some if c.id in verdicts)
+            eager_found += mutation_score.false_alarms(EAGER, seed, self.plan(seed), eager, None)
             eager_count, last = eager_count + len(eager), last + 1
         self.rows["false alarms"] = [a.row() for a in found]
         self.rows["eager"] = [a.row() for a in eager_found]
@@ -235,9 +248,9 @@ class Sitting:
             *mutation_score.eager_bars(eager_found, eager_count, [])[:1],
         ]
 
-    def repeats(self) -> list[Bar]:
+    def repeats(self) -> list[Criterion]:
         cases = spread(self.plan(0), SHARES[self.tier])
-        found = self.tried("repeats of eager PyTorch", [Task(f"repeats/{k}", EAGER, cases) for k in range(REPEATS)])
+        found = self.run_tasks("repeats of eager PyTorch", [Task(f"repeats/{k}", EAGER, cases) for k in range(REPEATS)])
         self.rows["repeats"] = mutation_score.drift([found[k] for k in found])
         return mutation_score.eager_bars([], len(cases), [found[k] for k in found])[1:]
 
@@ -262,14 +275,14 @@ class Sitting:
             if some
         ]
         if tasks:
-            found = self.tried(f"eager PyTorch, seed {seed}", tasks)
+            found = self.run_tasks(f"eager PyTorch, seed {seed}", tasks)
             self.eager[seed] = {**known, **{case: v for some in found.values() for case, v in some.items()}}
         return self.eager.get(seed, {})
 
-    def tried(self, title: str, tasks: Sequence[Task]) -> dict[str, Verdicts]:
+    def run_tasks(self, title: str, tasks: Sequence[Task]) -> dict[str, Verdicts]:
         with progress_on(self.console) as progress:
             bar = progress.add_task(title, total=sum(len(t.cases) for t in tasks))
-            return tried(
+            return run_tasks(
                 tasks,
                 out=self.folder,
                 jobs=self.jobs,

@@ -14,11 +14,11 @@ from rich.console import Console
 
 from keel import documents
 from keel_conformance import report
-from keel_conformance.cases.plan import TIERS, named, of_rooms
-from keel_conformance.cli_options import CORES, Json, fitting, picked
+from keel_conformance.cases.plan import TIERS, named, other_cases
+from keel_conformance.cli_options import CORES, Json, choose, match_patterns
 from keel_conformance.workers.command_run import interruptible
 
-from .campaign import PARTS, Sitting
+from .campaign import PARTS, Campaign
 from .registry import MUTANTS
 
 app = typer.Typer(add_completion=False)
@@ -48,15 +48,15 @@ def selftest(
     """
     if resume and out is None:
         raise typer.BadParameter("--resume goes on with the run in a folder: which one, --out says.")
-    parts = picked("part", only or (["mutants"] if mutant else None), PARTS)
-    tier, begin = picked("tier", [tier], tuple(TIERS))[0], time.monotonic()
+    parts = choose("part", only or (["mutants"] if mutant else None), PARTS)
+    tier, begin = choose("tier", [tier], tuple(TIERS))[0], time.monotonic()
     console = Console(width=None if os.isatty(1) else 200)
     with ExitStack() as stack:
         if out is not None:
             documents.claim(out, "keel selftest")
         folder = out or Path(stack.enter_context(TemporaryDirectory(prefix="keel-selftest-")))
         interruption = stack.enter_context(interruptible())
-        sitting = Sitting(
+        sitting = Campaign(
             console,
             tier,
             profile,
@@ -64,9 +64,9 @@ def selftest(
             folder,
             resume,
             interruption,
-            tuple(fitting(named(of_rooms(tier, seed)), op)) if op else (),
+            tuple(match_patterns(named(other_cases(tier, seed)), op)) if op else (),
         )
-        bars = sitting.bars(parts, range(seed, seed + seeds), fitting(MUTANTS, mutant))
+        bars = sitting.bars(parts, range(seed, seed + seeds), match_patterns(MUTANTS, mutant))
     report.show(console, bars)
     if json is not None:
         report.write(json, bars, time.monotonic() - begin, **sitting.rows)

@@ -16,21 +16,21 @@ from keel import Backend
 
 from .mutant import backend_of
 
-Deed = Callable[[], Any]
+CrashFunction = Callable[[], Any]
 PLENTY = 40
 
 
 @dataclass(frozen=True)
-class Death:
+class Crash:
     """``verdicts`` are those that a case may get which dies of ``deed``."""
 
-    deed: Deed
+    deed: CrashFunction
     backend: Backend
     verdicts: tuple[str, ...]
 
 
-def dies(name: str, *verdicts: str) -> Callable[[Deed], Death]:
-    def made(deed: Deed) -> Death:
+def dies(name: str, *verdicts: str) -> Callable[[CrashFunction], Crash]:
+    def made(deed: CrashFunction) -> Crash:
         def compile(gm: fx.GraphModule) -> Callable[..., Any]:
             def call(*inputs: Any) -> Any:
                 if touched(inputs):
@@ -39,7 +39,7 @@ def dies(name: str, *verdicts: str) -> Callable[[Deed], Death]:
 
             return call
 
-        return Death(deed, backend_of(name, compile, "dies"), verdicts)
+        return Crash(deed, backend_of(name, compile, "dies"), verdicts)
 
     return made
 
@@ -90,5 +90,5 @@ def depth() -> None:
     again()
 
 
-DEATHS: Mapping[str, Death] = {name: found for name, found in globals().items() if isinstance(found, Death)}
+CRASHES: Mapping[str, Crash] = {name: found for name, found in globals().items() if isinstance(found, Crash)}
 """By the name with which any process finds it: ``keel_selftest.crashes:abort.backend``."""

@@ -7,10 +7,10 @@ import torch
 from keel.opset import MEMBERS
 from keel_conformance.cases import trivial
 from keel_conformance.cases.case import Case
-from keel_conformance.cases.inputs import arguments
+from keel_conformance.cases.inputs import draw_inputs
 from keel_conformance.harness.backend_worker import overload
 from keel_conformance.harness.protocol import DRAWS
-from keel_conformance.pytree import tensors
+from keel_conformance.pytree import tensor_leaves
 
 from .null_backends import MEANT
 
@@ -18,34 +18,34 @@ NUMBERS = 64
 """Fewer numbers than this drawn at random may be any."""
 
 
-def bears(case: Case) -> bool:
+def has_decided_values(case: Case) -> bool:
     """Whether results of a case have elements whose values are decided."""
     if case.op == "empty":
         return False
     try:
-        trial = arguments(case, 0)
+        inputs = draw_inputs(case, 0)
         with torch.no_grad():
-            found = overload(case.overload)(*trial.args, **trial.kwargs)
+            found = overload(case.overload)(*inputs.args, **inputs.kwargs)
     except Exception:  # then it is no case to judge anything by
         return False
     least = NUMBERS if "random" in MEMBERS[case.op].tags else 1
-    return any(x.numel() >= least for x in tensors(found))
+    return any(x.numel() >= least for x in tensor_leaves(found))
 
 
-def meant(control: str, case: Case) -> bool:
+def is_expected_pass(control: str, case: Case) -> bool:
     """Whether a case that a control passes bears no value that could tell: see ``null_backends.MEANT``."""
-    if case.op in MEANT[control] or not bears(case):
+    if case.op in MEANT[control] or not has_decided_values(case):
         return True
-    trial = arguments(case, 0)
-    return control == "identity" and not trial.tensors
+    inputs = draw_inputs(case, 0)
+    return control == "identity" and not inputs.tensors
 
 
-def coincides(control: str, case: Case) -> bool:
+def is_right_by_chance(control: str, case: Case) -> bool:
     """Whether it bears none, or the control is right: eager PyTorch gives the same for each call of the case."""
 
     def right(call: int) -> bool:
-        trial = arguments(case, call)
-        known = trivial.told(overload(case.overload), trial.args, trial.kwargs)
+        inputs = draw_inputs(case, call)
+        known = trivial.trivial_outcomes(overload(case.overload), inputs.args, inputs.kwargs)
         return known is not None and control in known[0]
 
-    return meant(control, case) or all(map(right, range(max(DRAWS) + 1)))
+    return is_expected_pass(control, case) or all(map(right, range(max(DRAWS) + 1)))

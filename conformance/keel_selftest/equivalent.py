@@ -13,17 +13,17 @@ from torch import Tensor, fx
 from keel import Backend, Call, Rule, Support
 from keel.opset import MEMBERS
 from keel.testing import find
-from keel_conformance.pytree import tensors
+from keel_conformance.pytree import tensor_leaves
 from keel_foreign import foreign, untraceable
 
 from .mutant import Mutant, backend_of, reference, sentence, slug
 from .mutants.reductions import dims_of
-from .rewiring import Change, laid, packet, plainly, rewired, run
+from .rewiring import Change, packet, rewired, run, run_eager, with_layout_of
 
 ALL = ("*",)
 
 
-def instead(*calls: str, programs: tuple[str, ...] = ()) -> Callable[[Change], Mutant]:
+def replacing(*calls: str, programs: tuple[str, ...] = ()) -> Callable[[Change], Mutant]:
     """Makes a variant of what is done in place of operators."""
 
     def made(change: Change) -> Mutant:
@@ -50,7 +50,7 @@ def compiled(compile: Callable[[fx.GraphModule], Callable[..., Any]]) -> Mutant:
     )
 
 
-def given(backend: Callable[[], Backend]) -> Mutant:
+def variant_of_backend(backend: Callable[[], Backend]) -> Mutant:
     """Makes a variant of a backend that is made otherwise."""
     name = slug(backend)
     return Mutant(name, "benign", (), sentence(backend), reference(backend), backend(), ALL, ALL)
@@ -70,7 +70,7 @@ def floats(x: Any) -> bool:
     return isinstance(x, Tensor) and x.dtype in (torch.float32, torch.float64)
 
 
-@instead("aten.sum")
+@replacing("aten.sum")
 def sum_in_reverse(op: Any, x: Tensor, dim: Any = None, keepdim: bool = False, **kw: Any) -> Any:
     """Sums of floats go one after another, from the last."""
     if not floats(x) or kw or not x.dim() or not x.numel():
@@ -85,7 +85,7 @@ def sum_in_reverse(op: Any, x: Tensor, dim: Any = None, keepdim: bool = False, *
     return reduced(x, dim, keepdim, fold) if max(x.shape) <= 4096 else op(x, *([] if dim is None else [dim, keepdim]))
 
 
-@instead("aten.sum")
+@replacing("aten.sum")
 def sum_in_pairs(op: Any, x: Tensor, dim: Any = None, keepdim: bool = False, **kw: Any) -> Any:
     """Sums of floats go by halves."""
     if not floats(x) or kw or not x.dim() or not x.numel():
@@ -101,14 +101,14 @@ def sum_in_pairs(op: Any, x: Tensor, dim: Any = None, keepdim: bool = False, **k
     return reduced(x, dim, keepdim, fold)
 
 
-@instead("aten.sum", "aten.mean", "aten.nansum")
+@replacing("aten.sum", "aten.mean", "aten.nansum")
 def sum_in_float64(op: Any, x: Tensor, *args: Any, **kw: Any) -> Any:
     """Sums are taken in float64."""
     wide = x.is_floating_point() and kw.get("dtype") is None
     return op(x.double(), *args, **kw).to(op(x, *args, **kw).dtype) if wide else op(x, *args, **kw)
 
 
-@instead("aten.mm", "aten.bmm")
+@replacing("aten.mm", "aten.bmm")
 def products_one_after_another(op: Any, a: Tensor, b: Tensor, *more: Any) -> Any:
     """Products of matrices add one outer product after another."""
     if not floats(a) or more or not a.shape[-1] or a.shape[-1] > 512:
@@ -119,7 +119,7 @@ def products_one_after_another(op: Any, a: Tensor, b: Tensor, *more: Any) -> Any
     return found
 
 
-@instead("aten.mm", "aten.bmm")
+@replacing("aten.mm", "aten.bmm")
 def products_fused(op: Any, a: Tensor, b: Tensor, *more: Any) -> Any:
     """Products of matrices add by fused multiply-add, from the last."""
     if a.dtype != torch.float32 or more or not a.shape[-1] or a.shape[-1] > 512:
@@ -130,16 +130,16 @@ def products_fused(op: Any, a: Tensor, b: Tensor, *more: Any) -> Any:
     return found
 
 
-@instead("aten.mm", "aten.bmm", "aten.addmm", "aten.baddbmm", "aten.mv", "aten.dot", "aten.convolution")
+@replacing("aten.mm", "aten.bmm", "aten.addmm", "aten.baddbmm", "aten.mv", "aten.dot", "aten.convolution")
 def products_in_float64(op: Any, *args: Any, **kw: Any) -> Any:
     """Sums of products are taken in float64."""
-    parts = tensors(list(args))
+    parts = tensor_leaves(list(args))
     if not all(floats(x) for x in parts):
         return op(*args, **kw)
     return op(*(x.double() if isinstance(x, Tensor) else x for x in args), **kw).to(parts[0].dtype)
 
 
-@instead("aten.mm", "aten.addmm")
+@replacing("aten.mm", "aten.addmm")
 def products_in_blocks(op: Any, *args: Any, **kw: Any) -> Any:
     """Products of matrices are summed in blocks of 3 of the inner dimension."""
     a, b = args[-2:] if isinstance(args[-1], Tensor) else args[-3:-1]
@@ -153,7 +153,7 @@ def products_in_blocks(op: Any, *args: Any, **kw: Any) -> Any:
     return kw.get("alpha", 1) * found + (beta * args[0] if beta != 0 else 0)
 
 
-@instead("aten.convolution")
+@replacing("aten.convolution")
 def convolution_by_products(
     op: Any,
     x: Tensor,
@@ -175,13 +175,13 @@ def convolution_by_products(
     return found.reshape(op(x, w, bias, stride, padding, dilation, transposed, more, groups).shape)
 
 
-@instead("aten.cumsum")
+@replacing("aten.cumsum")
 def cumsum_in_float64(op: Any, x: Tensor, dim: int, **kw: Any) -> Any:
     """Running sums are taken in float64."""
     return op(x.double(), dim).to(x.dtype) if x.is_floating_point() and not kw else op(x, dim, **kw)
 
 
-@instead("aten.scatter_add", "aten.index_add")
+@replacing("aten.scatter_add", "aten.index_add")
 def additions_in_another_order(op: Any, x: Tensor, dim: int, at: Tensor, values: Tensor, **kw: Any) -> Any:
     """What is added to one place is added from the last."""
     if not at.dim() or not values.dim():
@@ -221,16 +221,16 @@ POINTWISE = (
 )
 
 
-@instead(*POINTWISE)
+@replacing(*POINTWISE)
 def higher_precision(op: Any, *args: Any, **kw: Any) -> Any:
     """Floats are computed in float64 and rounded once."""
     like = op(*args, **kw)
-    if not all(x.is_floating_point() for x in tensors(list(args))) or not like.is_floating_point():
+    if not all(x.is_floating_point() for x in tensor_leaves(list(args))) or not like.is_floating_point():
         return like
     return op(*(x.double() if isinstance(x, Tensor) else x for x in args), **kw).to(like.dtype)
 
 
-@instead("aten.sub", "aten.rsub")
+@replacing("aten.sub", "aten.rsub")
 def sub_by_negation(op: Any, *args: Any, **kw: Any) -> Any:
     """A difference is the sum with the negated operand."""
     x, y = args[:2]
@@ -238,7 +238,7 @@ def sub_by_negation(op: Any, *args: Any, **kw: Any) -> Any:
     return x + (-y) if plain else op(*args, **kw)
 
 
-@instead("aten._softmax")
+@replacing("aten._softmax")
 def softmax_in_steps(op: Any, x: Tensor, dim: int, half: bool) -> Any:
     """``softmax`` is a maximum, an exponential, a sum and a quotient of its own."""
     if not floats(x) or not x.numel():
@@ -248,7 +248,7 @@ def softmax_in_steps(op: Any, x: Tensor, dim: int, half: bool) -> Any:
     return parts / parts.sum(dim, keepdim=True)
 
 
-@instead("aten.native_layer_norm")
+@replacing("aten.native_layer_norm")
 def layer_norm_in_float64(op: Any, x: Tensor, shape: Any, weight: Any, bias: Any, eps: float) -> Any:
     """``layer_norm`` is computed in float64."""
     like = op(x, shape, weight, bias, eps)
@@ -256,7 +256,7 @@ def layer_norm_in_float64(op: Any, x: Tensor, shape: Any, weight: Any, bias: Any
     return tuple(a.to(b.dtype) for a, b in zip(op(x.double(), shape, *wide, eps), like, strict=True))
 
 
-@instead("aten.var")
+@replacing("aten.var")
 def var_in_two_passes(op: Any, x: Tensor, dim: Any = None, *, correction: Any = None, keepdim: bool = False) -> Any:
     """``var`` takes the mean first, then the mean of squared deviations."""
     like = op(x, dim, correction=correction, keepdim=keepdim)
@@ -268,7 +268,7 @@ def var_in_two_passes(op: Any, x: Tensor, dim: Any = None, *, correction: Any = 
     return (x - x.mean(axes, keepdim=True)).square().sum(axes, keepdim=keepdim) / free
 
 
-@instead("aten.sigmoid")
+@replacing("aten.sigmoid")
 def sigmoid_by_halves(op: Any, x: Tensor) -> Any:
     """``sigmoid`` has a form for each sign."""
     if not floats(x):
@@ -280,13 +280,13 @@ def sigmoid_by_halves(op: Any, x: Tensor) -> Any:
 # -- what clauses leave free -------------------------------------------------------------------------------------------
 
 
-@instead("aten.maximum", "aten.minimum")
+@replacing("aten.maximum", "aten.minimum")
 def zeros_of_the_other_sign(op: Any, x: Tensor, y: Tensor) -> Any:
     """Of +0 and -0 ``maximum`` and ``minimum`` give the second operand's."""
     return torch.where((x == 0) & (y == 0), y, op(x, y))
 
 
-@instead("aten.add", "aten.mul", "aten.exp", "aten.amax", "aten.sum", "aten.maximum")
+@replacing("aten.add", "aten.mul", "aten.exp", "aten.amax", "aten.sum", "aten.maximum")
 def nan_of_other_bits(op: Any, *args: Any, **kw: Any) -> Any:
     """NaN has another payload, and the other sign."""
     found = op(*args, **kw)
@@ -296,7 +296,7 @@ def nan_of_other_bits(op: Any, *args: Any, **kw: Any) -> Any:
     return torch.where(found.isnan(), other, found) if bool(other.isnan()) else found
 
 
-@instead("aten.topk")
+@replacing("aten.topk")
 def topk_of_other_ties(op: Any, x: Tensor, k: int, dim: int = -1, largest: bool = True, ordered: bool = True) -> Any:
     """Of equal elements ``topk`` takes the last."""
     if not x.dim() or not x.numel():
@@ -305,7 +305,7 @@ def topk_of_other_ties(op: Any, x: Tensor, k: int, dim: int = -1, largest: bool 
     return values, x.shape[dim] - 1 - at
 
 
-@instead("aten.empty", "aten.empty_strided", "aten.empty_like", "aten.new_empty", "aten.new_empty_strided")
+@replacing("aten.empty", "aten.empty_strided", "aten.empty_like", "aten.new_empty", "aten.new_empty_strided")
 def memory_of_other_values(op: Any, *args: Any, **kw: Any) -> Any:
     """Memory that nobody has written to holds ones."""
     return op(*args, **kw).fill_(1)
@@ -319,11 +319,11 @@ def row_major_inside(gm: fx.GraphModule) -> Callable[..., Any]:
     """Results are computed row-major, and given the strides that are promised at the end."""
 
     def do(node: fx.Node, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        like = plainly(node, args, kwargs)
+        like = run_eager(node, args, kwargs)
         if not pointwise(node) or not isinstance(like, Tensor):
             return like
         dense = fx.node.map_aggregate(tuple(args), lambda x: x.contiguous() if isinstance(x, Tensor) else x)
-        return laid(node.target(*dense, **kwargs), like)  # type: ignore[operator]
+        return with_layout_of(node.target(*dense, **kwargs), like)  # type: ignore[operator]
 
     return lambda *inputs: run(gm, inputs, do)
 
@@ -333,8 +333,8 @@ def in_blocks(gm: fx.GraphModule) -> Callable[..., Any]:
     """What is computed element by element is computed in blocks of 7."""
 
     def do(node: fx.Node, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        like = plainly(node, args, kwargs)
-        parts = tensors(list(args))
+        like = run_eager(node, args, kwargs)
+        parts = tensor_leaves(list(args))
         whole = (
             isinstance(like, Tensor)
             and parts
@@ -351,7 +351,7 @@ def in_blocks(gm: fx.GraphModule) -> Callable[..., Any]:
             node.target(*(a[k : k + 7] if isinstance(a, Tensor) else a for a in flat), **kwargs)  # type: ignore[operator]
             for k in range(0, like.numel(), 7)
         ]
-        return laid(torch.cat(found).reshape(like.shape), like)
+        return with_layout_of(torch.cat(found).reshape(like.shape), like)
 
     return lambda *inputs: run(gm, inputs, do)
 
@@ -396,12 +396,12 @@ def in_two_halves(gm: fx.GraphModule) -> Callable[..., Any]:
     def do(node: fx.Node, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         if node is middle:
             args = fx.node.map_aggregate(tuple(args), lambda x: x.clone() if isinstance(x, Tensor) and dense(x) else x)
-        return plainly(node, args, kwargs)
+        return run_eager(node, args, kwargs)
 
     return lambda *inputs: run(gm, inputs, do)
 
 
-@given
+@variant_of_backend
 def composites_written_out() -> Backend:
     """Composites are left to Keel, which writes them out in primitives."""
     composite = {str(t) for op in MEMBERS.values() if op.kind == "composite" for t in op.targets}
@@ -412,7 +412,7 @@ def composites_written_out() -> Backend:
     return Backend(name="benign-composites-written-out", device="cpu", supports=supports, compile=lambda gm: gm.forward)
 
 
-@given
+@variant_of_backend
 def functional_again() -> Backend:
     """Parts are compiled by PyTorch's ``aot_eager``, but for calls that it compiles wrongly."""
     rule = Rule(ops=("*",), when=lambda call: miscompiled(call) or untraceable(call))
@@ -440,7 +440,7 @@ def miscompiled(call: Call) -> str | None:
     return None
 
 
-@given
+@variant_of_backend
 def interpreted() -> Backend:
     """Parts are lowered to loops, which are interpreted."""
     found: Backend = find("interp")

@@ -7,15 +7,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .equivalent import floats, instead
+from .equivalent import floats, replacing
 from .mutants.reductions import dims_of
-from .rewiring import laid
+from .rewiring import with_layout_of
 
 LONG = 2048
 """Rows that are longer are left to PyTorch."""
 
 
-@instead("aten.var_mean", "aten.var")
+@replacing("aten.var_mean", "aten.var")
 def moments_one_after_another(
     op: Any, x: Tensor, dim: Any = None, *, correction: Any = None, keepdim: bool = False
 ) -> Any:
@@ -35,8 +35,8 @@ def moments_one_after_another(
         squares = squares + apart * (value - mean)
     found = (squares / free, mean)
     if isinstance(like, Tensor):
-        return laid(found[0].reshape(like.shape), like)
-    return tuple(laid(a.reshape(b.shape), b) for a, b in zip(found, like, strict=True))
+        return with_layout_of(found[0].reshape(like.shape), like)
+    return tuple(with_layout_of(a.reshape(b.shape), b) for a, b in zip(found, like, strict=True))
 
 
 def shifted(x: Tensor, mean: Tensor, rstd: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
@@ -45,7 +45,7 @@ def shifted(x: Tensor, mean: Tensor, rstd: Tensor, weight: Tensor | None, bias: 
     return x * scale + shift
 
 
-@instead("aten.native_layer_norm", "aten.native_group_norm", "aten._native_batch_norm_legit_no_training")
+@replacing("aten.native_layer_norm", "aten.native_group_norm", "aten._native_batch_norm_legit_no_training")
 def normalised_by_scale_and_shift(op: Any, x: Tensor, *args: Any) -> Any:
     """Normalisations multiply by one number and add another, which have the mean in them."""
     like = op(x, *args)
@@ -66,10 +66,10 @@ def normalised_by_scale_and_shift(op: Any, x: Tensor, *args: Any) -> Any:
             found = shifted(
                 x, *(None if p is None else p.reshape(channels) for p in (mean, torch.rsqrt(var + eps), weight, bias))
             )
-    return laid(found.reshape(x.shape), like[0]), *like[1:]
+    return with_layout_of(found.reshape(x.shape), like[0]), *like[1:]
 
 
-@instead("aten.native_layer_norm_backward", "aten.native_group_norm_backward")
+@replacing("aten.native_layer_norm_backward", "aten.native_group_norm_backward")
 def slopes_by_sums(op: Any, grad: Tensor, x: Tensor, *args: Any) -> Any:
     """The gradients of weights of normalisations are sums of products with the argument, less the mean's part."""
     like = op(grad, x, *args)
@@ -88,4 +88,4 @@ def slopes_by_sums(op: Any, grad: Tensor, x: Tensor, *args: Any) -> Any:
         mean, rstd, _, n, channels, _, groups, _ = args
         with_x, alone = (t.reshape(n, groups, channels // groups, -1).sum(-1) for t in (grad * x, grad))
         found = ((with_x - alone * mean.reshape(n, groups, 1)) * rstd.reshape(n, groups, 1)).sum(0)
-    return like[0], laid(found.reshape(like[1].shape), like[1]), like[2]
+    return like[0], with_layout_of(found.reshape(like[1].shape), like[1]), like[2]

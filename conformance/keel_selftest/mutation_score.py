@@ -9,7 +9,7 @@ from statistics import median
 from typing import Any
 
 from keel_conformance.cases.case import Case
-from keel_conformance.report import Bar, named, percent
+from keel_conformance.report import Criterion, join_names, percent
 from keel_conformance.results.verdict import BAD, Verdict
 
 from .mutant import Mutant
@@ -25,15 +25,15 @@ TARGETS = {"smoke": 0.8, "standard": 1.0, "full": 1.0}
 
 
 @dataclass(frozen=True)
-class Fate:
+class MutantResult:
     """What became of a mutant with one seed. ``kills`` are the cases, in the plan's order, that eager PyTorch passes
-    and it does not, of the ``tried`` that were run until there were enough. ``first`` says of the first kill whether it
+    and it does not, of the ``cases`` that were run until there were enough. ``first`` says of the first kill whether it
     names the right member or clause.
     """
 
     mutant: str
     seed: int
-    tried: int
+    cases: int
     kills: tuple[str, ...]
     first: bool | None
     sentence: str = ""
@@ -42,7 +42,7 @@ class Fate:
         return {
             "mutant": self.mutant,
             "seed": self.seed,
-            "tried": self.tried,
+            "tried": self.cases,
             "kills": len(self.kills),
             "right": self.first,
             "cases": list(self.kills[:5]),
@@ -50,24 +50,28 @@ class Fate:
         }
 
 
-def sound(eager: Verdicts, case: Case) -> bool:
+def eager_passes(eager: Verdicts, case: Case) -> bool:
     """Whether eager PyTorch passes the case: if it does not, the case tells nothing of others."""
     verdict = eager.get(case.id)
     return verdict is not None and verdict.status in ("pass", "quality warning")
 
 
-def fate(mutant: Mutant, name: str, seed: int, cases: Sequence[Case], verdicts: Verdicts, eager: Verdicts) -> Fate:
+def mutant_result(
+    mutant: Mutant, name: str, seed: int, cases: Sequence[Case], verdicts: Verdicts, eager: Verdicts
+) -> MutantResult:
     found = kills(cases, verdicts, eager)
     if not found:
-        return Fate(name, seed, len(verdicts), (), None)
+        return MutantResult(name, seed, len(verdicts), (), None)
     first = verdicts[found[0].id]
     said = f"{found[0].id}: {first.status}, {first.oracle}, {first.clause}: {first.sentence}"
-    return Fate(name, seed, len(verdicts), tuple(c.id for c in found), mutant.explains(found[0], first.clause), said)
+    return MutantResult(
+        name, seed, len(verdicts), tuple(c.id for c in found), mutant.explains(found[0], first.clause), said
+    )
 
 
 def kills(cases: Iterable[Case], verdicts: Verdicts, eager: Verdicts) -> list[Case]:
     """Those of the cases that eager PyTorch passes and the backend of the verdicts does not."""
-    return [c for c in cases if failed(verdicts, c) and sound(eager, c)]
+    return [c for c in cases if failed(verdicts, c) and eager_passes(eager, c)]
 
 
 def failed(verdicts: Verdicts, case: Case) -> bool:
@@ -75,9 +79,9 @@ def failed(verdicts: Verdicts, case: Case) -> bool:
     return case.id in verdicts and verdicts[case.id].status in KILLS
 
 
-def mutation_bars(fates: Sequence[Fate], levels: Mapping[str, str], tier: str) -> list[Bar]:
+def mutation_bars(fates: Sequence[MutantResult], levels: Mapping[str, str], tier: str) -> list[Criterion]:
     """``levels`` has that of each mutant."""
-    by: dict[str, list[Fate]] = {}
+    by: dict[str, list[MutantResult]] = {}
     for f in fates:
         by.setdefault(f.mutant, []).append(f)
     seeds = len({f.seed for f in fates})
@@ -88,39 +92,41 @@ def mutation_bars(fates: Sequence[Fate], levels: Mapping[str, str], tier: str) -
     target = TARGETS[tier]
     wrong = dict.fromkeys(f.mutant for f in decided if not f.first)
     bars = [
-        Bar(
+        Criterion(
             "mutants killed",
             percent(len(killed), len(by)),
             f"at least {target:.0%} at {tier}",
             len(killed) >= target * len(by),
-            f"survive: {named(m for m in by if m not in killed)}"
+            f"survive: {join_names(m for m in by if m not in killed)}"
             if len(killed) < len(by)
             else f"{len(by)} mutants, {seeds} seeds",
         ),
-        Bar(
+        Criterion(
             "mutants killed by 3 cases or more",
             percent(len(robust), len(by)),
             f"at least {SHARE:.0%} at standard, in 5 of 5 seeds",
             None if tier == "smoke" else len(robust) >= SHARE * len(by),
             f"{seeds} of 5 seeds were run" if seeds < 5 else "",
         ),
-        Bar(
+        Criterion(
             "kills that name the right operator or clause",
             percent(len(right), len(decided)),
             f"at least {SHARE:.0%}",
             bool(decided) and len(right) >= SHARE * len(decided),
-            f"not: {named(wrong)}" if wrong else "",
+            f"not: {join_names(wrong)}" if wrong else "",
         ),
     ]
     for level in ("op", "system", "loop"):
         mine = [m for m in by if levels[m] == level]
         count = sum(m in killed for m in mine)
         if mine:
-            bars.append(Bar(f"killed at {level} level", percent(count, len(mine)), "", None, f"{count} of {len(mine)}"))
+            bars.append(
+                Criterion(f"killed at {level} level", percent(count, len(mine)), "", None, f"{count} of {len(mine)}")
+            )
     return bars
 
 
-def count_bars(cases: Sequence[Case], few: Mapping[str, str]) -> list[Bar]:
+def count_bars(cases: Sequence[Case], few: Mapping[str, str]) -> list[Criterion]:
     """How many cases operators have; ``few`` says of some why these are fewer than 60."""
     counts = Counter(c.op for c in cases if c.kind in ("op", "negative"))
     least = min((n for op, n in counts.items() if op not in few), default=0)
@@ -128,19 +134,19 @@ def count_bars(cases: Sequence[Case], few: Mapping[str, str]) -> list[Bar]:
     low = [f"{op} {n}" for op, n in sorted(counts.items(), key=lambda pair: pair[1]) if n < LEAST and op not in few]
     named_few = [f"{op} {counts[op]}" for op in few if op in counts]
     return [
-        Bar(
+        Criterion(
             "cases of an operator, median",
             f"{middle:g}",
             "at least 200",
             middle >= MEDIAN,
             f"{len(counts)} operators, {sum(counts.values())} cases",
         ),
-        Bar(
+        Criterion(
             "cases of an operator, least",
             least,
             "at least 60",
             least >= LEAST,
-            named(low) if low else f"fewer for a reason: {named(named_few)}" if named_few else "",
+            join_names(low) if low else f"fewer for a reason: {join_names(named_few)}" if named_few else "",
         ),
     ]
 
@@ -149,7 +155,7 @@ MEDIAN, LEAST = 200, 60
 
 
 @dataclass(frozen=True)
-class Alarm:
+class FalseAlarm:
     """A failure of a backend that is right."""
 
     backend: str
@@ -166,55 +172,59 @@ class Alarm:
         }
 
 
-def alarms(backend: str, seed: int, cases: Sequence[Case], verdicts: Verdicts, eager: Verdicts | None) -> list[Alarm]:
+def false_alarms(
+    backend: str, seed: int, cases: Sequence[Case], verdicts: Verdicts, eager: Verdicts | None
+) -> list[FalseAlarm]:
     """Of cases that eager PyTorch passes, where ``eager`` says which; of all, where it is None."""
     return [
-        Alarm(backend, seed, verdicts[c.id])
+        FalseAlarm(backend, seed, verdicts[c.id])
         for c in cases
-        if c.id in verdicts and verdicts[c.id].status in BAD and (eager is None or sound(eager, c))
+        if c.id in verdicts and verdicts[c.id].status in BAD and (eager is None or eager_passes(eager, c))
     ]
 
 
-def benign_bars(found: Sequence[Alarm], tried: int, variants: int, seeds: int) -> list[Bar]:
+def benign_bars(found: Sequence[FalseAlarm], tried: int, variants: int, seeds: int) -> list[Criterion]:
     by = Counter(a.backend for a in found)
     note = ", ".join(f"{n} {b}" for b, n in by.most_common(8)) if by else f"{tried} cases, {seeds} of 3 seeds"
-    return [Bar(f"false alarms on {variants} benign variants", len(found), "0 over 3 seeds", not found, note)]
+    return [Criterion(f"false alarms on {variants} benign variants", len(found), "0 over 3 seeds", not found, note)]
 
 
-def eager_bars(found: Sequence[Alarm], tried: int, repeats: Sequence[Verdicts]) -> list[Bar]:
+def eager_bars(found: Sequence[FalseAlarm], tried: int, repeats: Sequence[Verdicts]) -> list[Criterion]:
     """``repeats`` are the verdicts of runs of the same cases."""
     kinds = Counter(a.verdict.status for a in found)
-    different = sorted({case for one in repeats for case, v in one.items() if told(v) != told(repeats[0].get(case))})
+    different = sorted(
+        {case for one in repeats for case, v in one.items() if comparable(v) != comparable(repeats[0].get(case))}
+    )
     return [
-        Bar(
+        Criterion(
             "cases that eager PyTorch fails",
             len(found),
             "0",
             not found,
             ", ".join(f"{n} {s}" for s, n in kinds.items()) or f"{tried} cases",
         ),
-        Bar(
+        Criterion(
             "identical repeats of eager PyTorch",
             f"{sum(one == 0 for one in drift(repeats))} of {len(repeats)}",
             "10 of 10",
             len(repeats) >= 10 and not different,
-            f"differ: {named(different)}" if different else f"{min(map(len, repeats), default=0)} cases each",
+            f"differ: {join_names(different)}" if different else f"{min(map(len, repeats), default=0)} cases each",
         ),
     ]
 
 
 def drift(repeats: Sequence[Verdicts]) -> list[int]:
     """How many verdicts of each run are not those of the first."""
-    return [sum(told(v) != told(repeats[0].get(case)) for case, v in one.items()) for one in repeats]
+    return [sum(comparable(v) != comparable(repeats[0].get(case)) for case, v in one.items()) for one in repeats]
 
 
-def told(v: Verdict | None) -> tuple[Any, ...]:
+def comparable(v: Verdict | None) -> tuple[Any, ...]:
     """All of a verdict but what it took, and whether it failed by measured or by statistical figures."""
     return () if v is None else (v.status, v.oracle, v.sentence, v.clause, tuple(map(str, v.figures.items())))
 
 
 @dataclass(frozen=True)
-class Blank:
+class VacuousPass:
     """A case that a control passes, and ought not to."""
 
     control: str
@@ -223,8 +233,8 @@ class Blank:
 
 
 def vacuity_bars(
-    blanks: Sequence[Blank], bearing: Mapping[str, int], ops: Mapping[str, Sequence[str]], right: int
-) -> list[Bar]:
+    blanks: Sequence[VacuousPass], bearing: Mapping[str, int], ops: Mapping[str, Sequence[str]], right: int
+) -> list[Criterion]:
     """``bearing`` is how many cases each control was tried on whose values could tell, ``ops`` the operators of which
     it passes all that have any, ``right`` how many cases controls passed where they are right.
     """
@@ -234,21 +244,23 @@ def vacuity_bars(
     vacuous = sorted({f"{op} ({control})" for control, some in ops.items() for op in some})
     share = max((sum(b.control == c for b in blanks) / n for c, n in bearing.items() if n), default=0.0)
     return [
-        Bar(
+        Criterion(
             "value-bearing cases that a control passes",
             percent(passed, total),
             "at most 0.5 % of each's",
             bool(total) and share <= 0.005,
             f"{by}; worst: {worst}",
         ),
-        Bar(
+        Criterion(
             "cases where a control is right",
             percent(right, total + right),
             "",
             None,
             "such as a sum of zeros for who gives zeros",
         ),
-        Bar("vacuous operators", len({v.partition(" ")[0] for v in vacuous}), "0", not vacuous, named(vacuous)),
+        Criterion(
+            "vacuous operators", len({v.partition(" ")[0] for v in vacuous}), "0", not vacuous, join_names(vacuous)
+        ),
     ]
 
 
@@ -256,13 +268,13 @@ Meant = Callable[[str, Case], bool]
 """Whether a case bears no value that a control could miss."""
 
 
-def blanks(
+def vacuous_passes(
     control: str, cases: Sequence[Case], verdicts: Verdicts, eager: Verdicts, meant: Meant
-) -> tuple[list[Blank], int, list[str]]:
+) -> tuple[list[VacuousPass], int, list[str]]:
     """The cases that the control passes, how many bear values, and the operators of which it passes them all."""
-    found, tried, count = list[Blank](), Counter[str](), 0
+    found, tried, count = list[VacuousPass](), Counter[str](), 0
     for c in cases:
-        if c.id not in verdicts or not sound(eager, c) or verdicts[c.id].status == "not claimed":
+        if c.id not in verdicts or not eager_passes(eager, c) or verdicts[c.id].status == "not claimed":
             continue
         passes = verdicts[c.id].status not in KILLS
         if passes and meant(control, c):
@@ -270,6 +282,6 @@ def blanks(
         count += 1
         tried[c.op] += 1
         if passes:
-            found.append(Blank(control, c.op, c.id))
+            found.append(VacuousPass(control, c.op, c.id))
     through = Counter(b.op for b in found)
     return found, count, [op for op, n in through.items() if n == tried[op]]

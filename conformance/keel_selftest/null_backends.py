@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 
-from keel_conformance.pytree import tensors
+from keel_conformance.pytree import tensor_leaves
 
 from .mutant import Mutant, backend_of, reference, sentence, slug
 from .rewiring import run
@@ -23,7 +23,7 @@ def control(fill: Fill) -> Mutant:
         def do(node: fx.Node, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
             if node.target is operator.getitem:
                 return args[0][args[1]]
-            given = tensors((args, dict(kwargs)))
+            given = tensor_leaves((args, dict(kwargs)))
 
             def result(val: Any) -> Any:
                 if not isinstance(val, Tensor):

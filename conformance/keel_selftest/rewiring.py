@@ -34,7 +34,7 @@ def run(gm: fx.GraphModule, inputs: Sequence[Any], do: Do) -> Any:
     raise ValueError("The graph has no output.")
 
 
-def plainly(node: fx.Node, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+def run_eager(node: fx.Node, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """As eager PyTorch does it."""
     return node.target(*args, **kwargs)  # type: ignore[operator]
 
@@ -52,16 +52,16 @@ def rewired(calls: Sequence[str], change: Change, as_is: bool = False) -> Compil
 
         def do(node: fx.Node, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
             if node not in mine:
-                return plainly(node, args, kwargs)
+                return run_eager(node, args, kwargs)
             found = change(node.target, *args, **kwargs)
-            return found if as_is else laid(found, plainly(node, args, kwargs))
+            return found if as_is else with_layout_of(found, run_eager(node, args, kwargs))
 
         return lambda *inputs: run(gm, inputs, do)
 
     return compile
 
 
-def laid(found: Any, like: Any) -> Any:
+def with_layout_of(found: Any, like: Any) -> Any:
     """The values of ``found`` in the dtypes and strides of ``like``, where the sizes are the same."""
     if isinstance(found, Tensor) and isinstance(like, Tensor):
         if found.shape != like.shape or found is like:
@@ -71,5 +71,9 @@ def laid(found: Any, like: Any) -> Any:
         fresh = torch.empty_strided(like.shape, like.stride(), dtype=like.dtype)
         return fresh.copy_(found)
     if isinstance(found, tuple | list) and isinstance(like, tuple | list) and len(found) == len(like):
-        return type(found)(map(laid, found, like)) if type(found) in (tuple, list) else tuple(map(laid, found, like))
+        return (
+            type(found)(map(with_layout_of, found, like))
+            if type(found) in (tuple, list)
+            else tuple(map(with_layout_of, found, like))
+        )
     return found

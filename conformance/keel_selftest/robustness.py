@@ -18,9 +18,9 @@ from keel_conformance.cases.plan import plan
 from keel_conformance.harness.journal import FILE, read
 from keel_conformance.harness.protocol import Settings
 from keel_conformance.harness.run import run
-from keel_conformance.report import Bar, named, percent
+from keel_conformance.report import Criterion, join_names, percent
 
-from .crashes import DEATHS
+from .crashes import CRASHES
 
 KILLS = 20
 MEMBERS_KILLED = ("add", "sub", "mul", "neg", "abs", "exp", "sum", "amax")
@@ -37,12 +37,12 @@ COST = 5.0
 """Milliseconds."""
 
 
-def overhead_bars(cases: Sequence[Case], out: Path, jobs: int) -> list[Bar]:
+def overhead_bars(cases: Sequence[Case], out: Path, jobs: int) -> list[Criterion]:
     """On eager PyTorch, of cases of operators."""
     ran = run([c for c in cases if c.kind == "op"], "eager", out=out, jobs=jobs)
     cost = None if ran.overhead is None else 1e3 * ran.overhead
     return [
-        Bar(
+        Criterion(
             "what the harness takes of a case, in ms",
             cost,
             f"at most {COST:.0f}",
@@ -53,12 +53,12 @@ def overhead_bars(cases: Sequence[Case], out: Path, jobs: int) -> list[Bar]:
     ]
 
 
-def isolation_bars(out: Path) -> list[Bar]:
+def isolation_bars(out: Path) -> list[Criterion]:
     """Each way to die, in some of a member's cases; the others are to get what they get of eager PyTorch."""
     cases = [c for name in DYING for c in some_of(name)]
     right = {v.case: v.status for v in run(cases, "eager", out=out / "well").verdicts}
     contained, lost = list[str](), list[str]()
-    for name, death in DEATHS.items():
+    for name, death in CRASHES.items():
         subject = f"keel_selftest.crashes:{name}.backend"
         ran = run(cases, subject, out=out / name, settings=Settings(subject, memory=2**30, limit=5.0, slack=0.5))
         have = {v.case: v.status for v in ran.verdicts}
@@ -66,16 +66,16 @@ def isolation_bars(out: Path) -> list[Bar]:
         others = [c.id for c in cases if c.dtype != "f64" and have.get(c.id) != right[c.id]]
         contained += [name] * named_right
         lost += others
-    wrong = [name for name in DEATHS if name not in contained]
+    wrong = [name for name in CRASHES if name not in contained]
     return [
-        Bar(
+        Criterion(
             "ways to die that cost the case that dies, and name it",
-            f"{len(contained)} of {len(DEATHS)}",
+            f"{len(contained)} of {len(CRASHES)}",
             "6 of 6",
             not wrong,
-            f"not: {named(wrong)}" if wrong else f"{len(cases)} cases each",
+            f"not: {join_names(wrong)}" if wrong else f"{len(cases)} cases each",
         ),
-        Bar("verdicts that another case's death changes", len(lost), "0", not lost, named(lost)),
+        Criterion("verdicts that another case's death changes", len(lost), "0", not lost, join_names(lost)),
     ]
 
 
@@ -84,27 +84,27 @@ def some_of(name: str) -> list[Case]:
     return [*[c for c in mine if c.dtype == "f64"][:FEW], *[c for c in mine if c.dtype in ("f32", "i32")][:REST]]
 
 
-def resume_bars(out: Path, standard: int, kills: int = KILLS) -> list[Bar]:
+def resume_bars(out: Path, standard: int, kills: int = KILLS) -> list[Criterion]:
     """A run that is killed at random times beside one that is not. ``standard`` is how many cases the standard tier
     has, which is too long a run to be killed so often."""
     folder, draw = out / "killed", random.Random(0)
     for _ in range(kills):
         killed_once(folder, draw.randint(1, 5))
     for there in (folder, out / "whole"):
-        begun(there).wait()
+        cases_begun(there).wait()
     have, want = (read(f / FILE)[1] for f in (folder, out / "whole"))
-    other = [c for c in want if c not in have or told(have[c]) != told(want[c])]
-    repeated = again(folder / FILE)
+    other = [c for c in want if c not in have or comparable(have[c]) != comparable(want[c])]
+    repeated = cases_repeated(folder / FILE)
     statuses = ", ".join(f"{n} {s}" for s, n in Counter(v.status for v in want.values()).most_common(3))
     return [
-        Bar(
+        Criterion(
             f"verdicts that differ after {kills} kills",
             len(other),
             "0",
             bool(want) and not other,
             f"{len(want)} cases: {statuses}",
         ),
-        Bar(
+        Criterion(
             f"cases repeated after {kills} kills",
             percent(repeated, standard),
             "at most 1.0 % of a standard run",
@@ -114,11 +114,11 @@ def resume_bars(out: Path, standard: int, kills: int = KILLS) -> list[Bar]:
     ]
 
 
-def told(verdict: object) -> tuple[object, ...]:
+def comparable(verdict: object) -> tuple[object, ...]:
     return tuple(getattr(verdict, field) for field in ("status", "oracle", "sentence", "clause"))
 
 
-def begun(folder: Path) -> subprocess.Popen[bytes]:
+def cases_begun(folder: Path) -> subprocess.Popen[bytes]:
     ops = [part for name in MEMBERS_KILLED for part in ("--op", name)]
     return subprocess.Popen(
         [
@@ -148,7 +148,7 @@ def begun(folder: Path) -> subprocess.Popen[bytes]:
 
 def killed_once(folder: Path, more: int) -> None:
     """After so many more lines of the log."""
-    process, limit, first = begun(folder), time.monotonic() + PATIENCE, lines(folder / FILE)
+    process, limit, first = cases_begun(folder), time.monotonic() + PATIENCE, lines(folder / FILE)
     while process.poll() is None and lines(folder / FILE) < first + more and time.monotonic() < limit:
         time.sleep(0.01)
     process.kill()
@@ -159,7 +159,7 @@ def lines(file: Path) -> int:
     return file.read_bytes().count(b"\n") if file.exists() else 0
 
 
-def again(file: Path) -> int:
+def cases_repeated(file: Path) -> int:
     """How many cases were begun more often than once, each as often as it was."""
     count: Counter[str] = Counter()
     for line in file.read_text().splitlines():
@@ -170,7 +170,7 @@ def again(file: Path) -> int:
     return sum(n - 1 for n in count.values())
 
 
-def onboarding_bars(out: Path, jobs: int) -> list[Bar]:
+def onboarding_bars(out: Path, jobs: int) -> list[Criterion]:
     """From ``keel new`` to a page: a run of tier smoke on the backend as it was rendered."""
     begin, here = time.monotonic(), out / "keel_acme"
     out.mkdir(parents=True, exist_ok=True)
@@ -197,14 +197,14 @@ def onboarding_bars(out: Path, jobs: int) -> list[Bar]:
     page = next((out / "run").glob("*.html"), None)
     adapter = code_lines((here / "keel_acme" / "__init__.py").read_text())
     return [
-        Bar(
+        Criterion(
             "minutes from keel new to a report",
             minutes if page else None,
             f"less than {MINUTES:.0f}",
             page is not None and minutes < MINUTES,
             f"tier smoke, {jobs} processes, exit {code.returncode}",
         ),
-        Bar(
+        Criterion(
             "lines of the rendered adapter",
             adapter,
             f"at most {LINES}",

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from keel_conformance.cases.case import Case
-from keel_conformance.harness.executor import supervise
+from keel_conformance.harness.executor import run_queues
 from keel_conformance.harness.journal import Journal
 from keel_conformance.harness.protocol import Settings
 from keel_conformance.harness.run import Shard, head_of
-from keel_conformance.harness.scheduler import Settler, Steps, lane, lanes
+from keel_conformance.harness.scheduler import Scheduler, Steps, queues, run_queue
 from keel_conformance.results.verdict import Verdict
 
 Verdicts = Mapping[str, Verdict]
@@ -34,7 +34,7 @@ class Task:
     once: bool = False
 
 
-def tried(
+def run_tasks(
     tasks: Sequence[Task],
     *,
     out: Path,
@@ -53,7 +53,7 @@ def tried(
             runs = [_Run(task, out, resume, limit, heard) for task in tasks[k : k + AT_ONCE]]
             for run in runs:
                 stack.callback(run.close)
-            supervise((steps for run in runs for steps in run.steps()), jobs=jobs, stopped=stopped)
+            run_queues((steps for run in runs for steps in run.steps()), jobs=jobs, stopped=stopped)
             found |= {run.task.name: dict(run.journal.verdicts) for run in runs}
         if stopped():
             break
@@ -70,11 +70,13 @@ class _Run:
         self.results = out / task.name / "results"
         shutil.rmtree(self.results, ignore_errors=True)  # of a run that was killed
         self.results.mkdir()
-        self.settler = Settler(Settings(task.subject, limit=limit), self.results, once=task.once)
+        self.scheduler = Scheduler(Settings(task.subject, limit=limit), self.results, once=task.once)
         heard(len(self.earlier))
 
     def steps(self) -> Iterator[Steps[None]]:
-        return (lane(self.settler, some, self._known, self._began, self._ended) for some in lanes(self.task.cases))
+        return (
+            run_queue(self.scheduler, some, self._known, self._began, self._ended) for some in queues(self.task.cases)
+        )
 
     def close(self) -> None:
         self.journal.close()

@@ -28,7 +28,7 @@ Function = Callable[..., tuple[Tensor, ...]]
 
 
 @dataclass(frozen=True)
-class Judged:
+class AccuracyResult:
     """``worst`` is the largest error as a multiple of eager's; ``over`` has a sentence for each tensor that is too far
     off, ``restrided`` the tensors with other strides than eager's.
     """
@@ -70,7 +70,7 @@ def twin(x: Tensor) -> Tensor:
     return same.detach().requires_grad_(x.requires_grad)
 
 
-def judged(draw: Callable[[int], universe.Example | None], ours: Function) -> Judged:
+def judge_accuracy(draw: Callable[[int], universe.Example | None], ours: Function) -> AccuracyResult:
     """Judges ``ours`` by the example that ``draw(0)`` gives, and by further draws of it where those are needed.
 
     Raises NoReference where the example does not run in float64.
@@ -78,9 +78,9 @@ def judged(draw: Callable[[int], universe.Example | None], ours: Function) -> Ju
     first = draw(0)
     assert first is not None
     eager, mine = leave(first.fn, first.inputs), leave(ours, first.inputs)
-    over = list(unlike(mine, eager))
+    over = list(type_differences(mine, eager))
     if over:
-        return Judged(float("inf"), tuple(over), ())
+        return AccuracyResult(float("inf"), tuple(over), ())
     exact = reference(first)
     over += discrete(mine, eager, exact)
     draws = [compared(mine, eager, exact)]
@@ -91,7 +91,7 @@ def judged(draw: Callable[[int], universe.Example | None], ours: Function) -> Ju
             verdicts = [*(v for v in verdicts if v.holds), *_again(draw, ours, draws, names, count)]
     over += [_sentence(v) for v in verdicts if not v.holds]
     strided = tuple(n for n, t in eager.items() if n.startswith("result") and _strides(t) != _strides(mine[n]))
-    return Judged(max((v.times for v in verdicts if not v.kinks), default=0.0), tuple(over), strided)
+    return AccuracyResult(max((v.times for v in verdicts if not v.kinks), default=0.0), tuple(over), strided)
 
 
 def _sentence(v: Verdict) -> str:
@@ -120,7 +120,7 @@ def _again(
     return judge(found)
 
 
-def unlike(mine: Left, eager: Left) -> Iterator[str]:
+def type_differences(mine: Left, eager: Left) -> Iterator[str]:
     """A sentence for each tensor that is missing, or has another dtype or shape than eager's."""
     for name in eager.keys() | mine.keys():
         if name not in mine or name not in eager:

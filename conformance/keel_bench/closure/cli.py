@@ -18,9 +18,9 @@ from keel_conformance.cli_options import (
     Retry,
     Samples,
     TimeLimit,
-    count,
-    fitting,
-    picked,
+    choose,
+    match_patterns,
+    sample_count,
 )
 from keel_conformance.workers.command_run import running
 from keel_conformance.workers.pool import Outcome
@@ -60,10 +60,10 @@ def closure(
     time_limit: TimeLimit = TIME_LIMIT,
 ) -> None:
     """Does every program end in the operator set? Exits with 1 if a bar falls short."""
-    what = UNIVERSES[picked("universe", [universe], tuple(UNIVERSES))[0]]
-    parts = picked("part", part, PARTS)
-    settings = [(m, d) for d in (False, True) if dynamic in (None, d) for m in picked("mode", mode, MODES)]
-    todo = planned(universe, settings, count(samples), op, numbers) if "closure" in parts else []
+    what = UNIVERSES[choose("universe", [universe], tuple(UNIVERSES))[0]]
+    parts = choose("part", part, PARTS)
+    settings = [(m, d) for d in (False, True) if dynamic in (None, d) for m in choose("mode", mode, MODES)]
+    todo = planned(universe, settings, sample_count(samples), op, numbers) if "closure" in parts else []
     with running(json, Job, _row, resume=resume, retry=retry) as run:
         start = forked(work, WARM)
         outcomes = run.measure("closure", todo, start, _trouble, at_once=jobs, time_limit=time_limit)
@@ -82,7 +82,7 @@ def planned(
     of: str, settings: Sequence[tuple[str, bool]], samples: int | None, patterns: Sequence[str] | None, numbers: bool
 ) -> list[Job]:
     """The jobs of all settings. Training is asked only of what promises gradients. Raises KeelError[bad-option]."""
-    found = fitting(universe.names() if of == "opinfo" else NAMES, patterns)
+    found = match_patterns(universe.names() if of == "opinfo" else NAMES, patterns)
     return [
         Job(of, name, mode, dynamic, samples, numbers and of == "opinfo")
         for mode, dynamic in settings

@@ -17,8 +17,8 @@ import torch
 
 from keel import closure, universe
 from keel_conformance.models import ModelCase, build
-from keel_conformance.report import Bar
-from keel_conformance.workers.pool import Tell
+from keel_conformance.report import Criterion
+from keel_conformance.workers.pool import ReportPhase
 
 from ..training_step import MODES, Step, prepare, run
 from .jobs import Job, Outcomes
@@ -33,7 +33,7 @@ def jobs() -> list[Job]:
     return [Job("time", model, mode) for model in MODELS for mode in MODES]
 
 
-def measure(job: Job, tell: Tell) -> dict[str, float]:
+def measure(job: Job, tell: ReportPhase) -> dict[str, float]:
     """CPU seconds that AOTAutograd takes ``alone`` and that Keel ``adds``, medians of rounds that take turns."""
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
@@ -68,11 +68,11 @@ def compiled(job: Job, backend: Backend, scale: str) -> float:
     return seconds
 
 
-def bars(outcomes: Outcomes) -> Iterator[Bar]:
+def bars(outcomes: Outcomes) -> Iterator[Criterion]:
     for job, outcome in outcomes.items():
         name, target = f"time: {job.name} {job.mode}, Keel's / AOTAutograd's", f"<= {TARGET:g}"
         if outcome.row is None:
-            yield Bar(name, None, target, False, outcome.failure)
+            yield Criterion(name, None, target, False, outcome.failure)
             continue
         alone, adds = outcome.row["alone"], outcome.row["adds"]
-        yield Bar(name, adds / alone, target, adds / alone <= TARGET, f"{adds:.2f} s of {alone:.2f} s")
+        yield Criterion(name, adds / alone, target, adds / alone <= TARGET, f"{adds:.2f} s of {alone:.2f} s")

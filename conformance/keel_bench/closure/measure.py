@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from keel import Call, closure, universe
-from keel_conformance.workers.pool import Tell
+from keel_conformance.workers.pool import ReportPhase
 
 from . import accuracy_check
 from .jobs import Job, Row
@@ -21,7 +21,7 @@ from .tolerated import UNDEFINED
 from .trace_watch import SHOWN, Endings, Watch, last_line, shown
 
 
-def measure(job: Job, tell: Tell) -> Row:
+def measure(job: Job, tell: ReportPhase) -> Row:
     """What becomes of the job's samples; those that are traced alike are measured once."""
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
@@ -39,7 +39,7 @@ class Untraced(Exception):
 class Measured:
     """The measurement as it grows."""
 
-    def __init__(self, job: Job, tell: Tell) -> None:
+    def __init__(self, job: Job, tell: ReportPhase) -> None:
         self.job, self.tell, self.found = job, tell, Row()
         self.seconds: Counter[str] = Counter()
         self.endings, self.training = Endings(), job.mode == "training"
@@ -104,7 +104,7 @@ class Measured:
                 if (reason := reason or self.unjudged(watch.ends)) is not None:
                     self.found.unjudged[reason] = self.job.name
                 return
-            verdict = accuracy_check.judged(partial(self.draws.alike, i), run)
+            verdict = accuracy_check.judge_accuracy(partial(self.draws.alike, i), run)
         except accuracy_check.NoReference as e:
             self.found.unjudged[str(e)] = example.title[:200]
             return

@@ -10,7 +10,7 @@ from time import process_time
 from typing import Any
 
 from keel import KeelError, closure
-from keel_conformance.workers.pool import Tell
+from keel_conformance.workers.pool import ReportPhase
 
 from .jobs import Row
 from .type_agreement import Verdicts
@@ -27,7 +27,7 @@ class Watch:
     the processor's.  ``left_out`` says what the graph holds that the operator set leaves out by decision.
     """
 
-    tell: Tell
+    tell: ReportPhase
     title: str
     wrong: list[str]
     ends: list[closure.Ending]

@@ -115,10 +115,10 @@ def same(want: Any, got: Any, values: Values, new: Set[sympy.Symbol] = frozenset
         case (TensorType(), TensorType()):
             if (want.dtype, want.device, want.rank) != (got.dtype, got.device, got.rank):
                 return False
-            both = _met((*want.shape, *want.strides), (*got.shape, *got.strides), new)
+            both = _pairs((*want.shape, *want.strides), (*got.shape, *got.strides), new)
             return all(_layout(a) == _layout(b) for a, b in (_at(both, v) for v in values))
         case (SymType(), SymType()):
-            both = _met((want.expr,), (got.expr,), new)
+            both = _pairs((want.expr,), (got.expr,), new)
             return want.kind == got.kind and all(a == b for a, b in (_at(both, v) for v in values))
     return bool(want == got)
 
@@ -126,7 +126,7 @@ def same(want: Any, got: Any, values: Values, new: Set[sympy.Symbol] = frozenset
 Both = tuple[list[Any], list[Any]]
 
 
-def _met(want: Sequence[Any], got: Sequence[Any], new: Set[sympy.Symbol]) -> Both:
+def _pairs(want: Sequence[Any], got: Sequence[Any], new: Set[sympy.Symbol]) -> Both:
     """Numbers to compare. Where the graph has but a ``new`` symbol, what the rule says stands for it: an unknown, or
     more than the graph knows, in terms of other sizes that only the run will tell.
     """

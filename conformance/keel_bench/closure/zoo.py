@@ -7,7 +7,7 @@ import warnings
 import torch
 
 from keel import closure
-from keel_conformance.workers.pool import Tell
+from keel_conformance.workers.pool import ReportPhase
 
 from ..models import zoo
 from ..training_step import Step, prepare, run
@@ -15,7 +15,7 @@ from .jobs import Job, Row
 from .trace_watch import Endings, Watch, last_line
 
 
-def measure(job: Job, tell: Tell) -> Row:
+def measure(job: Job, tell: ReportPhase) -> Row:
     """What becomes of the graphs that Dynamo makes of the model; it runs as what they end in."""
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")

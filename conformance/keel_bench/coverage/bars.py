@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from keel_conformance.report import Bar, by_need, named, percent
+from keel_conformance.report import Criterion, by_need, join_names, percent
 from keel_conformance.workers.pool import Outcome
 
 from ..closure.bars import is_pytorchs
@@ -21,17 +21,17 @@ NO_LOOPS = "has no loop form"
 Cell = Mapping[str, Any]
 
 
-def of_table(backend: str, cells: Sequence[Cell], lost: Iterable[str]) -> Iterator[Bar]:
+def of_table(backend: str, cells: Sequence[Cell], lost: Iterable[str]) -> Iterator[Criterion]:
     """What the declarations ask, by dtype; ``lost`` are operators whose samples end the process in eager PyTorch."""
     verdicts = Counter(c["verdict"] for c in cells)
     refused = sorted({f"{c['op']} {c['dtype']}" for c in cells if c["verdict"] == "refused"})
     asked = len(cells) - verdicts["none"]
-    yield Bar(
+    yield Criterion(
         f"{backend}: operators and dtypes done",
         f"{asked - len(refused)} of {asked}",
         "all",
         not refused,
-        named(refused),
+        join_names(refused),
     )
     for verdict, what in (
         ("loops", "by loops"),
@@ -40,14 +40,14 @@ def of_table(backend: str, cells: Sequence[Cell], lost: Iterable[str]) -> Iterat
         ("taken", "whole"),
     ):
         if verdicts[verdict]:
-            yield Bar(f"{backend}: {what}", verdicts[verdict], "", None, percent(verdicts[verdict], asked))
+            yield Criterion(f"{backend}: {what}", verdicts[verdict], "", None, percent(verdicts[verdict], asked))
     silent = sorted({f"{c['op']} {c['dtype']}" for c in cells if c["verdict"] == "none"})
-    yield Bar(f"{backend}: without a sample that eager runs here", len(silent), "", None, named(silent))
+    yield Criterion(f"{backend}: without a sample that eager runs here", len(silent), "", None, join_names(silent))
     if found := sorted(lost):
-        yield Bar(f"{backend}: operators whose samples end the process", len(found), "", None, named(found))
+        yield Criterion(f"{backend}: operators whose samples end the process", len(found), "", None, join_names(found))
 
 
-def of_mode(backend: str, mode: str, outcomes: Outcomes) -> Iterator[Bar]:
+def of_mode(backend: str, mode: str, outcomes: Outcomes) -> Iterator[Criterion]:
     """One mode's figures, over samples that PyTorch runs and traces."""
     rows = {job.name: o.row for job, o in outcomes.items() if isinstance(o.row, Row)}
     lost = {job.name: o for job, o in outcomes.items() if o.row is None}
@@ -55,44 +55,46 @@ def of_mode(backend: str, mode: str, outcomes: Outcomes) -> Iterator[Bar]:
     traced, whole = sum(r.traced for r in rows.values()), sum(r.whole for r in rows.values())
     share, title = 100 * whole / traced if traced else 0.0, f"{backend}, {mode}"
     short = sorted((n for n, r in rows.items() if r.whole < r.traced), key=lambda n: rows[n].whole - rows[n].traced)
-    yield Bar(
+    yield Criterion(
         f"{title}: samples without eager fallback",
         f"{whole} of {traced} ({share:.2f} %)",
         f">= {LEAST:g} %",
         bool(traced) and share >= LEAST,
-        named(short),
+        join_names(short),
     )
     loops = sorted({name for r in rows.values() for name, why in r.left.items() if NO_LOOPS not in why})
-    yield Bar(f"{title}: calls with a loop form left to eager", len(loops), "0", not loops, named(loops))
-    yield Bar(f"{title}: OpInfos that end the process", len(broken), "0", not broken, named(broken))
+    yield Criterion(f"{title}: calls with a loop form left to eager", len(loops), "0", not loops, join_names(loops))
+    yield Criterion(f"{title}: OpInfos that end the process", len(broken), "0", not broken, join_names(broken))
     wrong = sorted(n for n, r in rows.items() if r.wrong)
-    yield Bar(f"{title}: OpInfos that do not compile or run", len(wrong), "0", not wrong, named(wrong))
+    yield Criterion(f"{title}: OpInfos that do not compile or run", len(wrong), "0", not wrong, join_names(wrong))
     strange = sorted(n for n, r in rows.items() if r.stranger)
-    yield Bar(f"{title}: OpInfos with tensors without strides, not taken", len(strange), "", None, named(strange))
+    yield Criterion(
+        f"{title}: OpInfos with tensors without strides, not taken", len(strange), "", None, join_names(strange)
+    )
     yield from _of_numbers(title, rows)
     ways = sum((Counter(r.ways) for r in rows.values()), Counter[str]())
     for way, count in sorted(ways.items()):
-        yield Bar(f"{title}: calls, {'left to eager' if way == 'refused' else way}", count, "", None)
+        yield Criterion(f"{title}: calls, {'left to eager' if way == 'refused' else way}", count, "", None)
     host = sum((Counter(r.host) for r in rows.values()), Counter[str]())
-    yield Bar(f"{title}: calls of the runtime, not counted", host.total(), "", None, named(sorted(host)))
+    yield Criterion(f"{title}: calls of the runtime, not counted", host.total(), "", None, join_names(sorted(host)))
     untraced = sorted(n for n, r in rows.items() if not r.traced) + sorted(n for n in lost if n not in broken)
-    yield Bar(f"{title}: OpInfos that PyTorch does not trace", len(untraced), "", None, named(untraced))
+    yield Criterion(f"{title}: OpInfos that PyTorch does not trace", len(untraced), "", None, join_names(untraced))
 
 
-def _of_numbers(title: str, rows: Mapping[str, Row]) -> Iterator[Bar]:
+def _of_numbers(title: str, rows: Mapping[str, Row]) -> Iterator[Criterion]:
     judged = sum(r.judged for r in rows.values())
     if not judged:
         return
     over = sorted(n for n, r in rows.items() if r.inaccurate and n not in ALLOWED)
-    yield Bar(
+    yield Criterion(
         f"{title}: OpInfos over {TIMES:g} x eager's error",
         len(over),
         "0 but named exceptions",
         not over,
-        f"of {judged} kinds of samples" + (f"; {named(over)}" if over else ""),
+        f"of {judged} kinds of samples" + (f"; {join_names(over)}" if over else ""),
     )
     unjudged = sorted(n for n, r in rows.items() if r.unjudged)
-    yield Bar(f"{title}: OpInfos with samples not compared", len(unjudged), "", None, named(unjudged))
+    yield Criterion(f"{title}: OpInfos with samples not compared", len(unjudged), "", None, join_names(unjudged))
 
 
 def left(outcomes: Iterable[tuple[Job, Outcome]]) -> list[tuple[str, list[str], str]]:

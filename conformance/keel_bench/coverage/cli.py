@@ -21,9 +21,9 @@ from keel_conformance.cli_options import (
     Retry,
     Samples,
     TimeLimit,
-    count,
-    fitting,
-    picked,
+    choose,
+    match_patterns,
+    sample_count,
 )
 from keel_conformance.workers.command_run import running
 from keel_conformance.workers.pool import Outcome
@@ -61,8 +61,8 @@ def coverage_(
 ) -> None:
     """Does a backend run the operator set? Exits with 1 if a bar falls short."""
     find(backend)
-    table = picked("universe", [universe], UNIVERSES)[0] == TABLE
-    todo = _rows(backend, op) if table else planned(backend, mode, count(samples), op, numbers)
+    table = choose("universe", [universe], UNIVERSES)[0] == TABLE
+    todo = _rows(backend, op) if table else planned(backend, mode, sample_count(samples), op, numbers)
     with running(json, Job, _row, resume=resume, retry=retry) as run:
         outcomes = run.measure("coverage", todo, forked(work, WARM), _trouble, at_once=jobs, time_limit=time_limit)
     cells = [cell for o in outcomes.values() if isinstance(o.row, list) for cell in o.row]
@@ -82,17 +82,17 @@ def coverage_(
 
 def _rows(backend: str, patterns: Sequence[str] | None) -> list[Job]:
     names = [op.name for op in MEMBERS.values() if op.kind == "primitive" and not op.tags & coverage.BEYOND]
-    return [Job(backend, name, TABLE) for name in fitting(names, patterns)]
+    return [Job(backend, name, TABLE) for name in match_patterns(names, patterns)]
 
 
 def planned(
     backend: str, modes: Sequence[str] | None, samples: int | None, patterns: Sequence[str] | None, numbers: bool
 ) -> list[Job]:
     """The jobs of all modes. Training is asked only of what promises gradients. Raises KeelError[bad-option]."""
-    names = fitting(universe.names(), patterns)
+    names = match_patterns(universe.names(), patterns)
     return [
         Job(backend, name, mode, samples, numbers)
-        for mode in picked("mode", modes, MODES)
+        for mode in choose("mode", modes, MODES)
         for name in names
         if mode == "forward" or universe.supports_autograd(name)
     ]

@@ -15,7 +15,7 @@ import torch
 from keel import KeelError, coverage, universe
 from keel.opset import MEMBERS
 from keel.testing import find
-from keel_conformance.workers.pool import Tell
+from keel_conformance.workers.pool import ReportPhase
 
 from ..closure import accuracy_check
 from ..closure.sample_cache import Draws, kind_of
@@ -24,14 +24,14 @@ from ..closure.trace_watch import last_line, shown
 from .jobs import TABLE, Job, Row
 
 
-def work(job: Job, tell: Tell) -> Any:
+def work(job: Job, tell: ReportPhase) -> Any:
     """The cells of a family, or an OpInfo's row."""
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
     return cells(job, tell) if job.mode == TABLE else _Measured(job, tell).row()
 
 
-def cells(job: Job, tell: Tell) -> list[dict[str, Any]]:
+def cells(job: Job, tell: ReportPhase) -> list[dict[str, Any]]:
     """One operator's cells, for one may end the process."""
     tell(f"asking about {job.name}")
     return [c.as_json() for c in coverage.cells(find(job.backend), [MEMBERS[job.name]])]
@@ -40,7 +40,7 @@ def cells(job: Job, tell: Tell) -> list[dict[str, Any]]:
 class _Measured:
     """The measurement as it grows."""
 
-    def __init__(self, job: Job, tell: Tell) -> None:
+    def __init__(self, job: Job, tell: ReportPhase) -> None:
         self.job, self.tell, self.found = job, tell, Row()
         self.backend, self.training = find(job.backend), job.mode == "training"
         self.ways, self.externs, self.host = Counter[str](), Counter[str](), Counter[str]()
@@ -117,7 +117,7 @@ class _Measured:
                 accuracy_check.leave(run, example.inputs)
             return
         try:
-            verdict = accuracy_check.judged(partial(self.draws.alike, i), run)
+            verdict = accuracy_check.judge_accuracy(partial(self.draws.alike, i), run)
         except accuracy_check.NoReference as e:
             self.found.unjudged[str(e)] = example.title[:200]
             return

@@ -58,7 +58,7 @@ def main(name: str, seconds: int, corpus: Path | None = None) -> None:
     def one(data: bytes) -> None:
         seen = watch.read(loader.load, data)
         if seen.bad:
-            raise RuntimeError(f"{seen.ending}, {seen.seconds:.2f} s, {seen.said}, {seen.ran}")
+            raise RuntimeError(f"{seen.ending}, {seen.seconds:.2f} s, {seen.error}, {seen.executed}")
 
     def mutated(data: bytes, most: int, seed: int) -> bytes:
         draw = random.Random(seed)

@@ -10,7 +10,7 @@ from typing import Any
 import keel
 from keel_conformance.certificate import verify
 from keel_conformance.harness import journal, waivers
-from keel_conformance.workers.result_log import Log
+from keel_conformance.workers.result_log import ResultLog
 
 from ..closure.jobs import Job, Row
 from . import seeds
@@ -35,7 +35,7 @@ def _kernel(path: Path) -> Any:
 
 
 def _measurement(path: Path) -> Any:
-    return Log(path, Job, lambda job, row: Row(**row)).resume()
+    return ResultLog(path, Job, lambda job, row: Row(**row)).resume()
 
 
 _DATA = one_of(of_json, of_json, of_json, of_words, of_bytes)

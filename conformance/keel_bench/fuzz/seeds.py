@@ -18,7 +18,7 @@ from keel_conformance.certificate.manifest import ABOUT
 from keel_conformance.results.verdict import STATUSES
 
 
-class Whole(nn.Module):
+class Everything(nn.Module):
     """Sizes that are symbols, containers, arguments by name, a parameter, a buffer that is written, an inner graph."""
 
     def __init__(self) -> None:
@@ -32,7 +32,7 @@ class Whole(nn.Module):
         return OrderedDict(y=(y @ self.weight) * scale, n=[torch.cat([x, x]).to(torch.float64), given["q"][0]])
 
 
-class Found(nn.Module):
+class DataDependent(nn.Module):
     """A size that only a run tells, and several results of one call."""
 
     def forward(self, x: torch.Tensor) -> Any:
@@ -45,7 +45,7 @@ def graphs() -> list[bytes]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         program = torch.export.export(
-            Whole(),
+            Everything(),
             (torch.ones(8, 4), given),
             {"scale": torch.ones(4)},
             dynamic_shapes={
@@ -55,7 +55,7 @@ def graphs() -> list[bytes]:
             },
         )
         rows = {0: torch.export.Dim("rows", min=2, max=64)}
-        found = torch.export.export(Found(), (torch.ones(3, 4),), dynamic_shapes={"x": rows})
+        found = torch.export.export(DataDependent(), (torch.ones(3, 4),), dynamic_shapes={"x": rows})
         return [_saved(g) for g in (program, found)]
 
 

@@ -20,7 +20,7 @@ from .mutate import of_seed
 from .watch import LIMIT, Watch
 
 CHUNK = 500
-KEPT = 20
+MAX_EXAMPLES = 20
 
 
 @dataclass
@@ -45,7 +45,7 @@ class Tally:
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.slowest = max(self.slowest, other.slowest)
         self.codes += other.codes
-        self.bad = (self.bad + other.bad)[:KEPT]
+        self.bad = (self.bad + other.bad)[:MAX_EXAMPLES]
 
     @property
     def is_clean(self) -> bool:
@@ -88,7 +88,7 @@ def _watch() -> Watch:
     return Watch(Path(folder, "file"))
 
 
-def tried(loader: str, seed: int, first: int, count: int) -> Tally:
+def read_files(loader: str, seed: int, first: int, count: int) -> Tally:
     """Reads files ``first`` to ``first + count``."""
     from .loaders import LOADERS
 
@@ -107,12 +107,14 @@ def tried(loader: str, seed: int, first: int, count: int) -> Tally:
             tally.refused += seen.ending == "refused"
             tally.raw += seen.ending == "raw error"
             tally.slow += seen.seconds > LIMIT
-            tally.ran += bool(seen.ran)
+            tally.ran += bool(seen.executed)
             tally.slowest, tally.seconds = max(tally.slowest, seen.seconds), tally.seconds + seen.seconds
             if seen.ending == "refused":
-                tally.codes[seen.said.partition("[")[2].partition("]")[0]] += 1
-            if seen.bad and len(tally.bad) < KEPT:
-                tally.bad.append((number, f"{seen.ending} {seen.seconds:.2f} s {seen.said[:300]} {' '.join(seen.ran)}"))
+                tally.codes[seen.error.partition("[")[2].partition("]")[0]] += 1
+            if seen.bad and len(tally.bad) < MAX_EXAMPLES:
+                tally.bad.append(
+                    (number, f"{seen.ending} {seen.seconds:.2f} s {seen.error[:300]} {' '.join(seen.executed)}")
+                )
     return tally
 
 
@@ -126,7 +128,7 @@ def campaign(counts: Mapping[str, int], seed: int, jobs: int) -> Iterator[Tally]
     chunks.sort(key=lambda chunk: chunk[2] / counts[chunk[0]])  # so that each loader is under way from the beginning
     while chunks:
         with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
-            futures = {chunk: pool.submit(tried, *chunk) for chunk in chunks}
+            futures = {chunk: pool.submit(read_files, *chunk) for chunk in chunks}
             left: list[tuple[str, int, int, int]] = []
             for chunk, future in futures.items():
                 try:

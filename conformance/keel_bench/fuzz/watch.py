@@ -76,17 +76,17 @@ _CALLED = frozenset(
 
 
 @dataclass(frozen=True)
-class Seen:
-    """``said`` is the error, ``ran`` what was run on the file's word, ``seconds`` those of the processor."""
+class ReadOutcome:
+    """``error`` is what was raised, ``executed`` what the file made the process run, ``seconds`` processor time."""
 
     ending: Ending
     seconds: float
-    said: str = ""
-    ran: tuple[str, ...] = ()
+    error: str = ""
+    executed: tuple[str, ...] = ()
 
     @property
     def bad(self) -> bool:
-        return self.ending == "raw error" or self.seconds > LIMIT or bool(self.ran)
+        return self.ending == "raw error" or self.seconds > LIMIT or bool(self.executed)
 
 
 @dataclass
@@ -106,7 +106,7 @@ class Watch:
         if self.on and name.partition(".")[0] not in LAZY:
             self.ran.append(f"import {name}")
 
-    def read(self, load: Callable[[Path], Any], data: bytes) -> Seen:
+    def read(self, load: Callable[[Path], Any], data: bytes) -> ReadOutcome:
         self.file.write_bytes(data)
         self.ran, said, ending = [], "", "taken"
         begin = time.process_time()
@@ -120,7 +120,7 @@ class Watch:
             ending, said = "raw error", f"{type(e).__name__}: {e}"[:500]
         finally:
             self.on = False
-        return Seen(ending, time.process_time() - begin, said, tuple(self.ran[:10]))  # type: ignore[arg-type]
+        return ReadOutcome(ending, time.process_time() - begin, said, tuple(self.ran[:10]))  # type: ignore[arg-type]
 
     def _heard(self, event: str, args: tuple[Any, ...]) -> None:
         if self.on and event not in ("object.__getattr__", "sys._getframe"):

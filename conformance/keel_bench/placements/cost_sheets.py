@@ -25,7 +25,7 @@ FOREIGN = {"openvino": "openvino.torch"}
 
 def backends(names: Sequence[str], device: str) -> list[Backend]:
     """Those backends, each with its measured sheet."""
-    found = [_found(name) for name in names]
+    found = [_is_installed(name) for name in names]
     path = Path(os.environ[SHEETS])
     with path.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -42,7 +42,7 @@ def absent(names: Sequence[str]) -> str:
     return f"{' and '.join(lacking)} is not installed: pip install {' '.join(lacking)}." if lacking else ""
 
 
-def _found(name: str) -> Backend:
+def _is_installed(name: str) -> Backend:
     if name not in FOREIGN:
         return find(name)
     import_module(FOREIGN[name])

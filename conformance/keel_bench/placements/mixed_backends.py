@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from keel import Backend
-from keel_conformance.report import Bar
+from keel_conformance.report import Criterion
 from keel_conformance.workers.pool import Outcome
 
 from ..jobs import Job, Selection, failed, within
@@ -72,7 +72,7 @@ def measure_tried(job: Job) -> dict[str, Any]:
 # -- bars --------------------------------------------------------------------------------------------------------------
 
 
-def never_worse_bars(results: Mapping[Job, Outcome]) -> Iterable[Bar]:
+def never_worse_bars(results: Mapping[Job, Outcome]) -> Iterable[Criterion]:
     for job, outcome in results.items():
         if outcome.row is None or outcome.row[TOGETHER]["why"]:
             yield failed(
@@ -81,14 +81,14 @@ def never_worse_bars(results: Mapping[Job, Outcome]) -> Iterable[Bar]:
             continue
         row = outcome.row
         by_cost = BY_COST if BY_COST in row and not row[BY_COST]["why"] else TOGETHER
-        times, which = _beside(row, "predicted", by_cost)
+        times, which = _ratio_to_best(row, "predicted", by_cost)
         yield within(
             f"{job.title}: predicted time / best single backend's",
             times,
             WORST,
-            f"{which} alone {_ms(row[which]['predicted'])}; {_said(row, by_cost)}",
+            f"{which} alone {_ms(row[which]['predicted'])}; {_predicted_and_measured(row, by_cost)}",
         )
-        times, which = _beside(row, "seconds")
+        times, which = _ratio_to_best(row, "seconds")
         yield within(
             f"{job.title}: measured time / best single backend's",
             times,
@@ -97,16 +97,16 @@ def never_worse_bars(results: Mapping[Job, Outcome]) -> Iterable[Bar]:
         )
 
 
-def mixture_bars(results: Mapping[Job, Outcome]) -> Iterable[Bar]:
+def mixture_bars(results: Mapping[Job, Outcome]) -> Iterable[Criterion]:
     """A mixture is the fastest, or its note says why not."""
     for job, outcome in results.items():
         target = "< 1, or the reason"
         if outcome.row is None or outcome.row[TOGETHER]["why"]:
             yield failed(job, outcome if outcome.row is None else Outcome(None, outcome.row[TOGETHER]["why"]), target)
             continue
-        times, which = _beside(outcome.row, "seconds")
+        times, which = _ratio_to_best(outcome.row, "seconds")
         why = reason(outcome.row)
-        yield Bar(
+        yield Criterion(
             f"{job.title}: measured time / fastest single backend's",
             times,
             target,
@@ -122,14 +122,14 @@ def reason(row: Mapping[str, Any]) -> str:
     if len(together["owners"]) == 1:
         owner = together["owners"][0]
         return f"no mixture is predicted to be faster than {owner} alone, which therefore has all"
-    _, which = _beside(row, "seconds")
+    _, which = _ratio_to_best(row, "seconds")
     alone = row[which]["predicted"]
     if together["predicted"] > 0.9 * alone:
         return f"it is predicted to gain {100 * (1 - together['predicted'] / alone):.2g} %, which noise hides"
     return ""
 
 
-def _beside(row: Mapping[str, Any], what: str, placed: str = TOGETHER) -> tuple[float, str]:
+def _ratio_to_best(row: Mapping[str, Any], what: str, placed: str = TOGETHER) -> tuple[float, str]:
     """How many times as long a placement takes as the best backend alone, and which that is.
 
     Where the placement is one backend's, the two are the same program, and both of its measurements count.
@@ -157,9 +157,9 @@ def _placed(row: Mapping[str, Any], placed: str = TOGETHER) -> str:
     return f"{placed} {_ms(row[placed]['seconds'])}, {_shares(row[placed])}{refused}"
 
 
-def _said(row: Mapping[str, Any], placed: str) -> str:
+def _predicted_and_measured(row: Mapping[str, Any], placed: str) -> str:
     """What a placement by cost is predicted to take, and takes."""
-    times, which = _beside(row, "seconds", placed)
+    times, which = _ratio_to_best(row, "seconds", placed)
     return (
         f"{placed} {_ms(row[placed]['predicted'])}, {_shares(row[placed])}; "
         f"measured {_ms(row[placed]['seconds'])}, {times:.3g} times {which}'s"

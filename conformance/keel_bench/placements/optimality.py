@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from keel import placement
-from keel_conformance.report import Bar
+from keel_conformance.report import Criterion
 from keel_conformance.workers.pool import Outcome
 
 from ..jobs import Job, Selection, failed, within
@@ -49,8 +49,8 @@ def jobs(chosen: Selection) -> list[Job]:
 class Tally:
     """What came of some problems: the cost and the optimum of each; how many broke what must always hold."""
 
-    found: list[float]
-    least: list[float]
+    costs: list[float]
+    optima: list[float]
     miscounted: int = 0
     above_bound: int = 0
     beyond: int = 0
@@ -62,8 +62,8 @@ class Tally:
         cost = oracle.cost(solution.backend.tolist())
         least = oracle.better(cost)
         shift = sum(worth for *_, worth in oracle.savings)
-        self.found.append(cost + shift)
-        self.least.append(least + shift)
+        self.costs.append(cost + shift)
+        self.optima.append(least + shift)
         self.above_bound += solution.bound * 1e6 > least + 1e-3
         paid = _launched(solution, oracle) if launches else 0
         alone = Oracle(problem, False).cost(solution.backend.tolist())
@@ -96,7 +96,7 @@ def measure(job: Job) -> dict[str, Any]:
     }
 
 
-def bars(results: Mapping[Job, Outcome]) -> Iterable[Bar]:
+def bars(results: Mapping[Job, Outcome]) -> Iterable[Criterion]:
     for job, outcome in results.items():
         if outcome.row is None:
             yield failed(job, outcome, "measured")
@@ -113,7 +113,7 @@ def bars(results: Mapping[Job, Outcome]) -> Iterable[Bar]:
         yield within("optimality: costs that the solver says wrong", wrong, 0, f"of {2 * count}")
 
 
-def _bars(backends: int, rows: Sequence[dict[str, Any]]) -> Iterable[Bar]:
+def _bars(backends: int, rows: Sequence[dict[str, Any]]) -> Iterable[Criterion]:
     what, count = f"optimality, {backends} backends", total(rows, "problems")
     off, best = _ratios(rows, "alone")
     if backends == 2:
@@ -132,7 +132,7 @@ def _bars(backends: int, rows: Sequence[dict[str, Any]]) -> Iterable[Bar]:
             0,
             "of those to whom that bound applies, a third",
         )
-        yield Bar(
+        yield Criterion(
             f"{what}: placements in more parts than needed", total(rows, "more_parts"), "shown", None, f"of {count}"
         )
     over, hit = _ratios(rows, "joint")
@@ -152,7 +152,7 @@ def _bars(backends: int, rows: Sequence[dict[str, Any]]) -> Iterable[Bar]:
 
 def _ratios(rows: Sequence[dict[str, Any]], name: str) -> tuple[list[float], int]:
     """Cost over optimum of each problem, and how many are optimal.  What should cost nothing and does not is inf."""
-    pairs = [pair for row in rows for pair in zip(row[f"{name} found"], row[f"{name} least"], strict=True)]
+    pairs = [pair for row in rows for pair in zip(row[f"{name} costs"], row[f"{name} optima"], strict=True)]
     ratios = [found / least if least else (1.0 if not found else float("inf")) for found, least in pairs]
     return ratios, sum(found == least for found, least in pairs)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from keel import Backend, Call, Refusal
 from keel.testing import refusal
-from keel_conformance.report import Bar
+from keel_conformance.report import Criterion
 from keel_conformance.workers.pool import Outcome
 
 from ..jobs import Job, Selection, beyond, failed
@@ -59,7 +59,7 @@ def withheld(backend: Backend, seed: str) -> Backend:
     return replace(backend, supports=refuses)
 
 
-def bars(results: Mapping[Job, Outcome]) -> Iterable[Bar]:
+def bars(results: Mapping[Job, Outcome]) -> Iterable[Criterion]:
     parts: list[dict[str, Any]] = []
     for job, outcome in results.items():
         if outcome.row is None:
@@ -76,7 +76,7 @@ def bars(results: Mapping[Job, Outcome]) -> Iterable[Bar]:
     )
     for owner in sorted({part["owner"] for part in parts}):
         own = [part for part in parts if part["owner"] == owner]
-        yield Bar(f"prediction: the same on {owner}", rank(own), "shown", None, f"{len(own)} parts; {_off(own)}")
+        yield Criterion(f"prediction: the same on {owner}", rank(own), "shown", None, f"{len(own)} parts; {_off(own)}")
 
 
 def rank(parts: Sequence[dict[str, Any]]) -> float:

@@ -20,9 +20,9 @@ from torch import Tensor, fx
 
 from keel import Backend, Call, KeelError, placement, universe
 from keel_conformance.graphs.graph_generator import draw
-from keel_conformance.graphs.graph_ir import Drawn, given, module
+from keel_conformance.graphs.graph_ir import RandomGraph, module, random_inputs
 from keel_conformance.oracles.graph import judge_graph
-from keel_conformance.report import Bar, named
+from keel_conformance.report import Criterion, join_names
 from keel_conformance.workers.pool import Outcome
 
 from ..jobs import Job, Selection, failed, within
@@ -75,7 +75,7 @@ def measure(job: Job) -> dict[str, Any]:
 
 def _one(seed: int, runs: bool, found: dict[str, Any]) -> None:
     program = draw(seed, seed % 3 != 2)
-    inputs = given(program, seed, 0)
+    inputs = random_inputs(program, seed, 0)
     gm = _captured(program, inputs)
     backends, price = _drawn_backends(seed)
     plan = placement.place(gm, backends, price=price)
@@ -98,7 +98,7 @@ def _one(seed: int, runs: bool, found: dict[str, Any]) -> None:
         found[what].append(seed)
 
 
-def _captured(program: Drawn, inputs: Sequence[Tensor]) -> fx.GraphModule:
+def _captured(program: RandomGraph, inputs: Sequence[Tensor]) -> fx.GraphModule:
     """The program as Keel captures it: functional, in ATen."""
     seen: list[fx.GraphModule] = []
 
@@ -210,7 +210,7 @@ def _drawn_backends(seed: int) -> tuple[list[Backend], _Prices]:
 # -- bars --------------------------------------------------------------------------------------------------------------
 
 
-def bars(results: Mapping[Job, Outcome]) -> Iterable[Bar]:
+def bars(results: Mapping[Job, Outcome]) -> Iterable[Criterion]:
     for job, outcome in results.items():
         if outcome.row is None:
             yield failed(job, outcome, "measured")
@@ -239,7 +239,7 @@ def bars(results: Mapping[Job, Outcome]) -> Iterable[Bar]:
         ),
     ):
         seeds = [str(seed) for row in (rows.values() if key != "wrong" else run) for seed in row[key]]
-        yield within(f"random: {title}", len(seeds), 0, named(seeds, SHOWN) or more)
+        yield within(f"random: {title}", len(seeds), 0, join_names(seeds, SHOWN) or more)
     for seed in HASH_SEEDS[1:]:
         pairs = [
             (row["plans"], rows[along, f"hash seed {seed}"]["plans"])

@@ -19,16 +19,16 @@ from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
 from torch.fx.passes.operator_support import OperatorSupportBase
 
 from keel import Backend, Rule, Support, placement
-from keel_conformance.report import Bar
+from keel_conformance.report import Criterion
 from keel_conformance.workers.pool import Outcome
 
 from ..jobs import Job, Selection, beyond, failed, within
 from .graphs import FAMILIES, priced, unsupported
 
 SIZES = (1_000, 2_000, 5_000, 10_000, 20_000, 100_000)
-BESIDE = (500, 1_000, 2_000)
+COMPARED = (500, 1_000, 2_000)
 """Sizes for the other partitioner.  Its time grows with the cube: beyond these it is estimated."""
-TINY, TINY_BESIDE = (100, 200, 400), (50, 100)
+TINY, TINY_COMPARED = (100, 200, 400), (50, 100)
 SOLVE, SPLIT, SOLVE_THREE = 2.0, 5.0, 10.0  # CPU seconds for the largest graph
 EXPONENT = 1.2
 FASTER = 1_000
@@ -47,7 +47,7 @@ def measure(job: Job) -> dict[str, Any]:
     _placed(FAMILIES[job.model](100))  # what is imported or set up once
     return {
         "sizes": [_placed(FAMILIES[job.model](size)) for size in (TINY if tiny else SIZES)],
-        "beside": [_beside(FAMILIES[job.model](size)) for size in (TINY_BESIDE if tiny else BESIDE)],
+        "beside": [_other_partitioner(FAMILIES[job.model](size)) for size in (TINY_COMPARED if tiny else COMPARED)],
     }
 
 
@@ -123,7 +123,7 @@ class _Supported(OperatorSupportBase):
         return node.op == "call_function" and isinstance(call, fx.Node) and call.name not in self.refused
 
 
-def _beside(gm: fx.GraphModule) -> dict[str, Any]:
+def _other_partitioner(gm: fx.GraphModule) -> dict[str, Any]:
     units = placement.call_graph_of(gm.graph)
     partitioner = CapabilityBasedPartitioner(gm, _Supported(unsupported(units)), allows_single_node_partition=True)
     seconds, found = _timed(partitioner.propose_partitions, units, once=True)
@@ -133,7 +133,7 @@ def _beside(gm: fx.GraphModule) -> dict[str, Any]:
 # -- bars --------------------------------------------------------------------------------------------------------------
 
 
-def bars(results: Mapping[Job, Outcome]) -> Iterable[Bar]:
+def bars(results: Mapping[Job, Outcome]) -> Iterable[Criterion]:
     for job, outcome in results.items():
         if outcome.row is None:
             yield failed(job, outcome, "measured")
@@ -141,7 +141,7 @@ def bars(results: Mapping[Job, Outcome]) -> Iterable[Bar]:
             yield from _bars(f"scale, {job.model}", outcome.row["sizes"], outcome.row["beside"])
 
 
-def _bars(what: str, sizes: Sequence[dict[str, Any]], beside: Sequence[dict[str, Any]]) -> Iterable[Bar]:
+def _bars(what: str, sizes: Sequence[dict[str, Any]], beside: Sequence[dict[str, Any]]) -> Iterable[Criterion]:
     last, name = sizes[-1], f"{what}, {sizes[-1]['calls']} calls"
     yield within(
         f"{name}: CPU s to solve for 2 backends",
@@ -187,9 +187,9 @@ def _bars(what: str, sizes: Sequence[dict[str, Any]], beside: Sequence[dict[str,
             "of both backends"
         )
         title = f"{what}, {own['calls']} calls{title}: CapabilityBasedPartitioner's time / Keel's"
-        yield beyond(title, ratio, FASTER, note) if key == "alone" else Bar(title, ratio, "shown", None, note)
+        yield beyond(title, ratio, FASTER, note) if key == "alone" else Criterion(title, ratio, "shown", None, note)
     growth = exponent(beside, "seconds")
-    yield Bar(
+    yield Criterion(
         f"{what}: growth of CapabilityBasedPartitioner's time",
         growth,
         "shown",

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from keel_conformance.report import Bar
+from keel_conformance.report import Criterion
 from keel_conformance.workers.pool import Outcome
 
 from ..compile_time import cpu_seconds
@@ -66,7 +66,7 @@ def _cpu_seconds_of(step: Step, case: Any, forward: Callable[..., Any]) -> float
     return cpu_seconds() - before
 
 
-def bars(results: Mapping[Job, Outcome]) -> Iterable[Bar]:
+def bars(results: Mapping[Job, Outcome]) -> Iterable[Criterion]:
     ratios = []
     for job, outcome in results.items():
         name = f"zoo compile {job.model} {job.mode}: CPU s / aot_eager's"
@@ -75,7 +75,7 @@ def bars(results: Mapping[Job, Outcome]) -> Iterable[Bar]:
             continue
         most = TIMES * row["aot_eager"] + BY_KERNEL * row["kernels"]
         ratios.append(row["seconds"] / row["aot_eager"])
-        yield Bar(
+        yield Criterion(
             name,
             ratios[-1],
             TARGET,
@@ -83,4 +83,4 @@ def bars(results: Mapping[Job, Outcome]) -> Iterable[Bar]:
             f"{row['seconds']:.1f} s and {row['aot_eager']:.1f} s, {row['kernels']} kernels",
         )
     if len(ratios) > 1:
-        yield Bar("zoo compile: geometric mean of the ratios", geometric_mean(ratios), "shown", None)
+        yield Criterion("zoo compile: geometric mean of the ratios", geometric_mean(ratios), "shown", None)

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from functools import cache, partial
 from typing import Any
 
-from keel_conformance.report import Bar
+from keel_conformance.report import Criterion
 from keel_conformance.workers.pool import Outcome
 
-from ..accuracy_trial import Trial
+from ..accuracy_trial import AccuracyTrial
 from ..closure.trace_watch import sentence
 from ..draws import measures
 from ..jobs import Job, Selection
@@ -48,7 +48,7 @@ def jobs(chosen: Selection) -> list[Job]:
     ]
 
 
-def bars(results: Mapping[Job, Outcome]) -> Iterable[Bar]:
+def bars(results: Mapping[Job, Outcome]) -> Iterable[Criterion]:
     return ways.bars("zoo models", results)
 
 
@@ -66,15 +66,15 @@ class _Measured:
     def row(self) -> dict[str, Any]:
         step, sizes = self.job.step, zoo.sizes(self.job.model)
         case = prepare(step, zoo.build(self.job.model, device=self.job.device))
-        trial = Trial(step, ways.keel(case.model, self.job), case)
+        inputs = AccuracyTrial(step, ways.keel(case.model, self.job), case)
         for size in sizes:
-            end, why = self.one(trial, size)
+            end, why = self.one(inputs, size)
             self.ends.setdefault(end, []).append(f"{size}: {why}" if why else str(size))
         return {"ends": self.ends, "kinks": self.kinks}
 
-    def one(self, trial: Trial, size: zoo.Size) -> tuple[str, str]:
+    def one(self, inputs: AccuracyTrial, size: zoo.Size) -> tuple[str, str]:
         drawn = partial(zoo.build, self.job.model, size=size, device=self.job.device)
-        measured = cache(measures(trial.step, drawn))
+        measured = cache(measures(inputs.step, drawn))
         first = measured(0)
         try:
             _ = first.eager
@@ -85,9 +85,9 @@ class _Measured:
         except Exception as e:
             return UNJUDGED, f"In float64 it raises {sentence(e)}"
         try:
-            verdicts = trial.judged(measured, 1, self.job.rounds)
+            verdicts = inputs.judge(measured, 1, self.job.rounds)
         except Exception as e:
-            return self.against_aot_eager(trial.step, first.drawn, e)
+            return self.against_aot_eager(inputs.step, first.drawn, e)
         self.kinks += [f"{size}: {v.name} {v.jump:.2f}" for v in verdicts if v.kinks]
         over = [f"{v.name} {v.farthest:.3g} times eager's error" for v in verdicts if not v.holds]
         return (WRONG, f"{len(over)} of {len(verdicts)} tensors: {over[0]}") if over else (HOLDS, "")

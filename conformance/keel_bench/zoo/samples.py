@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from keel import universe
-from keel_conformance.report import Bar
+from keel_conformance.report import Criterion
 from keel_conformance.workers.pool import Outcome
 
 from ..closure import accuracy_check
@@ -46,7 +46,7 @@ def jobs(chosen: Selection) -> list[Job]:
     ]
 
 
-def bars(results: Mapping[Job, Outcome]) -> Iterable[Bar]:
+def bars(results: Mapping[Job, Outcome]) -> Iterable[Criterion]:
     return ways.bars("zoo samples", results)
 
 
@@ -85,12 +85,12 @@ class _Measured:
             ours = accuracy_check.leave(compiled, example.inputs)
         except Exception as e:
             return self.against_aot_eager(example, e)
-        if unlike := list(accuracy_check.unlike(ours, eager)):
+        if unlike := list(accuracy_check.type_differences(ours, eager)):
             return WRONG, unlike[0]
         if (why := self.undefined(example, eager)) is not None:
             return UNJUDGED, why
         try:
-            over = accuracy_check.judged(draw, compiled).over
+            over = accuracy_check.judge_accuracy(draw, compiled).over
         except accuracy_check.NoReference as e:
             return UNJUDGED, str(e)
         return (WRONG, over[0]) if over else (HOLDS, "")

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from keel_conformance.report import Bar, named
+from keel_conformance.report import Criterion, join_names
 from keel_conformance.workers.pool import Outcome
 
 from ..compilers import EAGER
@@ -43,7 +43,7 @@ def aot_eager(fn: Callable[..., Any], job: Job) -> Callable[..., Any]:
     return torch.compile(fn, backend="aot_eager", dynamic=job.along == "dynamic")
 
 
-def bars(what: str, results: Mapping[Job, Outcome]) -> Iterator[Bar]:
+def bars(what: str, results: Mapping[Job, Outcome]) -> Iterator[Criterion]:
     """Nothing wrong, nothing that raises where ``aot_eager`` runs; and what nobody can run, by name."""
     if not results:
         return
@@ -55,12 +55,12 @@ def bars(what: str, results: Mapping[Job, Outcome]) -> Iterator[Bar]:
             continue
         for end, runs in outcome.row["ends"].items():
             ends[end] += [f"{_title(job)} {run}" for run in runs]
-    yield Bar(f"{what}: runs that hold", len(ends[HOLDS]), "shown", None, _by_way(results))
+    yield Criterion(f"{what}: runs that hold", len(ends[HOLDS]), "shown", None, _by_way(results))
     for end, title in ((WRONG, "wrong"), (RAISED, "raised where aot_eager runs")):
-        yield Bar(f"{what}: {title}", len(ends[end]), "0", not ends[end], named(ends[end], 12))
-    yield Bar(f"{what}: processes that died or took too long", len(died), "0", not died, named(died, 12))
+        yield Criterion(f"{what}: {title}", len(ends[end]), "0", not ends[end], join_names(ends[end], 12))
+    yield Criterion(f"{what}: processes that died or took too long", len(died), "0", not died, join_names(died, 12))
     for end in (NOT_EAGER, NOT_AOT, UNJUDGED):
-        yield Bar(f"{what}: {end}", len(ends[end]), "shown", None, named(sorted(set(_names(ends[end]))), 40))
+        yield Criterion(f"{what}: {end}", len(ends[end]), "shown", None, join_names(sorted(set(_names(ends[end]))), 40))
 
 
 def _title(job: Job) -> str:

@@ -22,13 +22,13 @@ import torch
 import keel
 from keel.opset import MEMBERS, Op, decomposition_of
 
-from ..pytree import tensors
-from .collect_calls import FILES, KEPT, tried, write
-from .diversity import facets, ranked
-from .exclusions import exempt
-from .from_samples import known
-from .invalid_calls import broken
-from .saved_call import Part, Skeleton, redrawn, to_json
+from ..pytree import tensor_leaves
+from .collect_calls import FILES, KEEP_VALUES, with_dtypes, write
+from .diversity import facets, select_diverse
+from .exclusions import why_excluded
+from .from_samples import known_calls
+from .invalid_calls import violated
+from .saved_call import SavedCall, TensorSpec, redrawn, to_json
 
 BESIDE = frozenset(
     {
@@ -70,11 +70,11 @@ SECONDS, MEMORY = 20, 3 * 2**30
 """What a call may take, the process around it with it."""
 
 
-def varied(op: Op) -> list[Skeleton]:
+def attribute_variants(op: Op) -> list[SavedCall]:
     """Those of a member, the most different."""
-    calls = known(op, FILES[:3])
+    calls = known_calls(op, FILES[:3])
     seen = frozenset(f for call in calls for f in facets(call))
-    found = list[Skeleton]()
+    found = list[SavedCall]()
     for call in _first_of_each(calls):
         target = next(t for t in op.targets if str(t) == call.overload)
         parameters = target._schema.arguments if target.namespace in ("aten", "prims") else ()
@@ -83,28 +83,28 @@ def varied(op: Op) -> list[Skeleton]:
                 tries = [_with(call, place, parameter, v) for v in _others(_given(call, place, parameter), parameter)]
                 good = [t for t in map(lambda made: _sound(op, made), tries) if t is not None]
                 new = [t for t in good if facets(t) - seen]
-                found += ranked(new, [facets(t) for t in new])[:EACH]
-    return ranked(found, [facets(f) for f in found])[:MOST]
+                found += select_diverse(new, [facets(t) for t in new])[:EACH]
+    return select_diverse(found, [facets(f) for f in found])[:MOST]
 
 
-def _first_of_each(calls: tuple[Skeleton, ...]) -> list[Skeleton]:
+def _first_of_each(calls: tuple[SavedCall, ...]) -> list[SavedCall]:
     """One call of each overload, of more than one dimension if there is such."""
-    found = dict[str, Skeleton]()
+    found = dict[str, SavedCall]()
     for call in calls:
-        rank = max((len(p.shape) for _, p in call.parts), default=0)
+        rank = max((len(p.shape) for _, p in call.tensor_specs), default=0)
         held = found.get(call.overload)
-        if held is None or (rank >= 2 and max((len(p.shape) for _, p in held.parts), default=0) < 2):
+        if held is None or (rank >= 2 and max((len(p.shape) for _, p in held.tensor_specs), default=0) < 2):
             found[call.overload] = call
     return list(found.values())
 
 
-def _given(call: Skeleton, place: int, parameter: Any) -> Any:
+def _given(call: SavedCall, place: int, parameter: Any) -> Any:
     if not parameter.kwarg_only and place < len(call.args):
         return call.args[place]
     return call.kwargs.get(parameter.name, parameter.default_value)
 
 
-def _with(call: Skeleton, place: int, parameter: Any, value: Any) -> Skeleton | None:
+def _with(call: SavedCall, place: int, parameter: Any, value: Any) -> SavedCall | None:
     if parameter.kwarg_only:
         return replace(call, kwargs={**call.kwargs, parameter.name: value})
     if place > len(call.args):  # what stands between keeps its default
@@ -115,7 +115,7 @@ def _with(call: Skeleton, place: int, parameter: Any, value: Any) -> Skeleton | 
 def _others(value: Any, parameter: Any) -> Iterator[Any]:
     """Other values of the same type."""
     kind = str(parameter.real_type if hasattr(parameter, "real_type") else parameter.type)
-    if isinstance(value, Part) or "Tensor" in kind or "Dimname" in kind:
+    if isinstance(value, TensorSpec) or "Tensor" in kind or "Dimname" in kind:
         return
     match value:
         case bool():
@@ -171,18 +171,18 @@ def _others(value: Any, parameter: Any) -> Iterator[Any]:
             yield from ("floor", "trunc")
 
 
-def _sound(op: Op, made: Skeleton | None) -> Skeleton | None:
+def _sound(op: Op, made: SavedCall | None) -> SavedCall | None:
     """The call with the dtypes in which it is one."""
     if made is None or any(isinstance(v, float) and not math.isfinite(v) for v in made.args):
         return None
-    dtypes = tuple(d for d in made.dtypes if not broken(op, made, d))
+    dtypes = tuple(d for d in made.dtypes if not violated(op, made, d))
     if not dtypes:
         return None
-    good = _apart(lambda: [d for d in tried(op, made, dtypes).dtypes if spoken_of(op, made, d)])
+    good = _run_isolated(lambda: [d for d in with_dtypes(op, made, dtypes).dtypes if spoken_of(op, made, d)])
     return replace(made, dtypes=good) if good else None
 
 
-def spoken_of(op: Op, made: Skeleton, dtype: torch.dtype) -> bool:
+def spoken_of(op: Op, made: SavedCall, dtype: torch.dtype) -> bool:
     """Whether the operator set speaks of a call that eager PyTorch does: its results are no sparse ones, and what it is
     written out into can be computed, too, and gives results of the same types. Some kernels accept words and numbers
     that no clause knows, and dtypes of which they give something else than what is asked for.
@@ -198,13 +198,13 @@ def spoken_of(op: Op, made: Skeleton, dtype: torch.dtype) -> bool:
             written_out = results if decompose is None else decompose(*args, **kwargs)
         except Exception:  # whatever it is, this is no case
             return False
-    found, others = tensors(results), tensors(written_out)
+    found, others = tensor_leaves(results), tensor_leaves(written_out)
     return all(r.layout == torch.strided for r in found) and (
         written_out is NotImplemented or [(r.dtype, r.shape) for r in found] == [(r.dtype, r.shape) for r in others]
     )
 
 
-def _apart(ask: Any) -> Any:
+def _run_isolated(ask: Any) -> Any:
     """What it gives, asked in a process of its own; None where that ends."""
     read, write_ = os.pipe()
     pid = os.fork()
@@ -227,7 +227,10 @@ if __name__ == "__main__":
     made = {
         name: [to_json(s) for s in found]
         for name, op in MEMBERS.items()
-        if exempt(op) is None and op.profile not in KEPT and op.family not in FAMILIES and (found := varied(op))
+        if why_excluded(op) is None
+        and op.profile not in KEEP_VALUES
+        and op.family not in FAMILIES
+        and (found := attribute_variants(op))
     }
     write(FILES[3], dict(sorted(made.items())))
     print(f"{len(made)} members, {sum(map(len, made.values()))} calls")

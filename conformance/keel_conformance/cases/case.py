@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from torch import Tensor
 
-from ..pytree import tensors
+from ..pytree import tensor_leaves
 
 Kind = Literal["op", "negative", "program", "graph", "kernel"]
 """``op``: one call of an operator. ``negative``: a call that breaks a precondition. ``program``: a function, written by
@@ -57,7 +57,7 @@ class Case:
 
 
 @dataclass(frozen=True)
-class Trial:
+class Inputs:
     """The arguments of one call of a case. ``notes`` says what an oracle may use of how they were drawn: that float
     arguments are small integers whose sums are exact in any order (``exact``), say.
     """
@@ -69,4 +69,4 @@ class Trial:
     @property
     def tensors(self) -> list[Tensor]:
         """Those among the arguments, in order."""
-        return tensors((self.args, dict(self.kwargs)))
+        return tensor_leaves((self.args, dict(self.kwargs)))

@@ -1,6 +1,6 @@
 """What goes beyond one operator: the room of each kind of case, loaded when it is asked for.
 
-A room has ``cases(tier, seed)``, which are the cases of a plan; ``perform``, which brings one before a backend; and
+A room has ``cases(tier, seed)``, which are the cases of a plan; ``run_case``, which runs one on a backend; and
 ``judge``, which says what came of it.  Processes that run operators load none.
 """
 
@@ -12,13 +12,13 @@ from typing import Any
 
 from .case import Kind
 
-ROOMS: Mapping[Kind, str] = {
+PACKAGES: Mapping[Kind, str] = {
     "program": "keel_conformance.programs",
     "graph": "keel_conformance.graphs",
     "kernel": "keel_conformance.kernels",
 }
 
 
-def room_of(kind: Kind) -> Any:
+def package_of(kind: Kind) -> Any:
     """The package of the cases of a kind."""
-    return import_module(ROOMS[kind])
+    return import_module(PACKAGES[kind])

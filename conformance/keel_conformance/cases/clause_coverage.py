@@ -39,7 +39,7 @@ UNTESTED = Path(__file__).with_name("uncovered_clauses.json")
 
 
 @cache
-def needs(name: str) -> Mapping[str, frozenset[str]]:
+def required_features(name: str) -> Mapping[str, frozenset[str]]:
     """The features that a witness of each clause of a member has, by the clause's number (``C1``)."""
     op = MEMBERS[name]
     return {f"C{i}": _needs(op, clause) for i, clause in enumerate(op.clauses, 1)}
@@ -55,14 +55,14 @@ def _parameters(op: Op) -> frozenset[str]:
     return frozenset(a.name for t in op.targets if hasattr(t, "_schema") for a in t._schema.arguments)
 
 
-def cited(domain: Domain, levels: Levels) -> tuple[str, ...]:
+def covered_clauses(domain: Domain, levels: Levels) -> tuple[str, ...]:
     """The clauses that a choice witnesses, as ``add.C1``: those whose features its arguments have, and those that the
     domain names.
     """
     op = domain.op
     has = features(domain, levels)
-    numbers: Iterable[str] = (n for n, asked in needs(op.name).items() if asked <= has)
-    return tuple(f"{op.name}.{n}" for n in dict.fromkeys((*numbers, *domain.cites(levels))))
+    numbers: Iterable[str] = (n for n, asked in required_features(op.name).items() if asked <= has)
+    return tuple(f"{op.name}.{n}" for n in dict.fromkeys((*numbers, *domain.covers(levels))))
 
 
 @cache

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from keel.opset import MEMBERS
 
 from .case import Case
-from .clause_coverage import UNTESTED, needs, untested
+from .clause_coverage import UNTESTED, required_features, untested
 from .domains import domain_of
-from .exclusions import exempt
+from .exclusions import why_excluded
 from .plan import plan
 
 
@@ -44,7 +44,7 @@ def matrix(cases: Iterable[Case], ops: Sequence[str] = ()) -> tuple[Row, ...]:
 
 def reason_of(name: str, clause: str) -> str:
     """Why no case witnesses a clause; empty if nobody says."""
-    return untested().get(clause) or exempt(MEMBERS[name]) or ""
+    return untested().get(clause) or why_excluded(MEMBERS[name]) or ""
 
 
 REASONS: tuple[tuple[str, str], ...] = (
@@ -68,7 +68,7 @@ def reason_for(name: str, number: str) -> str:
     """A reason for a clause that no case witnesses, from the features that one would have."""
     if domain_of(name) is None:
         return "No call of it is known that eager PyTorch runs on a CPU."
-    asked = needs(name)[number]
+    asked = required_features(name)[number]
     found = [reason for feature, reason in REASONS if feature in asked]
     found += [f"No known call of it gives {f.removeprefix('given ')}." for f in sorted(asked) if f.startswith("given ")]
     if len(found) < 2:
@@ -78,7 +78,7 @@ def reason_for(name: str, number: str) -> str:
 
 def write(rows: Iterable[Row]) -> None:
     """The file of reasons, of the rows without cases; what it says of them already stays."""
-    lacking = [r.clause for r in rows if not r.cases and exempt(MEMBERS[r.clause.split(".")[0]]) is None]
+    lacking = [r.clause for r in rows if not r.cases and why_excluded(MEMBERS[r.clause.split(".")[0]]) is None]
     reasons = {c: untested().get(c) or reason_for(*c.split(".")) for c in lacking}
     UNTESTED.write_text(json.dumps(reasons, indent=1) + "\n")
 

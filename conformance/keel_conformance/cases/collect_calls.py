@@ -20,9 +20,9 @@ import torch
 from keel import harvest as opinfos
 from keel.opset import MEMBERS, Op, overload_of
 
-from .diversity import facets, ranked
-from .handwritten import written
-from .saved_call import OWN, Part, Skeleton, from_json, rebuilt, redrawn, skeleton_of, to_json, walk
+from .diversity import facets, select_diverse
+from .handwritten import handwritten_calls
+from .saved_call import OWN, SavedCall, TensorSpec, from_json, rebuilt, redrawn, save_call, to_json, walk
 from .saved_call import Path as Where
 
 FILES = ("samples.json", "opinfo_calls.json", "handwritten.json", "attribute_variants.json")
@@ -30,7 +30,7 @@ LARGE = 20_000
 """Elements of a sample that is too large to be drawn in each dtype and layout."""
 MOST = 24
 """Calls of a member, of one kind each: those that differ most."""
-TRIED = (
+MAX_TRIED = (
     torch.float16,
     torch.bfloat16,
     torch.float32,
@@ -43,12 +43,12 @@ TRIED = (
 )
 FOLLOWING = frozenset({"softmax_backward", "log_softmax_backward"})
 """Members whose dtype argument is that of the operands."""
-KEPT = ("linalg",)
+KEEP_VALUES = ("linalg",)
 """Profiles whose arguments are matrices with a property (definite, orthogonal, triangular), so that values stay."""
 
 
 @cache
-def stored(file: str) -> Mapping[str, tuple[Skeleton, ...]]:
+def load_calls(file: str) -> Mapping[str, tuple[SavedCall, ...]]:
     """What a file has, by member."""
     path = Path(__file__).with_name(file)
     data = json.loads(path.read_text()) if path.is_file() else {}
@@ -58,7 +58,7 @@ def stored(file: str) -> Mapping[str, tuple[Skeleton, ...]]:
 # -- of PyTorch's OpInfos ---------------------------------------------------------------------------------------------
 
 
-def harvest() -> dict[str, list[dict[str, Any]]]:
+def collect_calls() -> dict[str, list[dict[str, Any]]]:
     """Different calls of each overload without samples, each with the dtypes in which eager PyTorch runs it."""
     wanted = {
         target: op
@@ -66,40 +66,40 @@ def harvest() -> dict[str, list[dict[str, Any]]]:
         if op.kind != "opaque"
         for target in op.targets[0 if op.samples is None else 1 :]
     }
-    found: dict[str, dict[str, Skeleton]] = {}
+    found: dict[str, dict[str, SavedCall]] = {}
     for called, args, kwargs in opinfos.calls(frozenset(wanted)):
         op = wanted[called]
         try:
-            made = skeleton_of(str(called), args, kwargs, own=_floating, keep=op.profile in KEPT)
+            made = save_call(str(called), args, kwargs, own=_floating, keep=op.profile in KEEP_VALUES)
             kind = json.dumps(_kind(to_json(made)), sort_keys=True)
         except TypeError:  # a generator, say
             continue
         found.setdefault(op.name, {}).setdefault(kind, _following(made) if op.name in FOLLOWING else made)
-    return _told(found)
+    return _opinfo_calls(found)
 
 
-def _following(made: Skeleton) -> Skeleton:
+def _following(made: SavedCall) -> SavedCall:
     """The dtype that OpInfos are tried in stands for that of the case."""
     args, kwargs = rebuilt(
         (made.args, made.kwargs), lambda _, v: OWN if v == torch.float32 and isinstance(v, torch.dtype) else v
     )
-    return Skeleton(made.overload, args, kwargs, made.dtypes)
+    return SavedCall(made.overload, args, kwargs, made.dtypes)
 
 
 def by_hand() -> dict[str, list[dict[str, Any]]]:
     """The same of calls that are written by hand."""
-    calls, found = written(), dict[str, dict[str, Skeleton]]()
+    calls, found = handwritten_calls(), dict[str, dict[str, SavedCall]]()
     for name, op in MEMBERS.items():
         for target in op.targets:
             for i, (overload, args, kwargs) in enumerate(calls.get(str(target), ())):
-                found.setdefault(name, {})[f"{overload} {i}"] = skeleton_of(overload, args, kwargs, own=_floating)
-    return _told(found)
+                found.setdefault(name, {})[f"{overload} {i}"] = save_call(overload, args, kwargs, own=_floating)
+    return _opinfo_calls(found)
 
 
-def _told(found: Mapping[str, Mapping[str, Skeleton]]) -> dict[str, list[dict[str, Any]]]:
+def _opinfo_calls(found: Mapping[str, Mapping[str, SavedCall]]) -> dict[str, list[dict[str, Any]]]:
     told = {}
     for name, calls in sorted(found.items()):
-        good = [s for s in (tried(MEMBERS[name], s) for s in _spread(list(calls.values()))) if s.dtypes]
+        good = [s for s in (with_dtypes(MEMBERS[name], s) for s in _spread(list(calls.values()))) if s.dtypes]
         if good:
             told[name] = [to_json(s) for s in good]
         else:
@@ -107,7 +107,7 @@ def _told(found: Mapping[str, Mapping[str, Skeleton]]) -> dict[str, list[dict[st
     return told
 
 
-def tried(op: Op, made: Skeleton, dtypes: Sequence[torch.dtype] = TRIED) -> Skeleton:
+def with_dtypes(op: Op, made: SavedCall, dtypes: Sequence[torch.dtype] = MAX_TRIED) -> SavedCall:
     """The call with those of the dtypes in which eager PyTorch runs it."""
     target = next(t for t in op.targets if str(t) == made.overload)
     good = []
@@ -121,7 +121,7 @@ def tried(op: Op, made: Skeleton, dtypes: Sequence[torch.dtype] = TRIED) -> Skel
             continue
         if not (isinstance(out, torch.Tensor) and out.dtype == torch.complex32):  # which the opset leaves out
             good.append(dtype)
-    return Skeleton(made.overload, made.args, made.kwargs, tuple(good))
+    return SavedCall(made.overload, made.args, made.kwargs, tuple(good))
 
 
 def _kind(data: Mapping[str, Any]) -> Any:
@@ -145,8 +145,8 @@ def _floating(path: Where, x: torch.Tensor) -> bool:
     return x.dtype in (torch.float32, torch.complex64)
 
 
-def _spread(calls: list[Skeleton]) -> list[Skeleton]:
-    chosen = ranked(calls, [facets(call) for call in calls])[:MOST]
+def _spread(calls: list[SavedCall]) -> list[SavedCall]:
+    chosen = select_diverse(calls, [facets(call) for call in calls])[:MOST]
     return [call for call in calls if call in chosen]
 
 
@@ -157,13 +157,13 @@ def declared() -> dict[str, list[dict[str, Any]]]:
     """The samples of each member that has some, with the dtypes in which eager PyTorch runs them."""
     found = {}
     for name, op in MEMBERS.items():
-        calls = [tried(op, s, s.dtypes) for s in _of_samples(op)]
+        calls = [with_dtypes(op, s, s.dtypes) for s in _of_samples(op)]
         if good := [s for s in calls if s.dtypes]:
             found[name] = [to_json(s) for s in _spread(good)]
     return found
 
 
-def _of_samples(op: Op) -> list[Skeleton]:
+def _of_samples(op: Op) -> list[SavedCall]:
     """Its samples, equal but for values and layout taken once, with the dtypes that each is given for."""
     dtypes = op.dtypes or (torch.float32,)
     first = torch.float32 if torch.float32 in dtypes else dtypes[0]
@@ -180,23 +180,23 @@ def _of_samples(op: Op) -> list[Skeleton]:
         if dtype == first and isinstance(v, torch.Tensor) and v.dtype == first
     }
     named = _follows(samples)
-    found: dict[str, tuple[Skeleton, list[torch.dtype]]] = {}
+    found: dict[str, tuple[SavedCall, list[torch.dtype]]] = {}
     for dtype, sample in samples:
         try:
             called = str(overload_of(op, sample.args, sample.kwargs))
         except LookupError:
             continue
-        made = skeleton_of(
+        made = save_call(
             called,
             sample.args,
             sample.kwargs,
-            keep=op.profile in KEPT,
+            keep=op.profile in KEEP_VALUES,
             own=lambda path, x, dtype=dtype: path in data and x.dtype == dtype,
         )
         args, kwargs = rebuilt((made.args, made.kwargs), lambda path, v: OWN if path in named else v)
         key = repr([(p, _bare(v)) for p, v in walk((args, kwargs))])
-        found.setdefault(key, (Skeleton(called, args, kwargs), []))[1].append(dtype)
-    return [Skeleton(s.overload, s.args, s.kwargs, tuple(dict.fromkeys(d))) for s, d in found.values()]
+        found.setdefault(key, (SavedCall(called, args, kwargs), []))[1].append(dtype)
+    return [SavedCall(s.overload, s.args, s.kwargs, tuple(dict.fromkeys(d))) for s, d in found.values()]
 
 
 def _small(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
@@ -215,7 +215,7 @@ def _follows(samples: list[tuple[torch.dtype, Any]]) -> frozenset[Where]:
 
 def _bare(leaf: Any) -> Any:
     """What tells a sample from another: sizes, and attributes; the dtype it is given for does not."""
-    return (leaf.shape, "own" if leaf.own else leaf.dtype) if isinstance(leaf, Part) else leaf
+    return (leaf.shape, "own" if leaf.own else leaf.dtype) if isinstance(leaf, TensorSpec) else leaf
 
 
 def write(file: str, found: Mapping[str, list[dict[str, Any]]]) -> None:
@@ -228,6 +228,6 @@ def write(file: str, found: Mapping[str, list[dict[str, Any]]]) -> None:
 
 if __name__ == "__main__":
     which = sys.argv[1]
-    found = {"samples": declared, "opinfos": harvest, "written": by_hand}[which]()
+    found = {"samples": declared, "opinfos": collect_calls, "written": by_hand}[which]()
     write(dict(zip(("samples", "opinfos", "written"), FILES, strict=False))[which], found)
     print(f"{len(found)} members, {sum(map(len, found.values()))} calls")

@@ -41,7 +41,7 @@ def covering(
     return [{f: factors[f][level] for f, level in zip(names, row, strict=True)} for row in rows]
 
 
-def further(
+def extend(
     factors: Mapping[str, tuple[str, ...]], rules: Sequence[Rule], given: Sequence[Levels], *, seed: int, least: int
 ) -> list[dict[str, str]]:
     """Drawn choices that the rules allow, none of them given, so that there are ``least`` in all; fewer, where there

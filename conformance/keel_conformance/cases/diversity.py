@@ -8,12 +8,12 @@ from typing import Any, TypeVar
 
 import torch
 
-from .saved_call import Part, Skeleton
+from .saved_call import SavedCall, TensorSpec
 
 T = TypeVar("T")
 
 
-def facets(call: Skeleton) -> frozenset[str]:
+def facets(call: SavedCall) -> frozenset[str]:
     """Of its tensors the dtypes and ranks, of its other arguments the kind of each: its sign, whether it is whole."""
     found = {call.overload}
     for name, value in (*((str(i), v) for i, v in enumerate(call.args)), *call.kwargs.items()):
@@ -23,7 +23,7 @@ def facets(call: Skeleton) -> frozenset[str]:
 
 def _kinds(value: Any) -> Iterable[str]:
     match value:
-        case Part():
+        case TensorSpec():
             yield "own" if value.own else str(value.dtype)
             yield f"rank {min(len(value.shape), 4)}" + (", empty" if 0 in value.shape else "")
             if value.values and not isinstance(value.values[0], complex) and min(value.values) < 0:
@@ -47,7 +47,7 @@ def _size(value: float) -> str:
     return "0" if value == 0 else "1" if value == 1 else "below 0" if value < 0 else "part" if value < 1 else "more"
 
 
-def ranked(calls: Sequence[T], of: Sequence[frozenset[str]]) -> list[T]:
+def select_diverse(calls: Sequence[T], of: Sequence[frozenset[str]]) -> list[T]:
     """The calls, each next one that with most facets that those before it have not; then again from the start."""
     left, found = list(range(len(calls))), list[int]()
     seen = frozenset[str]()

@@ -14,8 +14,8 @@ import torch
 from keel.loops import DTYPE_NAMES
 from keel.opset import Op
 
-from .case import Trial
-from .values import Draw
+from .case import Inputs
+from .values import SeededValues
 
 Levels = Mapping[str, str]
 """The chosen level of each factor; the factor ``dtype`` has names as ``f32``."""
@@ -31,14 +31,14 @@ class Rule:
 
 
 @dataclass(frozen=True)
-class Negative:
-    """Arguments that break one precondition and nothing else. ``breaks`` is the sentence, or the clause that says that
-    it is an error.
+class InvalidCall:
+    """Arguments that break one precondition and nothing else. ``violates`` is the precondition's sentence, or the
+    clause that makes it an error.
     """
 
     name: str
-    breaks: str
-    make: Callable[[Draw], Trial]
+    violates: str
+    make: Callable[[SeededValues], Inputs]
     overload: str = ""
     dtype: str = ""
 
@@ -56,32 +56,32 @@ class Domain:
     """``factors`` has the levels of each factor, ``dtype`` first. ``make`` gives the arguments for a choice that the
     rules allow; types and attributes depend on levels alone, values on the draw too.
 
-    ``cites`` names the clauses (``C1``) that a choice witnesses; ``untested`` those that none does, with the reason.
-    ``must`` are choices that a covering array may not leave out; those of ``telling`` come first where few are tried,
-    and those of ``added`` on top of these; ``beyond`` are a few of levels that no factor has, since no other choice
-    should have them. ``overload`` is the full name of what a choice calls, the member's first where it is empty.
-    ``few`` says why an operator has fewer than 60 cases. ``facets`` says of levels that name a call what tells it from
-    others.
+    ``covers`` names the clauses (``C1``) that a choice witnesses; ``untested`` those that none does, with the reason.
+    ``required`` are choices that a covering array may not leave out. Those of ``priority`` come first where few are
+    tried, and those of ``added`` on top of these. ``extra`` are a few choices with levels that no factor has, since no
+    other choice should have them. ``overload`` is the full name of what a choice calls, the member's first where it is
+    empty. ``why_few`` says why an operator has fewer than 60 cases. ``facets`` maps the levels that name a call to what
+    distinguishes it from other calls.
     """
 
     op: Op
     factors: Mapping[str, tuple[str, ...]]
-    make: Callable[[Levels, torch.dtype, Draw], Trial | None]
+    make: Callable[[Levels, torch.dtype, SeededValues], Inputs | None]
     rules: tuple[Rule, ...] = ()
-    must: tuple[Levels, ...] = ()
-    telling: tuple[Levels, ...] = ()
+    required: tuple[Levels, ...] = ()
+    priority: tuple[Levels, ...] = ()
     added: tuple[Levels, ...] = ()
-    beyond: tuple[Levels, ...] = ()
+    extra: tuple[Levels, ...] = ()
     overload: Callable[[Levels], str] = _first
-    cites: Callable[[Levels], Iterable[str]] = _nothing
+    covers: Callable[[Levels], Iterable[str]] = _nothing
     untested: Mapping[str, str] = field(default_factory=dict)
-    negatives: tuple[Negative, ...] = ()
-    few: str = ""
+    invalid_calls: tuple[InvalidCall, ...] = ()
+    why_few: str = ""
     facets: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
     def allows(self, levels: Levels) -> bool:
         """Whether the rules hold for levels, of some factors or of all."""
-        if any(levels.items() <= choice.items() for choice in self.beyond):
+        if any(levels.items() <= choice.items() for choice in self.extra):
             return True
         return all(r.holds(*(levels[f] for f in r.factors)) for r in self.rules if all(f in levels for f in r.factors))
 

@@ -13,13 +13,13 @@ from contextlib import contextmanager
 from functools import reduce
 
 from . import trivial
-from .covering_array import covering, further
+from .covering_array import covering, extend
 from .domain import DTYPES, Domain, Levels
-from .inputs import TURNS, signs
+from .inputs import TURNS, trivial_outcomes_of
 from .smoke_tier import SIZES
-from .values import Draw
+from .values import SeededValues
 
-KEPT, PLENTY = 3, 60
+KEEP, ENOUGH = 3, 60
 """So many of them stay for each thing that may pass for their results, of sizes and attributes of their own; all do,
 where fewer than that many others are left.
 """
@@ -41,13 +41,13 @@ PLAIN: Mapping[str, str] = {"layout": "contiguous", "which": "all", "partner": "
 """Levels with which a choice is tried, where the rules allow them."""
 
 
-def sifted(
-    domain: Domain, chosen: Sequence[Levels], *, seed: int = 0, least: int = 0, stay: int = KEPT, plenty: int = PLENTY
+def drop_trivial(
+    domain: Domain, chosen: Sequence[Levels], *, seed: int = 0, least: int = 0, stay: int = KEEP, plenty: int = ENOUGH
 ) -> list[Levels]:
     """The choices without those of which nothing tells but ``stay`` of each kind, one at least of results of nothing,
     and others for them up to ``least``, then those few, and some without results. All, where not ``plenty`` tell.
     """
-    if not trivial.repeatable(domain.op):  # of these one result says as little as a thousand
+    if not trivial.is_deterministic(domain.op):  # of these one result says as little as a thousand
         return list(chosen)
     passing = passer(domain)
     with _silence():
@@ -69,7 +69,7 @@ def sifted(
             given = [*kept, *(c for c, _ in rest)]
             kept += [
                 c
-                for c in further(domain.factors, domain.rules, given, seed=seed + 7919, least=len(given) + 2 * short)
+                for c in extend(domain.factors, domain.rules, given, seed=seed + 7919, least=len(given) + 2 * short)
                 if not passing(c)
             ][:short]
     return [*kept, *few]
@@ -94,11 +94,11 @@ def passer(domain: Domain) -> Callable[[Levels], frozenset[str]]:
 def _passing(domain: Domain, plain: Levels) -> frozenset[str]:
     left: frozenset[str] | None = None
     for call, values, turn in TRIED if any(_slight(v) for f, v in plain.items() if f in SIZES) else TRIED[:3]:
-        found = signs(domain, _with(domain, plain, "values", values), call, turn)
+        found = trivial_outcomes_of(domain, _with(domain, plain, "values", values), call, turn)
         left = found - {trivial.EXTREME} if left is None else left & found
         if not left:
             return frozenset()
-    made = domain.make(plain, DTYPES[plain["dtype"]], Draw(repr(plain), 0))
+    made = domain.make(plain, DTYPES[plain["dtype"]], SeededValues(repr(plain), 0))
     given = made.tensors if made is not None else []
     return (left or frozenset()) | ({NOTHING} if given and not any(x.numel() for x in given) else frozenset())
 

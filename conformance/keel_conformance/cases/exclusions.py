@@ -16,7 +16,7 @@ _NO_KERNEL = "PyTorch has no kernel of it for a CPU, where it is called to know 
 _GRAPHS = EXEMPT["control flow"]
 
 
-def exempt(op: Op) -> str | None:
+def why_excluded(op: Op) -> str | None:
     """Why no case of a single call tries a member; None if some do. Cases are of what every PyTorch that is supported
     can be held to.
     """

@@ -18,20 +18,20 @@ from keel.loops import DTYPE_NAMES
 from keel.opset import Op
 
 from . import layouts
-from .case import Trial
-from .collect_calls import FILES, KEPT, stored
-from .diversity import facets, ranked
+from .case import Inputs
+from .collect_calls import FILES, KEEP_VALUES, load_calls
+from .diversity import facets, select_diverse
 from .domain import DTYPES, Domain, Levels, Rule, dtype_names
-from .saved_call import SALTED, Part, Skeleton, redrawn
-from .values import Draw, kinds_of
+from .saved_call import OUTLIERS, SavedCall, TensorSpec, redrawn
+from .values import SeededValues, kinds_of
 
 MOST = 24
 """Calls of a member: of further samples those stay that differ most."""
 FREE = ("pointwise", "reduction", "view", "scan")
 """Tags of operators that are defined for any values."""
-APART = ("pointwise", "view", "shape")
+SEPARATE = ("pointwise", "view", "shape")
 """Those of which no element's result is spoilt by another element, but for gradients, which sum."""
-TAME = ("random", "duplicates", "exact", "specials")
+WELL_BEHAVED = ("random", "duplicates", "exact", "specials")
 """Classes of values for the others, within the range that the sample has; the last two where that has 1 and -1."""
 CALM = ("random", "linalg", "quantized")
 """Profiles of operators that are not tried on special values but where they are elementwise: most refuse them."""
@@ -75,20 +75,20 @@ ROW_MAJOR = frozenset(
 """Members, and overloads, that eager PyTorch refuses in some layouts or reads wrongly, or that are about memory."""
 
 
-def generic(op: Op) -> Domain | None:
+def domain_from_samples(op: Op) -> Domain | None:
     """None for a member that no call is known of."""
-    found = (replace(s, dtypes=tuple(d for d in s.dtypes if _judged(op, d))) for s in known(op))
+    found = (replace(s, dtypes=tuple(d for d in s.dtypes if _judged(op, d))) for s in known_calls(op))
     calls = tuple(sorted((s for s in found if s.dtypes), key=_slight))
     if not calls:
         return None
-    apart = bool(op.tags.intersection(APART)) and not op.name.endswith("_backward")
+    apart = bool(op.tags.intersection(SEPARATE)) and not op.name.endswith("_backward")
     free = bool(op.tags.intersection(FREE))
     kinds = (
         [*dict.fromkeys(k for d in _dtypes(calls) for k in kinds_of(d))]
         if free
-        else list(TAME[:3] if op.profile in CALM or op.numerics.finite else TAME)
+        else list(WELL_BEHAVED[:3] if op.profile in CALM or op.numerics.finite else WELL_BEHAVED)
     )
-    if op.profile in KEPT or not any(_drawn_parts(s) for s in calls):
+    if op.profile in KEEP_VALUES or not any(_drawn_parts(s) for s in calls):
         kinds = ["own"]
     factors = {
         "dtype": dtype_names(_dtypes(calls)),
@@ -105,7 +105,7 @@ def generic(op: Op) -> Domain | None:
             Rule(("dtype", "values"), lambda dtype, values: values == "own" or values in kinds_of(DTYPES[dtype])),
             Rule(
                 ("sample", "values"),
-                lambda sample, values: free or apart or values in TAME[:2] or _whole(calls[int(sample[1:])]),
+                lambda sample, values: free or apart or values in WELL_BEHAVED[:2] or _whole(calls[int(sample[1:])]),
             ),
             Rule(("sample", "layout"), lambda sample, layout: _lies(calls[int(sample[1:])], layout)),
         ),
@@ -117,19 +117,19 @@ def generic(op: Op) -> Domain | None:
 # -- which calls ------------------------------------------------------------------------------------------------------
 
 
-def known(op: Op, files: Sequence[str] = FILES) -> tuple[Skeleton, ...]:
+def known_calls(op: Op, files: Sequence[str] = FILES) -> tuple[SavedCall, ...]:
     """Different calls of the member, each with the dtypes in which eager PyTorch runs it: from its samples, then those
     of other overloads, and those with other arguments.
     """
     here = {str(t) for t in op.targets}
-    own, *others = ([s for s in stored(file).get(op.name, ()) if s.overload in here and s.dtypes] for file in files)
+    own, *others = ([s for s in load_calls(file).get(op.name, ()) if s.overload in here and s.dtypes] for file in files)
     more = [s for calls in others for s in calls]
     return (*_spread(own, max(MOST - len(more), MOST // 2)), *_spread(more, MOST))
 
 
-def _slight(call: Skeleton) -> bool:
+def _slight(call: SavedCall) -> bool:
     """Whether a call has so few elements that much may be wrong with it and not be seen: such come last."""
-    return max((prod(p.shape) for _, p in call.parts), default=9) < 4
+    return max((prod(p.shape) for _, p in call.tensor_specs), default=9) < 4
 
 
 def _judged(op: Op, dtype: torch.dtype) -> bool:
@@ -138,46 +138,48 @@ def _judged(op: Op, dtype: torch.dtype) -> bool:
     """
     if "random" in op.tags:
         return not dtype.is_complex
-    return op.profile not in KEPT or dtype.is_floating_point or dtype.is_complex
+    return op.profile not in KEEP_VALUES or dtype.is_floating_point or dtype.is_complex
 
 
-def _spread(calls: list[Skeleton], most: int) -> list[Skeleton]:
-    return ranked(calls, [facets(call) for call in calls])[:most]
+def _spread(calls: list[SavedCall], most: int) -> list[SavedCall]:
+    return select_diverse(calls, [facets(call) for call in calls])[:most]
 
 
-def _dtypes(calls: tuple[Skeleton, ...]) -> list[torch.dtype]:
+def _dtypes(calls: tuple[SavedCall, ...]) -> list[torch.dtype]:
     found = {d for s in calls for d in s.dtypes}
     return [d for d in DTYPE_NAMES if d in found]
 
 
-def _drawn_parts(made: Skeleton) -> list[Part]:
-    return [p for _, p in made.parts if p.values is None]
+def _drawn_parts(made: SavedCall) -> list[TensorSpec]:
+    return [p for _, p in made.tensor_specs if p.values is None]
 
 
-def _whole(made: Skeleton) -> bool:
+def _whole(made: SavedCall) -> bool:
     """Whether small integers of both signs are in the range of every tensor that is drawn."""
     return all(p.low <= -1 and p.high >= 1 for p in _drawn_parts(made))
 
 
-def _lies(made: Skeleton, layout: str) -> bool:
+def _lies(made: SavedCall, layout: str) -> bool:
     """Whether a tensor of the call can lie so."""
     if layout == "contiguous" or made.overload in ROW_MAJOR:
         return layout == "contiguous"
-    return any(layouts.fits(layout, p.shape) for _, p in made.parts)
+    return any(layouts.fits(layout, p.shape) for _, p in made.tensor_specs)
 
 
 # -- their arguments --------------------------------------------------------------------------------------------------
 
 
-def _make(calls: tuple[Skeleton, ...], levels: Levels, dtype: torch.dtype, draw: Draw, apart: bool) -> Trial | None:
+def _make(
+    calls: tuple[SavedCall, ...], levels: Levels, dtype: torch.dtype, draw: SeededValues, apart: bool
+) -> Inputs | None:
     made = calls[int(levels["sample"][1:])]
-    values = SALTED if apart and levels["values"] == "random" else levels["values"]
+    values = OUTLIERS if apart and levels["values"] == "random" else levels["values"]
     args, kwargs = redrawn(made, dtype, draw, values, levels["layout"])
     if calls[0].overload.startswith(("aten.searchsorted.", "aten.bucketize.")):
         args, kwargs = _in_order(args, kwargs, 0 if "searchsorted" in made.overload else 1)
     if calls[0].overload == "aten.unique_dim.default":
         args = (_lying_as(args[0], _clean(args[0])), *args[1:])
-    return Trial(args, kwargs, frozenset({"exact"} if levels["values"] == "exact" else ()))
+    return Inputs(args, kwargs, frozenset({"exact"} if levels["values"] == "exact" else ()))
 
 
 def _clean(x: torch.Tensor) -> torch.Tensor:
@@ -187,7 +189,7 @@ def _clean(x: torch.Tensor) -> torch.Tensor:
 
 def _lying_as(given: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
     """The values in the layout of what was given."""
-    return layouts.laid(values, given.stride(), given.storage_offset())
+    return layouts.with_strides(values, given.stride(), given.storage_offset())
 
 
 def _in_order(args: tuple[Any, ...], kwargs: Mapping[str, Any], place: int) -> tuple[tuple[Any, ...], dict[str, Any]]:

@@ -392,7 +392,7 @@ def _long() -> Iterator[Written]:
         yield "nonzero.default", (number(*shape),), {}
 
 
-def written() -> Mapping[str, list[Written]]:
+def handwritten_calls() -> Mapping[str, list[Written]]:
     """The calls, by the full name of the overload."""
     made: list[Callable[[], Iterator[Written]]] = [
         *(lambda name=name: _one(name) for name in ONE),

@@ -14,9 +14,9 @@ import torch
 
 from keel.opset import MEMBERS
 
-from .case import Trial
+from .case import Inputs
 from .domain import DTYPES, Domain, Levels
-from .values import Draw
+from .values import SeededValues
 
 SPECIAL = frozenset({"specials", "all", "every", "huge"})
 REPEATED = frozenset({"duplicates", "ties", "true", "false", "exact", "all", "every", "specials"})
@@ -66,34 +66,34 @@ class _Drawn:
     def __eq__(self, other: object) -> bool:
         return isinstance(other, _Drawn)
 
-    def trial(self) -> Trial | None:
-        return self.domain.make(self.levels, DTYPES[self.levels["dtype"]], Draw("features", bare=True))
+    def trial(self) -> Inputs | None:
+        return self.domain.make(self.levels, DTYPES[self.levels["dtype"]], SeededValues("features", bare=True))
 
 
 @lru_cache(200_000)
 def _of_arguments(name: str, levels: tuple[tuple[str, str], ...], drawn: _Drawn) -> frozenset[str]:
     """What sizes and attributes have; layouts, values and the dtype do not matter here."""
-    trial = drawn.trial()
-    if trial is None:
+    inputs = drawn.trial()
+    if inputs is None:
         return frozenset()
     overload = drawn.domain.overload(drawn.levels) or str(drawn.domain.op.targets[0])
     target = next(t for t in MEMBERS[name].targets if str(t) == overload)
-    tensors = [v for v in _leaves((trial.args, tuple(trial.kwargs.values()))) if isinstance(v, torch.Tensor)]
+    tensors = [v for v in _leaves((inputs.args, tuple(inputs.kwargs.values()))) if isinstance(v, torch.Tensor)]
     found = set[str]()
     found |= {"empty"} if any(0 in t.shape for t in tensors) else set()
     found |= {"0d"} if any(not t.dim() for t in tensors) else set()
     found |= {"broadcast"} if len({t.shape for t in tensors}) > 1 else set()
-    numbers = [v for v in _leaves((trial.args, tuple(trial.kwargs.values()))) if isinstance(v, int | float | complex)]
+    numbers = [v for v in _leaves((inputs.args, tuple(inputs.kwargs.values()))) if isinstance(v, int | float | complex)]
     found |= {"mixed"} if len({t.dtype for t in tensors}) > 1 or (tensors and numbers) else set()
-    return frozenset(found | {f"given {p}" for p in _given(target, trial)})
+    return frozenset(found | {f"given {p}" for p in _given(target, inputs)})
 
 
-def _given(target: Any, trial: Trial) -> list[str]:
+def _given(target: Any, inputs: Inputs) -> list[str]:
     """The parameters whose arguments are not their defaults."""
     if not hasattr(target, "_schema"):
         return []
     parameters = target._schema.arguments
-    values = dict(zip((p.name for p in parameters), trial.args, strict=False)) | dict(trial.kwargs)
+    values = dict(zip((p.name for p in parameters), inputs.args, strict=False)) | dict(inputs.kwargs)
     found = []
     for p in parameters:
         if p.name in values and values[p.name] is not None:

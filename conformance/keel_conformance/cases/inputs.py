@@ -7,14 +7,14 @@ from functools import lru_cache
 
 import torch
 
-from ..pytree import tensors
+from ..pytree import tensor_leaves
 from . import trivial
-from .case import Case, Trial
+from .case import Case, Inputs
 from .domain import DTYPES, Domain, Levels
 from .domains import domain_of
-from .values import Draw
+from .values import SeededValues
 
-BREAKS = "breaks"
+VIOLATES = "breaks"
 """The factor of a negative case that names what it breaks."""
 REDRAWN = "redrawn"
 """What a trial notes that has values of another class than its case says."""
@@ -25,33 +25,33 @@ TURNS, FEW_TURNS, SMALL = 20, 3, 64
 """How often special values are drawn again besides; the fewer, if arguments have more than ``SMALL`` elements."""
 
 
-def arguments(case: Case, call: int) -> Trial:
+def draw_inputs(case: Case, call: int) -> Inputs:
     """Those of the call number ``call`` (0, 1, 2 ...) of a case of the kinds ``op`` and ``negative``; types and
     attributes are the same in all.  Raises ValueError for a case that its domain does not have.
 
     Where who computes nothing would have the right results of call 0, later calls are drawn so that it has not theirs.
     """
     domain = domain_of(case.op)
-    made: Trial | None = None
+    made: Inputs | None = None
     match case.kind:
         case "op" if domain is not None and domain.allows(case.levels):
             made = _drawn(case, domain, call, _turn(case, call))
         case "negative" if domain is not None:
-            draw = Draw(case.digest, call)
-            made = next((n.make(draw) for n in domain.negatives if n.name == case.levels[BREAKS]), None)
+            draw = SeededValues(case.digest, call)
+            made = next((n.make(draw) for n in domain.invalid_calls if n.name == case.levels[VIOLATES]), None)
     if made is None:
         raise ValueError(f"No domain has the case {case.id}.")
     return made
 
 
-def signs(domain: Domain, levels: Levels, call: int, turn: int = 0) -> frozenset[str]:
+def trivial_outcomes_of(domain: Domain, levels: Levels, call: int, turn: int = 0) -> frozenset[str]:
     """What nothing computed may pass for the results of a call of a choice (see ``blank``)."""
-    found = _told(domain, levels, Draw(repr(levels), call, turn=turn))
+    found = _draw_trivial_outcomes(domain, levels, SeededValues(repr(levels), call, turn=turn))
     return frozenset() if found is None else found[0]
 
 
-def _drawn(case: Case, domain: Domain, call: int, turn: int) -> Trial | None:
-    made = domain.make(_levels(case, domain, turn), DTYPES[case.dtype], Draw(case.digest, call, turn=turn))
+def _drawn(case: Case, domain: Domain, call: int, turn: int) -> Inputs | None:
+    made = domain.make(_levels(case, domain, turn), DTYPES[case.dtype], SeededValues(case.digest, call, turn=turn))
     return made if made is None or not turn else replace(made, notes=made.notes | {REDRAWN})
 
 
@@ -70,11 +70,13 @@ def _levels(case: Case, domain: Domain, turn: int) -> Levels:
 def _turn(case: Case, call: int) -> int:
     """How often the call is drawn again."""
     domain = domain_of(case.op)
-    if not call or domain is None or not trivial.repeatable(domain.op):
+    if not call or domain is None or not trivial.is_deterministic(domain.op):
         return 0
 
-    def told(call: int, turn: int) -> trivial.Told | None:
-        return _told(domain, _levels(case, domain, turn), Draw(case.digest, call, turn=turn), case.overload)
+    def told(call: int, turn: int) -> trivial.TrivialOutcomes | None:
+        return _draw_trivial_outcomes(
+            domain, _levels(case, domain, turn), SeededValues(case.digest, call, turn=turn), case.overload
+        )
 
     first = told(0, 0)
     own = told(call, 0) if first is not None and first[0] else None
@@ -98,15 +100,17 @@ def _alike(first: frozenset[str], later: frozenset[str]) -> int:
     return sum(1 if sign == "identity" else 2 for sign in (later if trivial.EXTREME in first else first & later))
 
 
-def _told(domain: Domain, levels: Levels, draw: Draw, overload: str = "") -> trivial.Told | None:
+def _draw_trivial_outcomes(
+    domain: Domain, levels: Levels, draw: SeededValues, overload: str = ""
+) -> trivial.TrivialOutcomes | None:
     made = domain.make(levels, DTYPES[levels["dtype"]], draw)
     if made is None:
         return None
     overload = overload or domain.overload(levels)
     target = next((t for t in domain.op.targets if str(t) == overload), domain.op.targets[0])
-    return trivial.told(target, made.args, made.kwargs)
+    return trivial.trivial_outcomes(target, made.args, made.kwargs)
 
 
 def _tensors(case: Case, domain: Domain) -> list[torch.Tensor]:
     made = _drawn(case, domain, 0, 0)
-    return [] if made is None else tensors((made.args, dict(made.kwargs)))
+    return [] if made is None else tensor_leaves((made.args, dict(made.kwargs)))

@@ -23,12 +23,12 @@ from keel import Call, TensorType
 from keel.loops import DTYPE_NAMES
 from keel.opset import MEMBERS, Op, bind
 
-from .case import Trial
-from .domain import Negative
-from .exclusions import exempt
-from .from_samples import known
-from .saved_call import Part, Path, Skeleton, from_json, rebuilt, redrawn, to_json, walk
-from .values import Draw
+from .case import Inputs
+from .domain import InvalidCall
+from .exclusions import why_excluded
+from .from_samples import known_calls
+from .saved_call import Path, SavedCall, TensorSpec, from_json, rebuilt, redrawn, to_json, walk
+from .values import SeededValues
 
 UNBROKEN: Mapping[str, str] = {
     "no-generator": "A call with a generator is valid in PyTorch; it has no graph, and so no backend sees it.",
@@ -50,42 +50,42 @@ MOST = 2
 """Negative cases of one precondition."""
 
 
-def negatives_of(op: Op) -> tuple[Negative, ...]:
+def invalid_calls_of(op: Op) -> tuple[InvalidCall, ...]:
     """Those of a member."""
     found, here = [], {str(t) for t in op.targets}
     sentences = {r.id: r.sentence for r in op.requires}
-    for name, broken_id, made in stored().get(op.name, ()):
+    for name, broken_id, made in load_invalid_calls().get(op.name, ()):
         if made.overload in here:
             dtype = made.dtypes[0]
             found.append(
-                Negative(name, sentences[broken_id], partial(_trial, made, dtype), made.overload, DTYPE_NAMES[dtype])
+                InvalidCall(name, sentences[broken_id], partial(_trial, made, dtype), made.overload, DTYPE_NAMES[dtype])
             )
     return tuple(found)
 
 
-def _trial(made: Skeleton, dtype: torch.dtype, draw: Draw) -> Trial:
-    return Trial(*redrawn(made, dtype, draw))
+def _trial(made: SavedCall, dtype: torch.dtype, draw: SeededValues) -> Inputs:
+    return Inputs(*redrawn(made, dtype, draw))
 
 
 @cache
-def stored() -> Mapping[str, tuple[tuple[str, str, Skeleton], ...]]:
+def load_invalid_calls() -> Mapping[str, tuple[tuple[str, str, SavedCall], ...]]:
     """What the file has, by member: the name, the id of the precondition that is broken, the call."""
     data = json.loads(FILE.read_text()) if FILE.is_file() else {}
     return {op: tuple((d["name"], d["breaks"], from_json(d["call"])) for d in found) for op, found in data.items()}
 
 
-def searched(op: Op) -> list[dict[str, Any]]:
+def search_invalid_calls(op: Op) -> list[dict[str, Any]]:
     """Up to two for each precondition of a member that eager PyTorch holds it to."""
     wanted = dict.fromkeys(range(len(op.requires)), 0)
     found = []
-    for call in known(op) if wanted else ():
+    for call in known_calls(op) if wanted else ():
         first = torch.float32 if torch.float32 in call.dtypes else call.dtypes[0]
         tries = [(made, first) for made in _changed(call)]
         if first.is_floating_point and torch.int64 in call.dtypes:
             tries += [(made, torch.int64) for made in _changed(call)]
         for made, dtype in tries:
-            places = broken(op, made, dtype)
-            if len(places) == 1 and wanted[places[0]] < MOST and _apart(partial(_refused, op, made, dtype)):
+            places = violated(op, made, dtype)
+            if len(places) == 1 and wanted[places[0]] < MOST and _holds_isolated(partial(_refused, op, made, dtype)):
                 which = places[0]
                 wanted[which] += 1
                 name = f"requires {which + 1}" + (" again" if wanted[which] > 1 else "")
@@ -97,7 +97,7 @@ def searched(op: Op) -> list[dict[str, Any]]:
     return sorted(found, key=lambda n: str(n["name"]))
 
 
-def _apart(holds: Callable[[], bool]) -> bool:
+def _holds_isolated(holds: Callable[[], bool]) -> bool:
     """Whether it holds, asked in a process of its own; it does not where that ends."""
     pid = os.fork()
     if not pid:
@@ -105,12 +105,12 @@ def _apart(holds: Callable[[], bool]) -> bool:
     return os.waitpid(pid, 0)[1] == 0
 
 
-def broken(op: Op, made: Skeleton, dtype: torch.dtype) -> list[int]:
+def violated(op: Op, made: SavedCall, dtype: torch.dtype) -> list[int]:
     """The preconditions that arguments break, by number; those that cannot be asked are broken too."""
     target = next(t for t in op.targets if str(t) == made.overload)
 
     def typed(path: Path, leaf: Any) -> Any:
-        return TensorType.dense(dtype if leaf.own else leaf.dtype, leaf.shape) if isinstance(leaf, Part) else leaf
+        return TensorType.dense(dtype if leaf.own else leaf.dtype, leaf.shape) if isinstance(leaf, TensorSpec) else leaf
 
     args, kwargs = rebuilt((made.args, made.kwargs), typed)
     found = []
@@ -123,11 +123,11 @@ def broken(op: Op, made: Skeleton, dtype: torch.dtype) -> list[int]:
     return found
 
 
-def _refused(op: Op, made: Skeleton, dtype: torch.dtype) -> bool:
+def _refused(op: Op, made: SavedCall, dtype: torch.dtype) -> bool:
     """Whether eager PyTorch raises, on two draws."""
     target = next(t for t in op.targets if str(t) == made.overload)
     for call in range(2):
-        args, kwargs = redrawn(made, dtype, Draw("", call))
+        args, kwargs = redrawn(made, dtype, SeededValues("", call))
         try:
             with warnings.catch_warnings(), torch.no_grad():
                 warnings.simplefilter("ignore")
@@ -138,7 +138,7 @@ def _refused(op: Op, made: Skeleton, dtype: torch.dtype) -> bool:
     return True
 
 
-def _changed(call: Skeleton) -> Iterator[Skeleton]:
+def _changed(call: SavedCall) -> Iterator[SavedCall]:
     """The call changed in one place, in all ways."""
     for path, leaf in list(walk((call.args, call.kwargs))):
         for other in _others(leaf):
@@ -147,19 +147,19 @@ def _changed(call: Skeleton) -> Iterator[Skeleton]:
         if isinstance(value, list) and value and all(type(v) is int for v in value):
             for longer in ([*value, value[0]], [*value, 1], [*value, 77], value[:-1], [value[0]] * (len(value) + 1)):
                 yield replace(call, args=(*call.args[:i], longer, *call.args[i + 1 :]))
-        if isinstance(value, list) and value and isinstance(value[0], Part):
+        if isinstance(value, list) and value and isinstance(value[0], TensorSpec):
             for others in ([], [*value, replace(value[0], shape=(*value[0].shape, 2), strides=())]):
                 yield replace(call, args=(*call.args[:i], others, *call.args[i + 1 :]))
 
 
-def _with(call: Skeleton, path: Path, other: Any) -> Skeleton:
+def _with(call: SavedCall, path: Path, other: Any) -> SavedCall:
     args, kwargs = rebuilt((call.args, call.kwargs), lambda p, v: other if p == path else v)
     return replace(call, args=args, kwargs=kwargs)
 
 
 def _others(leaf: Any) -> Iterator[Any]:
     match leaf:
-        case Part():
+        case TensorSpec():
             shape = leaf.shape
             shapes = [(*shape, 2), (2, *shape)]
             if shape:
@@ -186,18 +186,20 @@ def _others(leaf: Any) -> Iterator[Any]:
             yield "another"
 
 
-def _sized(part: Part, shape: tuple[int, ...]) -> Part:
+def _sized(part: TensorSpec, shape: tuple[int, ...]) -> TensorSpec:
     values = None if part.values is None else (part.values[:1] or (0,)) * prod(shape)
     return replace(part, shape=shape, strides=(), values=values)
 
 
 if __name__ == "__main__":
-    made = {name: found for name, op in MEMBERS.items() if exempt(op) is None and (found := searched(op))}
+    made = {
+        name: found for name, op in MEMBERS.items() if why_excluded(op) is None and (found := search_invalid_calls(op))
+    }
     lines = [
         f"{json.dumps(name)}: [\n  {f',{chr(10)}  '.join(map(json.dumps, found))}]" for name, found in made.items()
     ]
     FILE.write_text("{\n" + ",\n".join(lines) + "\n}\n")
-    for name, op in ((n, op) for n, op in MEMBERS.items() if exempt(op) is None):
+    for name, op in ((n, op) for n, op in MEMBERS.items() if why_excluded(op) is None):
         met = {d["breaks"] for d in made.get(name, ())}
         for r in op.requires:
             if r.id not in met and r.id not in UNBROKEN:

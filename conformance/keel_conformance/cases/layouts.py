@@ -57,19 +57,19 @@ def fits(layout: str, shape: Sequence[int]) -> bool:
     raise ValueError(f"{layout} is no class of layouts.")
 
 
-def place(x: torch.Tensor, layout: str) -> torch.Tensor:
+def with_layout(x: torch.Tensor, layout: str) -> torch.Tensor:
     """``x`` in a layout that fits.  In the expanded ones elements are those of the first along that dimension."""
     if layout == "contiguous":
         return x.contiguous()
     if layout in ("expanded", "expanded_last"):
         dim = 0 if layout == "expanded" else -1
         once = x.narrow(dim, 0, 1)
-        return laid(once, _dense(once.shape, range(x.dim())), ALIGNED).expand(x.shape)
+        return with_strides(once, _dense(once.shape, range(x.dim())), ALIGNED).expand(x.shape)
     strides, offset = _strides(layout, x.shape)
-    return laid(x, strides, offset)
+    return with_strides(x, strides, offset)
 
 
-def laid(x: torch.Tensor, strides: Sequence[int], offset: int = 0) -> torch.Tensor:
+def with_strides(x: torch.Tensor, strides: Sequence[int], offset: int = 0) -> torch.Tensor:
     """``x`` with these strides in memory of its own; what repeats has the value of its first."""
     if x.numel() == 0:
         return torch.empty_strided(x.shape, strides, dtype=x.dtype)

@@ -11,14 +11,14 @@ from keel.opset import MEMBERS
 
 from ..num_threads import threads
 from .case import Case
-from .case_kinds import ROOMS, room_of
-from .clause_coverage import cited
-from .covering_array import covering, further
+from .case_kinds import PACKAGES, package_of
+from .clause_coverage import covered_clauses
+from .covering_array import covering, extend
 from .domain import Domain, Levels
 from .domains import domain_of
-from .drop_trivial import sifted
-from .inputs import BREAKS
-from .smoke_tier import few
+from .drop_trivial import drop_trivial
+from .inputs import VIOLATES
+from .smoke_tier import select_smoke
 
 PARTS = ("random", "complex", "linalg", "fft", "special", "quantized", "attention", "control", "host")
 """Profiles of the specification that a backend may lack as a whole."""
@@ -45,7 +45,7 @@ Draw = Callable[[Sequence[str], str, int], Iterable[Case]]
 """From members, a tier and a seed to the cases of these members, in that order."""
 
 
-def of_members(names: Sequence[str], tier: str, seed: int) -> Iterator[Case]:
+def cases_of_members(names: Sequence[str], tier: str, seed: int) -> Iterator[Case]:
     """The cases of these members, one after another."""
     with threads(1):  # what is tried is too small for more
         for name in names:
@@ -54,7 +54,12 @@ def of_members(names: Sequence[str], tier: str, seed: int) -> Iterator[Case]:
 
 
 def plan(
-    *, profile: str = "core", tier: str = "standard", ops: Sequence[str] = (), seed: int = 0, draw: Draw = of_members
+    *,
+    profile: str = "core",
+    tier: str = "standard",
+    ops: Sequence[str] = (),
+    seed: int = 0,
+    draw: Draw = cases_of_members,
 ) -> tuple[Case, ...]:
     """The cases of a run, in an order that is the same each time.  ``ops`` are the members, programs and kernels it is
     about; all, if empty; what fits any of them, if one is a pattern.  Raises KeelError[bad-option] for a profile, tier
@@ -66,8 +71,8 @@ def plan(
             f"There is no profile {profile!r} with a tier {tier!r}.",
             do=f"Profiles are {', '.join(PROFILES)}, tiers {', '.join(TIERS)}.",
         )
-    rooms = list(of_rooms(tier, seed))
-    wanted = _wanted(ops, named(rooms))
+    rooms = list(other_cases(tier, seed))
+    wanted = _select(ops, named(rooms))
     members = [name for name in MEMBERS if name in wanted]
     cases = (*draw(members, tier, seed), *(case for case in rooms if case.op in wanted))
     found = [case for case in cases if case.profile in PROFILES[profile]]
@@ -79,7 +84,7 @@ def named(rooms: Iterable[Case]) -> Set[str]:
     return dict.fromkeys([*MEMBERS, *(case.op for case in rooms)]).keys()
 
 
-def _wanted(ops: Sequence[str], known: Set[str]) -> Set[str]:
+def _select(ops: Sequence[str], known: Set[str]) -> Set[str]:
     """What of the ``known`` names is asked for."""
     if not ops:
         return known
@@ -106,10 +111,10 @@ def _unknown(names: Sequence[str], known: Iterable[str]) -> KeelError:
     )
 
 
-def of_rooms(tier: str, seed: int) -> Iterator[Case]:
+def other_cases(tier: str, seed: int) -> Iterator[Case]:
     """The programs, graphs and kernels of a plan."""
-    for kind in ROOMS:
-        yield from room_of(kind).cases(tier, seed)
+    for kind in PACKAGES:
+        yield from package_of(kind).cases(tier, seed)
 
 
 def cases_of(domain: Domain, tier: str, seed: int) -> Iterator[Case]:
@@ -118,11 +123,11 @@ def cases_of(domain: Domain, tier: str, seed: int) -> Iterator[Case]:
     """
     of = {"stay": 0, "plenty": 3} if tier == "smoke" else {"least": LEAST}
     for levels in (
-        *sifted(domain, choices(domain, tier, seed), seed=seed, **of),
-        *(domain.beyond if tier != "smoke" else ()),
+        *drop_trivial(domain, choices(domain, tier, seed), seed=seed, **of),
+        *(domain.extra if tier != "smoke" else ()),
     ):
         yield case_of(domain, levels, seed)
-    for negative in domain.negatives[: 1 if tier == "smoke" else None]:
+    for negative in domain.invalid_calls[: 1 if tier == "smoke" else None]:
         yield Case(
             domain.op.name,
             domain.op.family,
@@ -130,7 +135,7 @@ def cases_of(domain: Domain, tier: str, seed: int) -> Iterator[Case]:
             domain.op.profile,
             negative.overload or _first(domain),
             negative.dtype,
-            ((BREAKS, negative.name),),
+            ((VIOLATES, negative.name),),
             (),
             seed,
         )
@@ -146,7 +151,7 @@ def case_of(domain: Domain, levels: Levels, seed: int) -> Case:
         domain.overload(levels) or _first(domain),
         levels["dtype"],
         tuple((f, v) for f, v in levels.items() if f != "dtype"),
-        cited(domain, levels),
+        covered_clauses(domain, levels),
         seed,
     )
 
@@ -154,12 +159,12 @@ def case_of(domain: Domain, levels: Levels, seed: int) -> Case:
 def choices(domain: Domain, tier: str, seed: int) -> list[Levels]:
     """What is chosen of a domain, the most telling first, nothing twice."""
     if tier == "smoke":
-        found = few(domain, seed)
+        found = select_smoke(domain, seed)
     else:
-        found = [*domain.telling, *domain.must]
+        found = [*domain.priority, *domain.required]
         for k in range(ARRAYS[tier]):
             found += covering(domain.factors, domain.rules, seed=seed * ARRAYS[tier] + k, given=() if k else found)
-        found += further(domain.factors, domain.rules, found, seed=seed, least=LEAST)
+        found += extend(domain.factors, domain.rules, found, seed=seed, least=LEAST)
     return _distinct(found)
 
 

@@ -16,12 +16,12 @@ import torch
 from keel.loops import DTYPE_NAMES
 
 from . import layouts
-from .values import Draw, fill, kinds_of, salted
+from .values import SeededValues, fill, kinds_of, with_outliers
 
 NAMED = {name: dtype for dtype, name in DTYPE_NAMES.items()}
 Path = tuple[int | str, ...]
 """Where an argument stands: its place or its name, then the places in lists."""
-SALTED = "salted"
+OUTLIERS = "salted"
 """A class of values for calls whose elements do not touch each other: random ones with others among them."""
 SEVERAL = (list, tuple)  # as a tuple it is looked up faster than as a union
 OWN = "the dtype that it is drawn in"
@@ -29,7 +29,7 @@ OWN = "the dtype that it is drawn in"
 
 
 @dataclass(frozen=True)
-class Part:
+class TensorSpec:
     """A tensor argument. ``own`` says that its dtype is that of the case, others stay. ``values`` has those that must
     stay, in row-major order; without them anything from ``low`` to ``high`` serves, sorted along the last dimension if
     ``ordered``.
@@ -46,7 +46,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Skeleton:
+class SavedCall:
     """``args`` and ``kwargs`` with a Part for each tensor."""
 
     overload: str
@@ -55,9 +55,9 @@ class Skeleton:
     dtypes: tuple[torch.dtype, ...] = ()
 
     @property
-    def parts(self) -> Iterator[tuple[Path, Part]]:
+    def tensor_specs(self) -> Iterator[tuple[Path, TensorSpec]]:
         for path, leaf in walk((self.args, self.kwargs)):
-            if isinstance(leaf, Part):
+            if isinstance(leaf, TensorSpec):
                 yield path, leaf
 
 
@@ -92,34 +92,36 @@ def rebuilt(
     return (tuple([below((i,), v) for i, v in enumerate(given[0])]), {k: below((k,), v) for k, v in given[1].items()})
 
 
-def skeleton_of(
+def save_call(
     overload: str,
     args: tuple[Any, ...],
     kwargs: Mapping[str, Any],
     *,
     own: Callable[[Path, Any], bool],
     keep: bool = False,
-) -> Skeleton:
+) -> SavedCall:
     """That of a call; ``own`` says of a tensor whether it is drawn in the dtype of the case, ``keep`` that the values
     of floats must stay too.
     """
-    made = rebuilt((args, kwargs), lambda p, v: part_of(v, own(p, v), keep) if isinstance(v, torch.Tensor) else v)
-    return Skeleton(overload, *made)
+    made = rebuilt(
+        (args, kwargs), lambda p, v: tensor_spec_of(v, own(p, v), keep) if isinstance(v, torch.Tensor) else v
+    )
+    return SavedCall(overload, *made)
 
 
-def part_of(x: torch.Tensor, own: bool, keep: bool = False) -> Part:
+def tensor_spec_of(x: torch.Tensor, own: bool, keep: bool = False) -> TensorSpec:
     """What of a tensor must stay."""
     x = x.detach().resolve_conj().resolve_neg()
     shape, strides = tuple(x.shape), x.stride()
     if keep or not (own or x.is_floating_point() or x.is_complex()):
-        return Part(x.dtype, shape, strides, own, values=tuple(map(_short, x.reshape(-1).tolist())))
+        return TensorSpec(x.dtype, shape, strides, own, values=tuple(map(_short, x.reshape(-1).tolist())))
     plain = (torch.view_as_real(x) if x.is_complex() else x).double()
     finite = plain[plain.isfinite()]
     if not finite.numel():
-        return Part(x.dtype, shape, strides, own)
+        return TensorSpec(x.dtype, shape, strides, own)
     low, high = float(finite.min()), float(finite.max())
     ordered = x.dim() > 0 and x.shape[-1] > 2 and not x.is_complex() and bool((x.double().diff(dim=-1) >= 0).all())
-    return Part(x.dtype, shape, strides, own, _short(low), _short(high), ordered)
+    return TensorSpec(x.dtype, shape, strides, own, _short(low), _short(high), ordered)
 
 
 def _short(value: Any) -> Any:
@@ -136,22 +138,26 @@ def _short(value: Any) -> Any:
 
 
 def redrawn(
-    made: Skeleton, dtype: torch.dtype, draw: Draw | None = None, values: str = "random", layout: str = "contiguous"
+    made: SavedCall,
+    dtype: torch.dtype,
+    draw: SeededValues | None = None,
+    values: str = "random",
+    layout: str = "contiguous",
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """The arguments of a call with the tensors that are drawn in ``dtype``; in ``layout`` those that fit it."""
-    draw = draw or Draw("")
+    draw = draw or SeededValues("")
 
     def replace(path: Path, leaf: Any) -> Any:
-        if not isinstance(leaf, Part):
+        if not isinstance(leaf, TensorSpec):
             return dtype if isinstance(leaf, str) and leaf == OWN else leaf
         x = tensor_of(leaf, dtype if leaf.own else leaf.dtype, draw, values)
         repeats = layout.startswith("expanded") and leaf.values is not None
-        return layouts.place(x, layout) if layouts.fits(layout, leaf.shape) and not repeats else x.clone()
+        return layouts.with_layout(x, layout) if layouts.fits(layout, leaf.shape) and not repeats else x.clone()
 
     return rebuilt((made.args, made.kwargs), replace)
 
 
-def tensor_of(part: Part, dtype: torch.dtype, draw: Draw, values: str) -> torch.Tensor:
+def tensor_of(part: TensorSpec, dtype: torch.dtype, draw: SeededValues, values: str) -> torch.Tensor:
     """A row-major tensor of the part's sizes."""
     n = 1
     for size in part.shape:
@@ -171,8 +177,8 @@ def tensor_of(part: Part, dtype: torch.dtype, draw: Draw, values: str) -> torch.
             low=part.low / 2 if part.low > 0 else part.low - 1,
             high=part.high / 2 if part.high < 0 else part.high + 1,
         )
-    if values == SALTED and part.low < 0:
-        return salted(draw, dtype, n, low=part.low, high=part.high).reshape(part.shape)
+    if values == OUTLIERS and part.low < 0:
+        return with_outliers(draw, dtype, n, low=part.low, high=part.high).reshape(part.shape)
     x = fill(draw, kind, dtype, n, low=part.low, high=part.high, terms=max(n, 1)).reshape(part.shape)
     if part.low > 0 and kind in ("random", "duplicates") and not (dtype.is_floating_point or dtype.is_complex):
         x = torch.ones_like(x) if dtype == torch.bool else x.clamp(min=max(1, round(part.low)))
@@ -182,24 +188,24 @@ def tensor_of(part: Part, dtype: torch.dtype, draw: Draw, values: str) -> torch.
 # -- as JSON ----------------------------------------------------------------------------------------------------------
 
 
-def to_json(skeleton: Skeleton) -> dict[str, Any]:
-    args, kwargs = rebuilt((skeleton.args, skeleton.kwargs), lambda _, v: _leaf(v))
+def to_json(saved: SavedCall) -> dict[str, Any]:
+    args, kwargs = rebuilt((saved.args, saved.kwargs), lambda _, v: _leaf(v))
     return {
-        "overload": skeleton.overload,
+        "overload": saved.overload,
         "args": list(args),
         "kwargs": kwargs,
-        "dtypes": [DTYPE_NAMES[d] for d in skeleton.dtypes],
+        "dtypes": [DTYPE_NAMES[d] for d in saved.dtypes],
     }
 
 
-def from_json(data: Mapping[str, Any]) -> Skeleton:
+def from_json(data: Mapping[str, Any]) -> SavedCall:
     args, kwargs = rebuilt((tuple(data["args"]), data["kwargs"]), lambda _, v: _value(v))
-    return Skeleton(data["overload"], args, kwargs, tuple(NAMED[d] for d in data["dtypes"]))
+    return SavedCall(data["overload"], args, kwargs, tuple(NAMED[d] for d in data["dtypes"]))
 
 
 def _leaf(value: Any) -> Any:
     match value:
-        case Part():
+        case TensorSpec():
             known: dict[str, Any] = {
                 "tensor": DTYPE_NAMES[value.dtype],
                 "shape": list(value.shape),
@@ -229,11 +235,11 @@ def _leaf(value: Any) -> Any:
 def _value(leaf: Any) -> Any:
     match leaf:
         case {"tensor": dtype, "shape": shape, "strides": strides, "values": values}:
-            return Part(
+            return TensorSpec(
                 NAMED[dtype], tuple(shape), tuple(strides), leaf.get("own", False), values=tuple(map(_value, values))
             )
         case {"tensor": dtype, "shape": shape, "strides": strides, "range": [low, high]}:
-            return Part(
+            return TensorSpec(
                 NAMED[dtype],
                 tuple(shape),
                 tuple(strides),

@@ -128,13 +128,13 @@ TELLING: Mapping[str, float] = {
 """Levels of those that are worth more, or less, than others."""
 
 
-def few(domain: Domain, seed: int) -> list[Levels]:
+def select_smoke(domain: Domain, seed: int) -> list[Levels]:
     """Those of tier smoke."""
     attributes = [f for f in domain.factors if f not in KNOWN and f not in SIZES]
     least = LEAST + ("extent" in domain.factors)
     most = min(MOST, max([least, *(len(domain.factors[f]) for f in attributes)]))
-    most = max(most, min(MANY, max(len(domain.factors.get("form", ())) // 2, len(domain.telling) + 1)))
-    found = list(domain.telling[: most - 1])
+    most = max(most, min(MANY, max(len(domain.factors.get("form", ())) // 2, len(domain.priority) + 1)))
+    found = list(domain.priority[: most - 1])
     left = {
         (f, level): weight(f, level) - _dull(domain, level) for f, levels in domain.factors.items() for level in levels
     }

@@ -17,7 +17,7 @@ from torch import Tensor
 from keel.opset import Op
 
 from ..num_threads import threads
-from ..pytree import tensors
+from ..pytree import tensor_leaves
 
 NEAR = 2.0**-7
 """So near to what nothing gives, relatively, 16-bit results may be no other."""
@@ -26,15 +26,15 @@ EXTREME, EMPTY = "extreme", "empty"
 """No element is of a magnitude at which all is decided; there are no elements."""
 
 
-Told = tuple[frozenset[str], str]
+TrivialOutcomes = tuple[frozenset[str], str]
 
 
-def repeatable(op: Op) -> bool:
+def is_deterministic(op: Op) -> bool:
     """Whether eager PyTorch gives the same results again: they are neither drawn nor memory as it is found."""
     return "random" not in op.tags and op.name != "empty"
 
 
-def told(op: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Told | None:
+def trivial_outcomes(op: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> TrivialOutcomes | None:
     """What eager PyTorch's results, all of them, are no other than: ``zeros``, ``ones``, ``nan``, ``identity`` (the
     first argument's elements), ``extreme``; or ``empty``. And of what types they are, by which a call has to be like
     the one before. None where eager PyTorch refuses the call.
@@ -42,17 +42,17 @@ def told(op: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any])
     with warnings.catch_warnings(), torch.no_grad(), threads(1):
         warnings.simplefilter("ignore")
         try:
-            found = tensors(op(*args, **kwargs))
+            found = tensor_leaves(op(*args, **kwargs))
         except Exception:  # of whatever kind
             return None
-        given = tensors((args, dict(kwargs)))
-        said = _said([x.reshape(-1) for x in found if x.numel()], given)
+        given = tensor_leaves((args, dict(kwargs)))
+        said = _matching_outcomes([x.reshape(-1) for x in found if x.numel()], given)
         types = repr((_bare(list(args)), {name: _bare(v) for name, v in kwargs.items()}, [_bare(x) for x in found]))
-        _spoil(found, given)
+        _poison(found, given)
     return said, types
 
 
-def _said(results: Sequence[Tensor], given: Sequence[Tensor]) -> frozenset[str]:
+def _matching_outcomes(results: Sequence[Tensor], given: Sequence[Tensor]) -> frozenset[str]:
     """Most have none, and the first few elements show it."""
     if not results:
         return frozenset({EMPTY})
@@ -72,7 +72,7 @@ def _bare(value: Any) -> Any:
     return value
 
 
-def _spoil(found: Sequence[Tensor], given: Sequence[Tensor]) -> None:
+def _poison(found: Sequence[Tensor], given: Sequence[Tensor]) -> None:
     """Right results are not left in memory, where who writes nothing would find them."""
     kept = {x.untyped_storage().data_ptr() for x in given if x.data_ptr()}  # one known to be 0 has no memory
     for x in found:

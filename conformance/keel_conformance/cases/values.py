@@ -39,7 +39,7 @@ def kinds_of(dtype: torch.dtype) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True)
-class Draw:
+class SeededValues:
     """The chance of one call of a case: ``text`` says which case, ``call`` which call. What must be equal in all calls
     (attributes, indices that sizes follow from) comes of ``fixed``, values of ``fresh``. A ``bare`` one has values that
     cost nothing and say nothing: for who asks for types and attributes alone. ``turn`` counts how often values were
@@ -78,7 +78,7 @@ class Draw:
 
 
 def fill(
-    draw: Draw, kind: str, dtype: torch.dtype, n: int, *, low: float = -4.0, high: float = 4.0, terms: int = 1
+    draw: SeededValues, kind: str, dtype: torch.dtype, n: int, *, low: float = -4.0, high: float = 4.0, terms: int = 1
 ) -> torch.Tensor:
     """``n`` values of one class.  ``low`` and ``high`` bound those of the class ``random``; of ``exact`` any ``terms``
     have a sum that is representable however it is formed.
@@ -94,7 +94,7 @@ def fill(
     return _integers(draw, kind, dtype, n, low, high)
 
 
-SALT = (("specials", 0.16), ("wide", 0.08), ("ties", 0.08))
+OUTLIER_SHARE = (("specials", 0.16), ("wide", 0.08), ("ties", 0.08))
 """Classes, and the share of each, of what stands among random values where elements do not touch each other."""
 MIDWAY = 0.06
 """The share of those halfway between numbers of a narrower dtype."""
@@ -102,7 +102,9 @@ CROSSED = 0.1
 """Of operands, the share of elements that are special in all."""
 
 
-def salted(draw: Draw, dtype: torch.dtype, n: int, *, low: float = -4.0, high: float = 4.0) -> torch.Tensor:
+def with_outliers(
+    draw: SeededValues, dtype: torch.dtype, n: int, *, low: float = -4.0, high: float = 4.0
+) -> torch.Tensor:
     """As ``fill`` of the class random, with values of other classes among them, at other places of each operand: for
     operators of which no element's result is spoilt by another element, and integers, that are exact in any order.
     """
@@ -110,7 +112,7 @@ def salted(draw: Draw, dtype: torch.dtype, n: int, *, low: float = -4.0, high: f
     if draw.bare or dtype == torch.bool:
         return found
     chance, reached = draw.uniform(n), 0.0
-    for kind, share in SALT:
+    for kind, share in OUTLIER_SHARE:
         if kind in kinds_of(dtype):
             here = (chance >= reached) & (chance < reached + share)
             found = torch.where(here, fill(draw, kind, dtype, n), found)
@@ -121,7 +123,7 @@ def salted(draw: Draw, dtype: torch.dtype, n: int, *, low: float = -4.0, high: f
     return found
 
 
-def _midway(draw: Draw, dtype: torch.dtype, n: int, low: float, high: float) -> torch.Tensor:
+def _midway(draw: SeededValues, dtype: torch.dtype, n: int, low: float, high: float) -> torch.Tensor:
     """Halfway between neighbours of a narrower dtype, or so near to it that cutting off digits of float32 leads there,
     and rounding them does not.
     """
@@ -135,7 +137,7 @@ def _midway(draw: Draw, dtype: torch.dtype, n: int, low: float, high: float) -> 
     return x.to(dtype)
 
 
-def crossed(draw: Draw, operands: list[torch.Tensor]) -> list[torch.Tensor]:
+def crossed(draw: SeededValues, operands: list[torch.Tensor]) -> list[torch.Tensor]:
     """The operands with special values where those of the first one's sizes have some, too: any beside any other."""
     n, shape = operands[0].numel(), operands[0].shape
     if draw.bare or len(operands) < 2:
@@ -209,7 +211,7 @@ def specials(dtype: torch.dtype) -> torch.Tensor:
     return torch.tensor([s * v for v in positive for s in (1.0, -1.0)] + [NAN], dtype=torch.float64).to(dtype)
 
 
-def _bools(draw: Draw, kind: str, n: int) -> torch.Tensor:
+def _bools(draw: SeededValues, kind: str, n: int) -> torch.Tensor:
     if kind in ("true", "false"):  # all but one, which moves
         found = torch.full((n,), kind == "true")
         if n > 1:
@@ -218,7 +220,9 @@ def _bools(draw: Draw, kind: str, n: int) -> torch.Tensor:
     return draw.integers(n, 0, 2) > 0
 
 
-def _complex(draw: Draw, kind: str, dtype: torch.dtype, n: int, low: float, high: float, terms: int) -> torch.Tensor:
+def _complex(
+    draw: SeededValues, kind: str, dtype: torch.dtype, n: int, low: float, high: float, terms: int
+) -> torch.Tensor:
     if kind == "specials":
         return _tiled(draw, specials(dtype), n)
     part = torch.float32 if dtype == torch.complex64 else torch.float64
@@ -226,7 +230,7 @@ def _complex(draw: Draw, kind: str, dtype: torch.dtype, n: int, low: float, high
     return torch.complex(real, imag)
 
 
-def _integers(draw: Draw, kind: str, dtype: torch.dtype, n: int, low: float, high: float) -> torch.Tensor:
+def _integers(draw: SeededValues, kind: str, dtype: torch.dtype, n: int, low: float, high: float) -> torch.Tensor:
     info = torch.iinfo(dtype)
     match kind:
         case "specials":
@@ -245,7 +249,9 @@ def _integers(draw: Draw, kind: str, dtype: torch.dtype, n: int, low: float, hig
     return draw.integers(n, least, max(most, least) + 1).to(dtype)
 
 
-def _floats(draw: Draw, kind: str, dtype: torch.dtype, n: int, low: float, high: float, terms: int) -> torch.Tensor:
+def _floats(
+    draw: SeededValues, kind: str, dtype: torch.dtype, n: int, low: float, high: float, terms: int
+) -> torch.Tensor:
     facts = torch.finfo(dtype)
     if kind == "specials":
         return _tiled(draw, specials(dtype), n)
@@ -283,7 +289,7 @@ def _exponents(facts: torch.finfo) -> tuple[float, float]:
     return math.log2(facts.smallest_normal) + 1, math.log2(facts.max) - 1
 
 
-def _exact(draw: Draw, dtype: torch.dtype, n: int, terms: int) -> torch.Tensor:
+def _exact(draw: SeededValues, dtype: torch.dtype, n: int, terms: int) -> torch.Tensor:
     """Integers so small, or so many of them zero, that a sum of ``terms`` fits, however it is formed."""
     limit = 2 ** EXACT_BITS.get(dtype, 3)
     most = max(1, min(8, limit // max(terms, 1)))
@@ -294,7 +300,7 @@ def _exact(draw: Draw, dtype: torch.dtype, n: int, terms: int) -> torch.Tensor:
     return found.to(dtype)
 
 
-def _tiled(draw: Draw, values: torch.Tensor, n: int) -> torch.Tensor:
+def _tiled(draw: SeededValues, values: torch.Tensor, n: int) -> torch.Tensor:
     """All values as often as there is room for, in a drawn order; where there is one place, another at each turn."""
     if n == 1 and draw.turn:
         few = values if values.dtype == torch.bool or not len(_few(values.dtype)) else _few(values.dtype)

@@ -14,7 +14,7 @@ from keel import KeelError, documents
 from ..cases.case import Case
 from ..harness import waivers
 from ..harness.journal import FILE, read, stating
-from ..harness.parallel_plan import planned
+from ..harness.parallel_plan import plan_in_parallel
 from ..harness.run import digest
 from ..report import machine
 from ..results.verdict import STATUSES, Verdict, conforms, totals
@@ -34,12 +34,12 @@ def planned_of(head: Mapping[str, Any]) -> tuple[Case, ...]:
 
 @cache
 def _planned(profile: str, tier: str, seed: int, ops: tuple[str, ...]) -> tuple[Case, ...]:
-    return planned(profile=profile, tier=tier, seed=seed, ops=ops)
+    return plan_in_parallel(profile=profile, tier=tier, seed=seed, ops=ops)
 
 
 def accepted(folder: Path, subject: str, verdicts: Sequence[Verdict], day: date) -> list[Verdict]:
     """The verdicts with the waivers that lie in the folder applied, as of that day."""
-    return waivers.applied(verdicts, held(folder, subject), day)
+    return waivers.apply_waivers(verdicts, held(folder, subject), day)
 
 
 def held(folder: Path, subject: str) -> tuple[waivers.Waiver, ...]:

@@ -20,7 +20,7 @@ from ..harness.journal import FILE, MOST_BYTES, entries
 from ..harness.protocol import Settings
 from ..harness.run import digest, run
 from ..harness.waivers import used
-from ..report import named
+from ..report import join_names
 from ..results.verdict import BAD, STATUSES, Verdict, conforms, totals
 from . import hashes
 from .manifest import (
@@ -168,7 +168,7 @@ def _form(manifest: Any) -> Iterator[str]:
         yield f"It is no certificate of format {FORMAT}."
         return
     if odd := FIELDS ^ manifest.keys():
-        yield f"Fields are lacking or unknown: {named(map(documents.shown, sorted(odd)))}."
+        yield f"Fields are lacking or unknown: {join_names(map(documents.shown, sorted(odd)))}."
         return
     try:
         seal = hashes.of_data({k: v for k, v in manifest.items() if k != "seal"})

@@ -10,14 +10,14 @@ import torch
 
 from ..cases.case import Case
 from ..devices import HOST
-from ..programs.judging import differences, disturbed_by, said, worst_of
+from ..programs.judging import differences, disturbed_by, summarize, worst_of
 from ..programs.monte_carlo import Noise
-from ..programs.observation import Fact, Observed, held, layout
+from ..programs.observation import Fact, Observation, layout, snapshot
 from ..results.verdict import Verdict
 from .graph_generator import draw
-from .graph_ir import Drawn, Input, Node, given, module, pruned, run
+from .graph_ir import Input, Node, RandomGraph, module, pruned, random_inputs, run
 
-__all__ = ["Drawn", "Input", "Node", "cases", "judge", "module", "perform", "program_of", "pruned", "run"]
+__all__ = ["Input", "Node", "RandomGraph", "cases", "judge", "module", "program_of", "pruned", "run", "run_case"]
 
 COUNTS: Mapping[str, int] = {"smoke": 20, "standard": 400, "full": 2500}
 DTYPES = ("float32",) * 8 + ("float64", "bfloat16")
@@ -42,11 +42,11 @@ def cases(tier: str = "standard", seed: int = 0) -> Iterator[Case]:
         )
 
 
-def program_of(case: Case) -> Drawn:
+def program_of(case: Case) -> RandomGraph:
     return draw(case.seed * 100_003 + int(case.levels["number"]), case.levels["values"] == "exact", case.dtype)
 
 
-def perform(case: Case, compile: Callable[..., Any], device: str = HOST) -> Observed:
+def run_case(case: Case, compile: Callable[..., Any], device: str = HOST) -> Observation:
     """Compiles the program and calls it three times with other values, on the device."""
     start, facts, error = time.perf_counter(), list[Fact](), ""
     program = program_of(case)
@@ -54,7 +54,7 @@ def perform(case: Case, compile: Callable[..., Any], device: str = HOST) -> Obse
     try:
         go = compile(module(program))
         for call in range(CALLS):
-            inputs = given(program, case.seed, call)
+            inputs = random_inputs(program, case.seed, call)
             results = go(*(x.to(device, copy=True) for x in inputs))
             for k, x in enumerate(results):
                 kept = layout(x)
@@ -64,22 +64,22 @@ def perform(case: Case, compile: Callable[..., Any], device: str = HOST) -> Obse
                         "contract.layouts.C4",
                         {name: kept[name] for name in ("dtype", "shape")},
                     ),
-                    (f"call{call}.result[{k}] values", CLAUSE, held(x).cpu()),
+                    (f"call{call}.result[{k}] values", CLAUSE, snapshot(x).cpu()),
                     (f"call{call}.result[{k}] strides", "contract.layouts.C1", kept["strides"]),
                 ]
     except Exception as raised:
-        error = said(raised)
-    return Observed(tuple(facts), error, getattr(compile, "parts", None), time.perf_counter() - start)
+        error = summarize(raised)
+    return Observation(tuple(facts), error, getattr(compile, "parts", None), time.perf_counter() - start)
 
 
-def judge(case: Case, observed: Observed, device: str = HOST) -> Verdict:
+def judge(case: Case, observed: Observation, device: str = HOST) -> Verdict:
     """Compares with eager PyTorch, which runs here, on the device: bit for bit where the program is exact."""
     program = program_of(case)
 
     def verdict(status: Any, oracle: str, sentence: str = "", clause: str = "", **figures: Any) -> Verdict:
         return Verdict(case.id, status, oracle, sentence, clause, figures, observed.seconds)
 
-    expected = perform(case, lambda fn: fn, device)
+    expected = run_case(case, lambda fn: fn, device)
     if expected.error:
         return verdict("harness error", "contract", f"Eager PyTorch cannot run it: {expected.error}")
     if observed.error:
@@ -108,9 +108,9 @@ def judge(case: Case, observed: Observed, device: str = HOST) -> Verdict:
     return verdict("pass", "exact" if program.exact else "composite", ratio=ratio)
 
 
-def _wide(program: Drawn, seed: int) -> Observed:
+def _wide(program: RandomGraph, seed: int) -> Observation:
     facts: list[Fact] = []
-    wide = Drawn(
+    wide = RandomGraph(
         program.inputs,
         tuple(
             Node(n.op, n.args, tuple((k, "float64" if v == "float32" else v) for k, v in n.attrs))
@@ -120,6 +120,6 @@ def _wide(program: Drawn, seed: int) -> Observed:
         program.exact,
     )
     for call in range(CALLS):
-        inputs = [x.double() if x.is_floating_point() else x for x in given(program, seed, call)]
-        facts += [(f"call{call}.result[{k}] values", CLAUSE, held(x)) for k, x in enumerate(run(wide, inputs))]
-    return Observed(tuple(facts))
+        inputs = [x.double() if x.is_floating_point() else x for x in random_inputs(program, seed, call)]
+        facts += [(f"call{call}.result[{k}] values", CLAUSE, snapshot(x)) for k, x in enumerate(run(wide, inputs))]
+    return Observation(tuple(facts))

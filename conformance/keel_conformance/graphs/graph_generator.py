@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from .graph_ir import OPS, Drawn, Input, Node, pruned
+from .graph_ir import OPS, Input, Node, RandomGraph, pruned
 
 DIMS = (1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 33, 64)
 ROOM = 4096
@@ -34,11 +34,11 @@ class Value:
     shape: tuple[int, ...]
     dtype: str
     bound: float
-    sure: bool
+    is_integer: bool
 
 
 @dataclass
-class Draw:
+class GraphGenerator:
     random: Random
     dtype: str
     exact: bool
@@ -52,14 +52,14 @@ class Draw:
     def limit(self) -> float:
         return LIMITS[self.dtype]
 
-    def give(self, shape: Sequence[int], dtype: str = "", low: int = -4, high: int = 4) -> Value:
+    def add_input(self, shape: Sequence[int], dtype: str = "", low: int = -4, high: int = 4) -> Value:
         dtype = dtype or self.dtype
         self.inputs.append(Input(tuple(shape), dtype, low, high))
         sure = self.exact or dtype in ("int64", "bool")
         # Numbers of inputs and nodes are told apart at the end, when all inputs are known.
         return Value(-len(self.inputs), tuple(shape), dtype, max(-low, high) if sure else 6.0, sure)
 
-    def do(self, op: str, *args: Value, bound: float | None = None, rounds: bool = False, **attrs: Any) -> Value:
+    def add_node(self, op: str, *args: Value, bound: float | None = None, rounds: bool = False, **attrs: Any) -> Value:
         """Appends a node; its type is what the operator says on tensors without memory. ``rounds`` says that it makes
         more of integers than integers.
         """
@@ -71,7 +71,7 @@ class Draw:
             tuple(found.shape),
             str(found.dtype).removeprefix("torch."),
             max(a.bound for a in args) if bound is None else bound,
-            all(a.sure for a in args) and not rounds,
+            all(a.is_integer for a in args) and not rounds,
         )
         self.pool.append(value)
         return value
@@ -81,7 +81,7 @@ class Draw:
         found = [v for v in self.pool if v.dtype == self.dtype and v.shape and fits(v)]
         if found and self.random.random() > 0.15:
             return found[int(len(found) * self.random.random() ** 0.5)]
-        new = self.give(self.shape())
+        new = self.add_input(self.shape())
         self.pool.append(new)
         return found[-1] if found and not fits(new) else new
 
@@ -103,15 +103,15 @@ class Draw:
         if same and self.random.random() < 0.7:
             return self.random.choice(same)
         shape = [d if self.random.random() < 0.6 else 1 for d in v.shape]
-        new = self.give(shape[self.random.randrange(len(shape)) :] if self.random.random() < 0.3 else shape)
+        new = self.add_input(shape[self.random.randrange(len(shape)) :] if self.random.random() < 0.3 else shape)
         self.pool.append(new)
         return new
 
-    def fit(self, v: Value, bound: float) -> Value:
+    def clamp_to(self, v: Value, bound: float) -> Value:
         """``v``, made smaller where what follows would be too large to be exact."""
-        if not v.sure or v.bound <= bound:
+        if not v.is_integer or v.bound <= bound:
             return v
-        return self.do("clamp", v, low=-int(bound), high=int(bound), bound=int(bound))
+        return self.add_node("clamp", v, low=-int(bound), high=int(bound), bound=int(bound))
 
     # -- motifs --------------------------------------------------------------------------------------------------------
 
@@ -122,28 +122,28 @@ class Draw:
             v = self.random.choice(STEPS)(self, v, w)
 
     def total(self, op: str, v: Value, w: Value) -> Value:
-        v, w = self.fit(v, self.limit / 2), self.fit(w, self.limit / 2)
-        return self.do(op, v, w, bound=v.bound + w.bound)
+        v, w = self.clamp_to(v, self.limit / 2), self.clamp_to(w, self.limit / 2)
+        return self.add_node(op, v, w, bound=v.bound + w.bound)
 
     def times(self, v: Value, w: Value) -> Value:
         root = int(self.limit**0.5)
-        v, w = self.fit(v, root), self.fit(w, root)
-        return self.do("mul", v, w, bound=v.bound * w.bound)
+        v, w = self.clamp_to(v, root), self.clamp_to(w, root)
+        return self.add_node("mul", v, w, bound=v.bound * w.bound)
 
     def by_number(self, v: Value) -> Value:
-        v = self.fit(v, self.limit / 4)
+        v = self.clamp_to(v, self.limit / 4)
         return (
-            self.do("mul_scalar", v, by=2, bound=2 * v.bound)
+            self.add_node("mul_scalar", v, by=2, bound=2 * v.bound)
             if self.random.random() < 0.5
-            else (self.do("add_scalar", v, by=3, bound=v.bound + 3))
+            else (self.add_node("add_scalar", v, by=3, bound=v.bound + 3))
         )
 
     def transcendental(self) -> None:
         v = self.pick()
         op = self.random.choice(SMOOTH)
         if op in ("sqrt", "log", "rsqrt"):
-            v = self.do("add_scalar", self.do("abs", v), by=1)
-        self.do(op, self.do("tanh", v, rounds=True) if op == "exp" else v, bound=6.0, rounds=True)
+            v = self.add_node("add_scalar", self.add_node("abs", v), by=1)
+        self.add_node(op, self.add_node("tanh", v, rounds=True) if op == "exp" else v, bound=6.0, rounds=True)
 
     def reduce(self, v: Value | None = None) -> Value:
         """Over one axis or two, kept or not; twice over the same value half of the time."""
@@ -152,53 +152,53 @@ class Draw:
         op = self.random.choice(("sum", *EXTREMES))
         count = prod(v.shape[d] for d in dims)
         if op == "sum":
-            v = self.fit(v, max(self.limit // count, 1))
+            v = self.clamp_to(v, max(self.limit // count, 1))
         if op == "sum" and v.bound * count > self.limit:
             op = "amax"
         keep = self.random.random() < 0.5
-        return self.do(op, v, dim=dims, keepdim=keep, bound=v.bound * (count if op == "sum" else 1))
+        return self.add_node(op, v, dim=dims, keepdim=keep, bound=v.bound * (count if op == "sum" else 1))
 
-    def centred(self) -> None:
+    def centered(self) -> None:
         """x - amax(x), over the same axis or, a near miss, over another."""
-        v = self.fit(self.pick(), self.limit / 2)
-        top = self.do(self.random.choice(EXTREMES), v, dim=[self.dim(v)], keepdim=True)
-        self.do("sub", v, top, bound=2 * v.bound)
+        v = self.clamp_to(self.pick(), self.limit / 2)
+        top = self.add_node(self.random.choice(EXTREMES), v, dim=[self.dim(v)], keepdim=True)
+        self.add_node("sub", v, top, bound=2 * v.bound)
 
     def softmax(self) -> None:
         """Written out; a near miss sums over another axis, or leaves the maximum out."""
-        v = self.do("tanh", self.pick(), rounds=True)
+        v = self.add_node("tanh", self.pick(), rounds=True)
         d = self.dim(v)
         near = self.random.random()
-        top = self.do("amax", v, dim=[d], keepdim=True)
-        shifted = v if near < 0.2 else self.do("sub", v, top)
-        raised = self.do("exp", shifted, rounds=True)
-        total = self.do("sum", raised, dim=[self.dim(v) if near > 0.7 else d], keepdim=True)
-        self.do("div", raised, total, rounds=True)
+        top = self.add_node("amax", v, dim=[d], keepdim=True)
+        shifted = v if near < 0.2 else self.add_node("sub", v, top)
+        raised = self.add_node("exp", shifted, rounds=True)
+        total = self.add_node("sum", raised, dim=[self.dim(v) if near > 0.7 else d], keepdim=True)
+        self.add_node("div", raised, total, rounds=True)
 
-    def normalised(self) -> None:
+    def normalized(self) -> None:
         """(x - mean) * rsqrt(var + eps), or a near miss of it: other axes, another divisor, no mean."""
         v = self.pick()
         d = self.dim(v)
         near = self.random.random()
-        mean = self.do("mean", v, dim=[self.dim(v) if near > 0.75 else d], keepdim=True, rounds=True)
-        apart = self.do("sub", v, mean)
+        mean = self.add_node("mean", v, dim=[self.dim(v) if near > 0.75 else d], keepdim=True, rounds=True)
+        apart = self.add_node("sub", v, mean)
         if near < 0.5:
-            square = self.do("mul", apart, v if near < 0.15 else apart)
-            spread = self.do("mean", self.do("abs", square), dim=[d], keepdim=True, rounds=True)
+            square = self.add_node("mul", apart, v if near < 0.15 else apart)
+            spread = self.add_node("mean", self.add_node("abs", square), dim=[d], keepdim=True, rounds=True)
         else:
-            spread = self.do("var", v, dim=[d], keepdim=True, correction=0, rounds=True)
-        inverse = self.do("rsqrt", self.do("add_scalar", spread, by=1e-2), rounds=True)
-        self.do("mul", apart, inverse, bound=8.0)
+            spread = self.add_node("var", v, dim=[d], keepdim=True, correction=0, rounds=True)
+        inverse = self.add_node("rsqrt", self.add_node("add_scalar", spread, by=1e-2), rounds=True)
+        self.add_node("mul", apart, inverse, bound=8.0)
 
     def library(self) -> None:
         v = self.pick()
-        self.random.choice(WHOLE)(self, v)
+        self.random.choice(INTEGER_OPS)(self, v)
 
     def soft(self, op: str, v: Value) -> None:
-        self.do(op, v, dim=self.dim(v), rounds=True)
+        self.add_node(op, v, dim=self.dim(v), rounds=True)
 
     def layer_norm(self, v: Value) -> None:
-        self.do("layer_norm", v, rounds=True)
+        self.add_node("layer_norm", v, rounds=True)
 
     def move(self) -> None:
         """Transposes, reshapes across dimensions that were fused, flips, slices, joins."""
@@ -208,10 +208,10 @@ class Draw:
 
     def permute(self, v: Value) -> Value:
         rank = len(v.shape)
-        return self.do("permute", v, order=self.random.sample(range(rank), rank))
+        return self.add_node("permute", v, order=self.random.sample(range(rank), rank))
 
     def reshape(self, v: Value) -> Value:
-        return self.do(
+        return self.add_node(
             "reshape",
             v,
             shape=[prod(v.shape)]
@@ -225,45 +225,45 @@ class Draw:
         if not (divisors := [d for d in (2, 3, 4, 5, 7, 8) if v.shape[-1] % d == 0 and v.shape[-1] > d]):
             return None
         d = self.random.choice(divisors)
-        return self.do("reshape", v, shape=[*v.shape[:-1], d, v.shape[-1] // d])
+        return self.add_node("reshape", v, shape=[*v.shape[:-1], d, v.shape[-1] // d])
 
     def flip(self, v: Value) -> Value:
-        return self.do("flip", v, dim=[self.dim(v)])
+        return self.add_node("flip", v, dim=[self.dim(v)])
 
     def roll(self, v: Value) -> Value:
-        return self.do("roll", v, by=self.random.choice((1, -1, 3)), dim=self.dim(v))
+        return self.add_node("roll", v, by=self.random.choice((1, -1, 3)), dim=self.dim(v))
 
     def unsqueeze(self, v: Value) -> Value:
-        return self.do("unsqueeze", v, dim=self.random.randint(0, len(v.shape)))
+        return self.add_node("unsqueeze", v, dim=self.random.randint(0, len(v.shape)))
 
     def expand(self, v: Value) -> Value | None:
         if prod(v.shape) * 3 > ROOM:
             return None
-        return self.do("expand", self.do("unsqueeze", v, dim=0), shape=[3, *v.shape])
+        return self.add_node("expand", self.add_node("unsqueeze", v, dim=0), shape=[3, *v.shape])
 
     def cat(self, v: Value) -> Value | None:
-        return self.do("cat", v, self.do("neg", v), dim=self.dim(v)) if prod(v.shape) * 2 <= ROOM else None
+        return self.add_node("cat", v, self.add_node("neg", v), dim=self.dim(v)) if prod(v.shape) * 2 <= ROOM else None
 
     def stack(self, v: Value) -> Value | None:
         if prod(v.shape) * 2 > ROOM:
             return None
-        return self.do("stack", v, self.do("relu", v), dim=self.random.randint(0, len(v.shape)))
+        return self.add_node("stack", v, self.add_node("relu", v), dim=self.random.randint(0, len(v.shape)))
 
     def pad(self, v: Value) -> Value | None:
         if prod(v.shape) > ROOM // 4:
             return None
-        return self.do("pad", v, by=[1, 2], value=3.0, bound=max(v.bound, 3))
+        return self.add_node("pad", v, by=[1, 2], value=3.0, bound=max(v.bound, 3))
 
     def triangle(self, v: Value) -> Value | None:
         if len(v.shape) < 2:
             return None
-        return self.do(self.random.choice(("tril", "triu")), v, diagonal=self.random.choice((0, -1, 1)))
+        return self.add_node(self.random.choice(("tril", "triu")), v, diagonal=self.random.choice((0, -1, 1)))
 
     def cut(self, v: Value) -> Value:
         d = self.dim(v)
         n = v.shape[d]
         start = self.random.randrange(max(n // 2, 1))
-        return self.do(
+        return self.add_node(
             "slice",
             v,
             dim=d,
@@ -285,87 +285,96 @@ class Draw:
         for _ in range(2):
             d = self.random.randrange(rank)
             start = self.random.randrange(max(v.shape[d] // 2, 1))
-            v = self.do("slice", v, dim=d, start=start, stop=v.shape[d], step=1)
+            v = self.add_node("slice", v, dim=d, start=start, stop=v.shape[d], step=1)
 
     def permute_and_fuse(self, v: Value) -> None:
         w = self.permute(v)
-        self.do("reshape", w, shape=[prod(w.shape)] if len(v.shape) < 3 else [w.shape[0], prod(w.shape[1:])])
+        self.add_node("reshape", w, shape=[prod(w.shape)] if len(v.shape) < 3 else [w.shape[0], prod(w.shape[1:])])
 
     def alike(self) -> None:
         """Two nodes of one operator and operand with other numbers."""
-        v = self.fit(self.pick(), self.limit / 4)
+        v = self.clamp_to(self.pick(), self.limit / 4)
         self.random.choice(ALIKE)(self, v)
 
     def amax_alike(self, v: Value) -> None:
         keep = self.random.random() < 0.5
         for d in self.random.sample(range(len(v.shape)), min(2, len(v.shape))):
-            self.do("amax", v, dim=[d], keepdim=keep)
+            self.add_node("amax", v, dim=[d], keepdim=keep)
 
     def rolls_alike(self, v: Value) -> None:
         for by in self.random.sample((1, 2, -1), 2):
-            self.do("roll", v, by=by, dim=self.dim(v))
+            self.add_node("roll", v, by=by, dim=self.dim(v))
 
     def clamps_alike(self, v: Value) -> None:
         for top in self.random.sample((1, 2, 3), 2):
-            self.do("clamp", v, low=-top, high=top, bound=min(v.bound, top))
+            self.add_node("clamp", v, low=-top, high=top, bound=min(v.bound, top))
 
     def sums_alike(self, v: Value) -> None:
         for by in self.random.sample((1, 2, 3), 2):
-            self.do("add_scalar", v, by=by, bound=v.bound + by)
+            self.add_node("add_scalar", v, by=by, bound=v.bound + by)
 
     def products_alike(self, v: Value) -> None:
         for by in self.random.sample((1, 2, 3), 2):
-            self.do("mul_scalar", v, by=by, bound=v.bound * by)
+            self.add_node("mul_scalar", v, by=by, bound=v.bound * by)
 
     def narrowed(self) -> None:
         """A cast there and back, which rounds what is sure to the nearest; half of it, cut off at the point."""
-        sure = [x for x in self.pool if x.sure and x.dtype == self.dtype and x.shape and x.bound < 60_000]
+        sure = [x for x in self.pool if x.is_integer and x.dtype == self.dtype and x.shape and x.bound < 60_000]
         if not sure or self.dtype not in ("float32", "float64"):
             return
         v = self.random.choice(sure)
         if self.random.random() < 0.5:
-            w = self.do("cast", v, to=self.random.choice(("bfloat16", "float16")), bound=2 * v.bound)
+            w = self.add_node("cast", v, to=self.random.choice(("bfloat16", "float16")), bound=2 * v.bound)
         else:
-            half = self.do("mul_scalar", v, by=0.5)
+            half = self.add_node("mul_scalar", v, by=0.5)
             self.pool.remove(half)  # it is no integer
-            w = self.do("cast", half, to=self.random.choice(("int64", "int32")))
-        self.do("cast", w, to=self.dtype)
+            w = self.add_node("cast", half, to=self.random.choice(("int64", "int32")))
+        self.add_node("cast", w, to=self.dtype)
         self.pool.remove(w)  # of a dtype that no other motif knows
 
     def mask(self) -> None:
         """A choice by a comparison of what is sure, or by flags that are given."""
         v = self.pick()
         w = self.partner(v)
-        sure = [x for x in self.pool if x.sure and x.dtype in (self.dtype, "int64") and _broadcasts(x.shape, v.shape)]
+        sure = [
+            x for x in self.pool if x.is_integer and x.dtype in (self.dtype, "int64") and _broadcasts(x.shape, v.shape)
+        ]
         if sure and self.random.random() < 0.7:
-            flag = self.do("gt_scalar", self.random.choice(sure), by=0)
+            flag = self.add_node("gt_scalar", self.random.choice(sure), by=0)
         else:
-            flag = self.give([d if self.random.random() < 0.8 else 1 for d in v.shape], "bool")
+            flag = self.add_input([d if self.random.random() < 0.8 else 1 for d in v.shape], "bool")
             self.pool.append(flag)
         if self.random.random() < 0.3:
-            flag = self.do("not", flag)
+            flag = self.add_node("not", flag)
         if self.random.random() < 0.3:
-            self.do("masked_fill", v, flag, value=2.0, bound=max(v.bound, 2))
+            self.add_node("masked_fill", v, flag, value=2.0, bound=max(v.bound, 2))
         else:
-            self.do("where", flag, v, w)
+            self.add_node("where", flag, v, w)
 
     def integers(self) -> None:
         """From floats that are sure to integers and flags, and back."""
-        sure = [x for x in self.pool if x.sure and x.dtype == self.dtype and x.shape]
+        sure = [x for x in self.pool if x.is_integer and x.dtype == self.dtype and x.shape]
         if not sure:
-            new = self.give(self.shape(), "int64")
+            new = self.add_input(self.shape(), "int64")
             self.pool.append(new)
-            self.do("cast", new, to=self.dtype)
+            self.add_node("cast", new, to=self.dtype)
             return
         v = self.random.choice(sure)
-        i = self.do("cast", v, to="int64")
-        j = self.do("add_scalar", self.do("mul_scalar", i, by=3, bound=3 * v.bound), by=1, bound=3 * v.bound + 1)
-        flag = self.do("gt", j, i)
-        self.do("where", flag, v, self.do("cast", self.do("clamp", j, low=-5, high=5, bound=5), to=self.dtype, bound=5))
+        i = self.add_node("cast", v, to="int64")
+        j = self.add_node(
+            "add_scalar", self.add_node("mul_scalar", i, by=3, bound=3 * v.bound), by=1, bound=3 * v.bound + 1
+        )
+        flag = self.add_node("gt", j, i)
+        self.add_node(
+            "where",
+            flag,
+            v,
+            self.add_node("cast", self.add_node("clamp", j, low=-5, high=5, bound=5), to=self.dtype, bound=5),
+        )
         if self.random.random() < 0.5:
-            self.do(self.random.choice(("any", "all")), flag, dim=self.dim(v))
+            self.add_node(self.random.choice(("any", "all")), flag, dim=self.dim(v))
         elif self.exact:
-            self.do("argmax", v, dim=self.dim(v), bound=max(v.shape))
+            self.add_node("argmax", v, dim=self.dim(v), bound=max(v.shape))
 
     def index(self) -> None:
         v = self.pick(lambda x: len(x.shape) > 1)
@@ -375,30 +384,30 @@ class Draw:
 
     def rows(self, op: str, v: Value) -> None:
         many = min(self.random.choice((1, 3, 8)), max(ROOM // max(prod(v.shape[1:]), 1), 1))
-        self.do(op, v, self.give([many], "int64", 0, v.shape[0] - 1))
+        self.add_node(op, v, self.add_input([many], "int64", 0, v.shape[0] - 1))
 
     def gather(self, v: Value) -> None:
         n = v.shape[0]
-        self.do("gather", v, self.give([min(n, 3), *v.shape[1:]], "int64", 0, n - 1), dim=0)
+        self.add_node("gather", v, self.add_input([min(n, 3), *v.shape[1:]], "int64", 0, n - 1), dim=0)
 
     def added_up(self, op: str, v: Value) -> None:
         """By rows, or element by element."""
         n = v.shape[0]
-        v = self.fit(v, max(self.limit // n, 1))
-        if v.sure and v.bound * n > self.limit:
+        v = self.clamp_to(v, max(self.limit // n, 1))
+        if v.is_integer and v.bound * n > self.limit:
             return
         shape = [n] if op == "index_add" else list(v.shape)
         more = {} if op == "index_add" else {"dim": 0}
-        self.do(op, v, self.give(shape, "int64", 0, 4), size=5, bound=v.bound * n, **more)
+        self.add_node(op, v, self.add_input(shape, "int64", 0, 4), size=5, bound=v.bound * n, **more)
 
     def window(self) -> None:
         v = self.pick(lambda x: x.shape[-1] >= 3)
         if v.shape[-1] < 3:
             return
         if len(v.shape) == 3 and self.random.random() < 0.4:
-            self.do("max_pool", v, size=2, step=self.random.choice((1, 2)))
+            self.add_node("max_pool", v, size=2, step=self.random.choice((1, 2)))
         elif prod(v.shape) * 3 <= ROOM:
-            wide = self.do("windows", v, dim=len(v.shape) - 1, size=3, step=self.random.choice((1, 2)))
+            wide = self.add_node("windows", v, dim=len(v.shape) - 1, size=3, step=self.random.choice((1, 2)))
             self.reduce(wide)
 
     def product(self) -> None:
@@ -409,20 +418,23 @@ class Draw:
         n, k = v.shape[-1], self.random.choice((1, 3, 8, 16))
         if prod(v.shape[:-1]) * k > ROOM:
             return
-        v = self.fit(v, max(self.limit // (8 * n), 1))
-        if v.sure and v.bound * 4 * n > self.limit:
+        v = self.clamp_to(v, max(self.limit // (8 * n), 1))
+        if v.is_integer and v.bound * 4 * n > self.limit:
             return
-        w = self.give([n, k])
-        found = self.do("matmul", v, w, bound=v.bound * 4 * n if v.sure else 6.0)
+        w = self.add_input([n, k])
+        found = self.add_node("matmul", v, w, bound=v.bound * 4 * n if v.is_integer else 6.0)
         if self.random.random() < 0.6:
-            self.do("relu", self.do("add", self.fit(found, self.limit / 2), self.give([k]), bound=found.bound + 4))
+            self.add_node(
+                "relu",
+                self.add_node("add", self.clamp_to(found, self.limit / 2), self.add_input([k]), bound=found.bound + 4),
+            )
 
     def scan(self) -> None:
         v = self.pick()
         d = self.dim(v)
-        v = self.fit(v, max(self.limit // v.shape[d], 1))
-        if not v.sure or v.bound * v.shape[d] <= self.limit:
-            self.do("cumsum", v, dim=d, bound=v.bound * v.shape[d])
+        v = self.clamp_to(v, max(self.limit // v.shape[d], 1))
+        if not v.is_integer or v.bound * v.shape[d] <= self.limit:
+            self.add_node("cumsum", v, dim=d, bound=v.bound * v.shape[d])
 
 
 def _of(function: Callable[..., Any], op: str) -> Callable[..., Any]:
@@ -430,20 +442,20 @@ def _of(function: Callable[..., Any], op: str) -> Callable[..., Any]:
     return lambda draw, *values: function(draw, op, *values)
 
 
-def _pair(op: str) -> Callable[[Draw, Value, Value], Value]:
-    return lambda draw, v, w: draw.do(op, v, w)
+def _pair(op: str) -> Callable[[GraphGenerator, Value, Value], Value]:
+    return lambda draw, v, w: draw.add_node(op, v, w)
 
 
-def _one(op: str) -> Callable[[Draw, Value, Value], Value]:
-    return lambda draw, v, w: draw.do(op, v)
+def _one(op: str) -> Callable[[GraphGenerator, Value, Value], Value]:
+    return lambda draw, v, w: draw.add_node(op, v)
 
 
 EXTREMES = ("amax", "amin")
 SMOOTH = ("exp", "tanh", "sigmoid", "sin", "erf", "gelu", "silu", "sqrt", "log", "rsqrt")
 STEPS = (
-    _of(Draw.total, "add"),
-    _of(Draw.total, "sub"),
-    Draw.times,
+    _of(GraphGenerator.total, "add"),
+    _of(GraphGenerator.total, "sub"),
+    GraphGenerator.times,
     _pair("maximum"),
     _pair("minimum"),
     _one("neg"),
@@ -451,56 +463,62 @@ STEPS = (
     _one("relu"),
     lambda draw, v, w: draw.by_number(v),
 )
-WHOLE = (_of(Draw.soft, "softmax"), _of(Draw.soft, "log_softmax"), Draw.layer_norm)
-MOVES: tuple[Callable[[Draw, Value], Value | None], ...] = (
-    Draw.permute,
-    Draw.reshape,
-    Draw.flip,
-    Draw.roll,
-    Draw.unsqueeze,
-    Draw.expand,
-    Draw.cut,
-    Draw.cat,
-    Draw.stack,
-    Draw.pad,
-    Draw.triangle,
-    Draw.split,
+INTEGER_OPS = (_of(GraphGenerator.soft, "softmax"), _of(GraphGenerator.soft, "log_softmax"), GraphGenerator.layer_norm)
+MOVES: tuple[Callable[[GraphGenerator, Value], Value | None], ...] = (
+    GraphGenerator.permute,
+    GraphGenerator.reshape,
+    GraphGenerator.flip,
+    GraphGenerator.roll,
+    GraphGenerator.unsqueeze,
+    GraphGenerator.expand,
+    GraphGenerator.cut,
+    GraphGenerator.cat,
+    GraphGenerator.stack,
+    GraphGenerator.pad,
+    GraphGenerator.triangle,
+    GraphGenerator.split,
 )
-TWICE = (Draw.permute_twice, Draw.cut_twice, Draw.permute_and_fuse)
-ALIKE = (Draw.amax_alike, Draw.sums_alike, Draw.products_alike, Draw.rolls_alike, Draw.clamps_alike)
+TWICE = (GraphGenerator.permute_twice, GraphGenerator.cut_twice, GraphGenerator.permute_and_fuse)
+ALIKE = (
+    GraphGenerator.amax_alike,
+    GraphGenerator.sums_alike,
+    GraphGenerator.products_alike,
+    GraphGenerator.rolls_alike,
+    GraphGenerator.clamps_alike,
+)
 INDEXED = (
-    _of(Draw.rows, "take"),
-    _of(Draw.rows, "select_rows"),
-    Draw.gather,
-    _of(Draw.added_up, "index_add"),
-    _of(Draw.added_up, "scatter_add"),
+    _of(GraphGenerator.rows, "take"),
+    _of(GraphGenerator.rows, "select_rows"),
+    GraphGenerator.gather,
+    _of(GraphGenerator.added_up, "index_add"),
+    _of(GraphGenerator.added_up, "scatter_add"),
 )
 EXACT = (
-    Draw.pointwise,
-    Draw.pointwise,
-    Draw.reduce,
-    Draw.centred,
-    Draw.move,
-    Draw.move,
-    Draw.mask,
-    Draw.integers,
-    Draw.index,
-    Draw.window,
-    Draw.product,
-    Draw.scan,
-    Draw.twice,
-    Draw.alike,
-    Draw.narrowed,
+    GraphGenerator.pointwise,
+    GraphGenerator.pointwise,
+    GraphGenerator.reduce,
+    GraphGenerator.centered,
+    GraphGenerator.move,
+    GraphGenerator.move,
+    GraphGenerator.mask,
+    GraphGenerator.integers,
+    GraphGenerator.index,
+    GraphGenerator.window,
+    GraphGenerator.product,
+    GraphGenerator.scan,
+    GraphGenerator.twice,
+    GraphGenerator.alike,
+    GraphGenerator.narrowed,
 )
 ROUNDED = (
     *EXACT,
-    Draw.transcendental,
-    Draw.transcendental,
-    Draw.softmax,
-    Draw.softmax,
-    Draw.normalised,
-    Draw.normalised,
-    Draw.library,
+    GraphGenerator.transcendental,
+    GraphGenerator.transcendental,
+    GraphGenerator.softmax,
+    GraphGenerator.softmax,
+    GraphGenerator.normalized,
+    GraphGenerator.normalized,
+    GraphGenerator.library,
 )
 
 
@@ -508,10 +526,10 @@ def _broadcasts(shape: Sequence[int], to: Sequence[int]) -> bool:
     return len(shape) <= len(to) and all(a in (1, b) for a, b in zip(reversed(shape), reversed(to), strict=False))
 
 
-def draw(seed: int, exact: bool = True, dtype: str = "float32") -> Drawn:
+def draw(seed: int, exact: bool = True, dtype: str = "float32") -> RandomGraph:
     """The program of that seed, of at most ``NODES`` nodes."""
-    d = Draw(Random(seed), dtype, exact)
-    d.pool.append(d.give(d.shape()))
+    d = GraphGenerator(Random(seed), dtype, exact)
+    d.pool.append(d.add_input(d.shape()))
     length = d.random.randint(3, NODES - 10)
     while len(d.nodes) < length:
         before = len(d.nodes), len(d.pool)
@@ -530,4 +548,4 @@ def draw(seed: int, exact: bool = True, dtype: str = "float32") -> Drawn:
         return n + shift if n >= 0 else -n - 1
 
     nodes = tuple(Node(n.op, tuple(number(a) for a in n.args), n.attrs) for n in d.nodes)
-    return pruned(Drawn(tuple(d.inputs), nodes, tuple(number(o) for o in outputs), exact))
+    return pruned(RandomGraph(tuple(d.inputs), nodes, tuple(number(o) for o in outputs), exact))

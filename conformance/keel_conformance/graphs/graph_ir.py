@@ -35,7 +35,7 @@ class Node:
 
 
 @dataclass(frozen=True)
-class Drawn:
+class RandomGraph:
     """``exact`` says that no evaluation of it rounds anything."""
 
     inputs: tuple[Input, ...]
@@ -135,7 +135,7 @@ def _zeros(x: Tensor, dim: int, size: int) -> Tensor:
     return torch.zeros(shape, dtype=x.dtype, device=x.device)
 
 
-def module(program: Drawn) -> fx.GraphModule:
+def module(program: RandomGraph) -> fx.GraphModule:
     """The program as a module that takes its inputs and returns a tuple."""
     graph = fx.Graph()
     values: list[fx.Node] = [graph.placeholder(f"x{k}") for k in range(len(program.inputs))]
@@ -145,20 +145,20 @@ def module(program: Drawn) -> fx.GraphModule:
     return fx.GraphModule({}, graph)
 
 
-def run(program: Drawn, inputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
+def run(program: RandomGraph, inputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
     values = list(inputs)
     for node in program.nodes:
         values.append(OPS[node.op](*(values[a] for a in node.args), **dict(node.attrs)))
     return tuple(values[o] for o in program.outputs)
 
 
-def given(program: Drawn, seed: int, call: int) -> list[Tensor]:
+def random_inputs(program: RandomGraph, seed: int, call: int) -> list[Tensor]:
     """Fresh inputs for a call."""
     draw = torch.Generator().manual_seed(seed * 31 + call)
-    return [_given(i, program.exact, draw) for i in program.inputs]
+    return [_random_input(i, program.exact, draw) for i in program.inputs]
 
 
-def _given(i: Input, exact: bool, draw: torch.Generator) -> Tensor:
+def _random_input(i: Input, exact: bool, draw: torch.Generator) -> Tensor:
     dtype: torch.dtype = getattr(torch, i.dtype)
     if dtype == torch.bool:
         return torch.randint(0, 2, i.shape, generator=draw) > 0
@@ -167,7 +167,7 @@ def _given(i: Input, exact: bool, draw: torch.Generator) -> Tensor:
     return torch.randint(i.low, i.high + 1, i.shape, generator=draw).to(dtype)
 
 
-def pruned(program: Drawn) -> Drawn:
+def pruned(program: RandomGraph) -> RandomGraph:
     """The program without the nodes and inputs that no output needs; an input stays where none would be left."""
     needed, first = set(program.outputs), len(program.inputs)
     for k in range(len(program.nodes) - 1, -1, -1):
@@ -178,7 +178,7 @@ def pruned(program: Drawn) -> Drawn:
     nodes = tuple(
         Node(n.op, tuple(new[a] for a in n.args), n.attrs) for k, n in enumerate(program.nodes) if first + k in needed
     )
-    return Drawn(
+    return RandomGraph(
         tuple(i for k, i in enumerate(program.inputs) if k in needed),
         nodes,
         tuple(new[o] for o in program.outputs),

@@ -7,14 +7,14 @@ from typing import Any
 
 from torch import Tensor
 
-from .protocol import Raised
+from .protocol import ExceptionInfo
 from .red_zones import same_bits
 
-KEPT = "contract.calls.C1"
+STALE_RESULTS = "contract.calls.C1"
 REPEATED = "contract.calls.C3"
 
 
-def of_exception(what: Raised) -> str:
+def of_exception(what: ExceptionInfo) -> str:
     """Of an exception: Keel itself says where a part breaks its promise on the form of a result."""
     if what.code != "wrong-result":
         return ""
@@ -27,4 +27,4 @@ def of_later_call(first: Sequence[Any], later: Sequence[Any]) -> str:
         isinstance(a, Tensor) and isinstance(b, Tensor) and a.numel() > 0 and same_bits(a, b)
         for a, b in zip(first, later, strict=True)
     )
-    return KEPT if same and first else ""
+    return STALE_RESULTS if same and first else ""

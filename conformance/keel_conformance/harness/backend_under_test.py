@@ -19,7 +19,7 @@ GROUP = "keel.backends"
 
 
 @dataclass(frozen=True)
-class Subject:
+class BackendUnderTest:
     """``text`` is what ``subject`` was asked for."""
 
     text: str
@@ -35,26 +35,26 @@ class Subject:
         return "cpu" if self.backend.device == "*" else self.backend.device
 
     @property
-    def backends(self) -> list[str | Backend]:
+    def with_eager(self) -> list[str | Backend]:
         """It first, and what it does not take by eager PyTorch."""
         return [self.backend] if self.backend.last_resort else [self.backend, "eager"]
 
 
 @cache
-def subject(text: str) -> Subject:
+def load_backend(text: str) -> BackendUnderTest:
     """The backend that ``text`` names.
 
     That is an installed Keel backend; ``module:attribute``, a Backend; or a backend of ``torch.compile``. Raises
     KeelError: unknown-backend with the nearest names, and what ``keel.testing.find`` raises of one that is installed.
     """
     if ":" in text:
-        return Subject(text, _value(text))
+        return BackendUnderTest(text, _load_value(text))
     installed = set(claims_of(GROUP))
     if text in installed:
-        return Subject(text, keel.testing.find(text))
+        return BackendUnderTest(text, keel.testing.find(text))
     registered = set(torch.compiler.list_backends(exclude_tags=())) - {"keel"}
     if text in registered:
-        return Subject(text, keel.testing.resolve([foreign(text)], strict=True)[0])
+        return BackendUnderTest(text, keel.testing.resolve([foreign(text)], strict=True)[0])
     near = get_close_matches(text, sorted(installed | registered), n=3)
     raise KeelError(
         "unknown-backend",
@@ -66,7 +66,7 @@ def subject(text: str) -> Subject:
     )
 
 
-def _value(text: str) -> Backend:
+def _load_value(text: str) -> Backend:
     module, _, path = text.partition(":")
     try:
         holder: Any = import_module(module)

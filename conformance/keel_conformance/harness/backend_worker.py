@@ -21,16 +21,16 @@ import keel
 from keel import KeelError, TensorType
 from keel.opset import MEMBERS
 
-from ..cases.case import Case, Kind, Trial
-from ..cases.case_kinds import room_of
-from ..cases.inputs import arguments
-from ..devices import HOST, answers, computes, wait
+from ..cases.case import Case, Inputs, Kind
+from ..cases.case_kinds import package_of
+from ..cases.inputs import draw_inputs
+from ..devices import HOST, has_eager, is_alive, synchronize
 from ..programs.restricted_compiler import Compiler
 from ..results.fault import Fault
-from ..workers.pool import Tell
-from .backend_under_test import Subject, subject
-from .protocol import DRAWS, Perform, Performed, Phase, Raised, Tried
-from .red_zones import Placed, kept, over, overlaps, placed, same_bits, span
+from ..workers.pool import ReportPhase
+from .backend_under_test import BackendUnderTest, load_backend
+from .protocol import DRAWS, CaseResult, ExceptionInfo, Phase, RunRequest, RunResponse
+from .red_zones import GuardedArguments, guard_arguments, map_leaves, overlaps, same_bits, snapshot, span
 
 NOTHING = "Keel itself does all of it, as a view, a constant or nothing at all, so no backend is asked."
 SCARCE = ("out of memory", "not enough memory", "can't allocate memory", "cannot allocate memory", "bad_alloc")
@@ -52,44 +52,44 @@ class Clock:
             self.seconds[f"{what}.cpu"] += time.thread_time() - busy
 
 
-class Ended(Exception):
+class BatchAborted(Exception):
     """The backend raised, or the case could not be brought before it."""
 
-    def __init__(self, raised: Raised):
+    def __init__(self, raised: ExceptionInfo):
         super().__init__(raised.text)
         self.raised = raised
 
 
-def perform(job: Perform, tell: Tell) -> Performed:
+def run_batch(job: RunRequest, tell: ReportPhase) -> RunResponse:
     """The work of a process that is given to the backend."""
     clock = Clock()
     with clock.at("all"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         tell("loading the backend")
-        under_test = subject(job.settings.subject)
-        computes(under_test.device)  # while nothing has been there that may end that
-        _limit(under_test.device, job.settings.memory)
+        under_test = load_backend(job.settings.subject)
+        has_eager(under_test.device)  # while nothing has been there that may end that
+        _limit_memory(under_test.device, job.settings.memory)
         torch.set_num_threads(1)
         try:
             match job.cases[0].kind:
                 case "op":
-                    tried = _calls(job, under_test, clock, tell)
+                    tried = _run_calls(job, under_test, clock, tell)
                 case "negative":
-                    tried = list(_negatives(job, under_test, clock, tell))
+                    tried = list(_run_invalid_calls(job, under_test, clock, tell))
                 case kind:
-                    tried = _programs(job, under_test, kind, clock, tell)
-            found = Performed(tried)
-        except Ended as end:
-            found = Performed([], end.raised)
+                    tried = _run_programs(job, under_test, kind, clock, tell)
+            found = RunResponse(tried)
+        except BatchAborted as end:
+            found = RunResponse([], end.raised)
         except Exception as e:
-            found = Performed([], _raised("watching it", e))
-        found.device, found.spent = under_test.device, not answers(under_test.device)
+            found = RunResponse([], _exception_info("watching it", e))
+        found.device, found.spent = under_test.device, not is_alive(under_test.device)
     found.clock = dict(clock.seconds)
     return found
 
 
 @cache
-def _limit(device: str, memory: int | None) -> None:
+def _limit_memory(device: str, memory: int | None) -> None:
     """Bounds the memory of this process, once; of the host alone, since devices are mapped at sizes of their own."""
     if memory is None or device != HOST:
         return
@@ -104,54 +104,63 @@ def _limit(device: str, memory: int | None) -> None:
 
 
 @dataclass
-class Called:
+class CallRecord:
     """One case on its way: what each call was given, what it gave, and a copy of that from before the next one."""
 
     case: Case
     op: Callable[..., Any]
-    trials: list[Trial]
-    tried: Tried
-    given: list[Placed] = field(default_factory=list)
+    inputs: list[Inputs]
+    result: CaseResult
+    guarded: list[GuardedArguments] = field(default_factory=list)
     results: list[tuple[Any, ...]] = field(default_factory=list)
     copies: list[list[Any]] = field(default_factory=list)
 
 
-def _calls(job: Perform, under_test: Subject, clock: Clock, tell: Tell) -> list[Tried]:
+def _run_calls(job: RunRequest, under_test: BackendUnderTest, clock: Clock, tell: ReportPhase) -> list[CaseResult]:
     """The cases compiled as one graph, and called as often as there are draws."""
     tell("drawing arguments")
-    drawn = [_drawn(case, clock) for case in job.cases]
-    calls = [c for c in drawn if c.tried.raised is None]
+    drawn = [_draw_inputs(case, clock) for case in job.cases]
+    calls = [c for c in drawn if c.result.exception is None]
     if calls:
         _place(calls, 0, under_test, clock)
         tell("compiling")
         with clock.at("backend"), _backend_at("compiling", job.settings.threads):
             batch = keel.testing.compile_calls(
-                [(c.op, c.given[0].args, c.given[0].kwargs) for c in calls], backends=under_test.backends, strict=True
+                [(c.op, c.guarded[0].args, c.guarded[0].kwargs) for c in calls],
+                backends=under_test.with_eager,
+                strict=True,
             )
         for c, owners, refusals, results in zip(calls, batch.owners, batch.refusals, batch.results, strict=True):
-            c.tried.claimed = under_test.name in owners
-            c.tried.refusals = "" if c.tried.claimed else " ".join(refusals) or NOTHING
-            c.tried.types = types_on(under_test.device, results)
+            c.result.claimed = under_test.name in owners
+            c.result.refusals = "" if c.result.claimed else " ".join(refusals) or NOTHING
+            c.result.types = types_on(under_test.device, results)
         try:
             _run(calls, batch, job.settings.threads, under_test, clock, tell)
-        except Ended as end:
-            if len(drawn) > 1 or calls[0].tried.claimed:
+        except BatchAborted as end:
+            if len(drawn) > 1 or calls[0].result.claimed:
                 raise
-            calls[0].tried.raised = end.raised  # of eager PyTorch, on the backend's device
+            calls[0].result.exception = end.raised  # of eager PyTorch, on the backend's device
             torch.save([[]], job.file)
-            return [calls[0].tried]
+            return [calls[0].result]
         for c in calls:
-            c.tried.seconds = clock.seconds["backend"] / len(calls)
+            c.result.seconds = clock.seconds["backend"] / len(calls)
             first, again = c.copies[0], c.copies.pop()  # the last call is like the first one
-            c.tried.unlike = [n for n, pair in enumerate(zip(first, again, strict=True)) if not same_bits(*pair)]
+            c.result.nondeterministic = [
+                n for n, pair in enumerate(zip(first, again, strict=True)) if not same_bits(*pair)
+            ]
         tell("looking at results")
-        watch(calls)
+        check_aliasing(calls)
     torch.save([c.copies for c in drawn], job.file)
-    return [c.tried for c in drawn]
+    return [c.result for c in drawn]
 
 
 def _run(
-    calls: Sequence[Called], batch: keel.testing.Batch, threads: int, under_test: Subject, clock: Clock, tell: Tell
+    calls: Sequence[CallRecord],
+    batch: keel.testing.Batch,
+    threads: int,
+    under_test: BackendUnderTest,
+    clock: Clock,
+    tell: ReportPhase,
 ) -> None:
     """The calls' results, as often as there are draws, and what these did that they must not."""
     for k, draw in enumerate(DRAWS):
@@ -160,13 +169,13 @@ def _run(
         tell(f"running call {k}")
         torch.manual_seed(calls[0].case.seed + draw)
         with clock.at("backend"), _backend_at("running", threads):
-            found = batch.run([(c.given[k].args, c.given[k].kwargs) for c in calls])
-            wait(under_test.device)
+            found = batch.run([(c.guarded[k].args, c.guarded[k].kwargs) for c in calls])
+            synchronize(under_test.device)
         for c, results in zip(calls, found, strict=True):
             c.results.append(results)
-            c.copies.append([kept(r) for r in results])
-            c.tried.faults += [fault.of_call(k) for fault in c.given[k].faults()]
-            c.tried.faults += _elsewhere(results, under_test, k)
+            c.copies.append([snapshot(r) for r in results])
+            c.result.faults += [fault.of_call(k) for fault in c.guarded[k].faults()]
+            c.result.faults += _on_wrong_device(results, under_test, k)
 
 
 def types_on(device: str, traced: Sequence[Any]) -> tuple[TensorType | None, ...]:
@@ -178,14 +187,17 @@ def types_on(device: str, traced: Sequence[Any]) -> tuple[TensorType | None, ...
     return () if device == HOST else tuple(t if known(t) else None for t in traced)
 
 
-def _drawn(case: Case, clock: Clock) -> Called:
+def _draw_inputs(case: Case, clock: Clock) -> CallRecord:
     try:
         with clock.at("drawing"):
-            return Called(
-                case, overload(case.overload), [arguments(case, k) for k in range(max(DRAWS) + 1)], Tried(case.id)
+            return CallRecord(
+                case,
+                overload(case.overload),
+                [draw_inputs(case, k) for k in range(max(DRAWS) + 1)],
+                CaseResult(case.id),
             )
     except Exception as e:
-        return Called(case, print, [], Tried(case.id, raised=_raised("drawing its arguments", e)))
+        return CallRecord(case, print, [], CaseResult(case.id, exception=_exception_info("drawing its arguments", e)))
 
 
 @cache
@@ -202,23 +214,25 @@ def overload(name: str) -> Callable[..., Any]:
     return found
 
 
-def _place(calls: Sequence[Called], draw: int, under_test: Subject, clock: Clock) -> None:
+def _place(calls: Sequence[CallRecord], draw: int, under_test: BackendUnderTest, clock: Clock) -> None:
     for c in calls:
-        trial = c.trials[draw]
-        c.given.append(placed_on(under_test.device, c.case, trial))
+        inputs = c.inputs[draw]
+        c.guarded.append(inputs_on(under_test.device, c.case, inputs))
 
 
-def placed_on(device: str, case: Case, trial: Trial) -> Placed:
+def inputs_on(device: str, case: Case, inputs: Inputs) -> GuardedArguments:
     """The case's arguments there."""
     # Some operators read memory that no element of their argument lies in.
-    return placed(trial.args, told(device, case, trial), device, whole="as_strided" in case.overload)
+    return guard_arguments(
+        inputs.args, with_device_kwarg(device, case, inputs), device, whole="as_strided" in case.overload
+    )
 
 
-def told(device: str, case: Case, trial: Trial) -> Mapping[str, Any]:
+def with_device_kwarg(device: str, case: Case, inputs: Inputs) -> Mapping[str, Any]:
     """The arguments by name. An operator that makes a tensor of none is told the device."""
     names = {a.name for a in overload(case.overload)._schema.arguments}  # type: ignore[attr-defined]
-    asks = device != HOST and "device" in names and not trial.tensors
-    return {**trial.kwargs, "device": torch.device(device)} if asks else trial.kwargs
+    asks = device != HOST and "device" in names and not inputs.tensors
+    return {**inputs.kwargs, "device": torch.device(device)} if asks else inputs.kwargs
 
 
 @contextmanager
@@ -229,12 +243,12 @@ def _backend_at(phase: Phase, threads: int) -> Iterator[None]:
         yield
     except (Exception, SystemExit) as e:
         untraced = isinstance(e, KeelError) and e.code == "bad-graph"
-        raise Ended(_raised("tracing it" if untraced else phase, e)) from e
+        raise BatchAborted(_exception_info("tracing it" if untraced else phase, e)) from e
     finally:
         torch.set_num_threads(1)
 
 
-def _raised(phase: Phase, e: BaseException) -> Raised:
+def _exception_info(phase: Phase, e: BaseException) -> ExceptionInfo:
     chain: list[BaseException] = [e]
     while (before := chain[-1].__cause__ or chain[-1].__context__) is not None and before not in chain:
         chain.append(before)
@@ -246,10 +260,10 @@ def _raised(phase: Phase, e: BaseException) -> Raised:
     )
     lines = [line.strip() for line in str(e).splitlines() if line.strip()]
     code, aspect = (e.code, e.aspect or "") if isinstance(e, KeelError) else ("", "")
-    return Raised(phase, " ".join([f"{type(e).__name__}:", *lines[:4]])[:1000], memory, code, aspect)
+    return ExceptionInfo(phase, " ".join([f"{type(e).__name__}:", *lines[:4]])[:1000], memory, code, aspect)
 
 
-def _elsewhere(results: Sequence[Any], under_test: Subject, call: int) -> list[Fault]:
+def _on_wrong_device(results: Sequence[Any], under_test: BackendUnderTest, call: int) -> list[Fault]:
     return [
         Fault("device", f"Result {k} is on {r.device.type}, not on {under_test.device}.", k, call)
         for k, r in enumerate(results)
@@ -257,17 +271,17 @@ def _elsewhere(results: Sequence[Any], under_test: Subject, call: int) -> list[F
     ]
 
 
-def watch(calls: Sequence[Called]) -> None:
+def check_aliasing(calls: Sequence[CallRecord]) -> None:
     """Adds to the faults of each which results were changed by later calls, and which share memory."""
     for c in calls:
         for k, (results, copies) in enumerate(zip(c.results[:-1], c.copies, strict=False)):
-            c.tried.faults += [
+            c.result.faults += [
                 Fault("result changed", f"Result {n} of call {k} was changed by a later one.", n, k)
                 for n, (r, copy) in enumerate(zip(results, copies, strict=True))
-                if not same_bits(kept(r), copy)
+                if not same_bits(snapshot(r), copy)
             ]
     owners = [
-        (*g.interval, (c, k, f"argument {g.name}")) for c in calls for k, p in enumerate(c.given) for g in p.guards
+        (*g.interval, (c, k, f"argument {g.name}")) for c in calls for k, p in enumerate(c.guarded) for g in p.guards
     ]
     owners += [
         (r.data_ptr(), r.data_ptr() + span(r) * r.element_size(), (c, k, n))
@@ -285,7 +299,7 @@ def watch(calls: Sequence[Called]) -> None:
         where = "" if c is d and k == j else f" of call {j}" if c is d else f" of {d.case.id}, call {j}"
         what = m if isinstance(m, str) else f"result {m}"
         own = isinstance(m, int) and c is d
-        c.tried.faults.append(
+        c.result.faults.append(
             Fault(
                 "argument shared" if isinstance(m, str) else "result shared",
                 f"Result {n} of call {k} shares memory with {what}{where}.",
@@ -297,17 +311,17 @@ def watch(calls: Sequence[Called]) -> None:
         )
 
 
-def _eager_shares(c: Called, n: int, other: int | str) -> bool:
+def _eager_shares(c: CallRecord, n: int, other: int | str) -> bool:
     """Whether eager PyTorch's result shares the same memory: the operator is a view."""
-    trial = placed_on(HOST, c.case, c.trials[0])
+    inputs = inputs_on(HOST, c.case, c.inputs[0])
     with torch.no_grad():
         found: list[Any] = []
-        over(lambda v, _: found.append(v), c.op(*trial.args, **trial.kwargs), "")
+        map_leaves(lambda v, _: found.append(v), c.op(*inputs.args, **inputs.kwargs), "")
 
     def storage(which: int | str) -> int:
         if isinstance(which, int):
             return int(found[which].untyped_storage().data_ptr())
-        return next(g.raw.data_ptr() for g in trial.guards if f"argument {g.name}" == which)
+        return next(g.raw.data_ptr() for g in inputs.guards if f"argument {g.name}" == which)
 
     return storage(n) == storage(other)
 
@@ -315,63 +329,69 @@ def _eager_shares(c: Called, n: int, other: int | str) -> bool:
 # -- calls that break a precondition -----------------------------------------------------------------------------------
 
 
-def _negatives(job: Perform, under_test: Subject, clock: Clock, tell: Tell) -> Iterator[Tried]:
+def _run_invalid_calls(
+    job: RunRequest, under_test: BackendUnderTest, clock: Clock, tell: ReportPhase
+) -> Iterator[CaseResult]:
     """Those up to the first after which the device answers no more."""
     for case in job.cases:
-        yield _broken(case, job.settings.threads, under_test, clock, tell)
-        if not answers(under_test.device):
+        yield _run_invalid_call(case, job.settings.threads, under_test, clock, tell)
+        if not is_alive(under_test.device):
             return
 
 
-def _broken(case: Case, threads: int, under_test: Subject, clock: Clock, tell: Tell) -> Tried:
-    """An exception is right, wherever it comes from; ``raised`` has it, and without it the case is accepted."""
-    c = _drawn(case, clock)
-    if c.tried.raised is not None:
-        raise Ended(c.tried.raised)
+def _run_invalid_call(
+    case: Case, threads: int, under_test: BackendUnderTest, clock: Clock, tell: ReportPhase
+) -> CaseResult:
+    """An exception is right, wherever it comes from; ``exception`` has it, and without it the case is accepted."""
+    c = _draw_inputs(case, clock)
+    if c.result.exception is not None:
+        raise BatchAborted(c.result.exception)
     _place([c], 0, under_test, clock)
     tell(f"running {case.id}")
     begin = time.perf_counter()
     try:
         with clock.at("backend"), _backend_at("running", threads):
             batch = keel.testing.compile_calls(
-                [(c.op, c.given[0].args, c.given[0].kwargs)], backends=under_test.backends, strict=True
+                [(c.op, c.guarded[0].args, c.guarded[0].kwargs)], backends=under_test.with_eager, strict=True
             )
-            c.tried.claimed = under_test.name in batch.owners[0]
-            c.tried.refusals = "" if c.tried.claimed else " ".join(batch.refusals[0])
-            batch.run([(c.given[0].args, c.given[0].kwargs)])
-            wait(under_test.device)
-    except Ended as end:
-        c.tried.raised = end.raised
-    c.tried.seconds = time.perf_counter() - begin
-    if answers(under_test.device):
-        c.tried.faults = c.given[0].faults()
-    return c.tried
+            c.result.claimed = under_test.name in batch.owners[0]
+            c.result.refusals = "" if c.result.claimed else " ".join(batch.refusals[0])
+            batch.run([(c.guarded[0].args, c.guarded[0].kwargs)])
+            synchronize(under_test.device)
+    except BatchAborted as end:
+        c.result.exception = end.raised
+    c.result.seconds = time.perf_counter() - begin
+    if is_alive(under_test.device):
+        c.result.faults = c.guarded[0].faults()
+    return c.result
 
 
 # -- programs, graphs and kernels --------------------------------------------------------------------------------------
 
 
-def _programs(job: Perform, under_test: Subject, kind: Kind, clock: Clock, tell: Tell) -> list[Tried]:
+def _run_programs(
+    job: RunRequest, under_test: BackendUnderTest, kind: Kind, clock: Clock, tell: ReportPhase
+) -> list[CaseResult]:
     """Cases of which each leaves in a file of its own what was observed."""
-    room = room_of(kind)
+    room = package_of(kind)
     target = under_test.backend.target
     if kind == "kernel" and target is None:
         why = f"{under_test.name} is no loop target, so it is given no kernels."
-        return [Tried(c.id, claimed=False, refusals=why) for c in job.cases]
+        return [CaseResult(c.id, claimed=False, refusals=why) for c in job.cases]
     tell("running")
     torch.compiler.reset()
     begin = time.perf_counter()
     with clock.at("backend"), _backend_at("running", job.settings.threads):
         if target is not None and kind == "kernel":
-            found = room.perform_all(job.cases, room.Builder(target), under_test.device)
+            found = room.run_cases(job.cases, room.Builder(target), under_test.device)
         else:
-            found = [room.perform(c, Compiler(under_test.backend), under_test.device) for c in job.cases]
+            found = [room.run_case(c, Compiler(under_test.backend), under_test.device) for c in job.cases]
     seconds = (time.perf_counter() - begin) / len(found)
     tell("looking at results")
     tried = []
     for k, (case, observed) in enumerate(zip(job.cases, found, strict=True)):
         observed.save(Path(f"{job.file}.{k}"))
         scarce = any(word in observed.error.lower() for word in SCARCE)
-        raised = Raised("running", observed.error, True) if scarce else None
-        tried.append(Tried(case.id, raised=raised, seconds=seconds))
+        raised = ExceptionInfo("running", observed.error, True) if scarce else None
+        tried.append(CaseResult(case.id, exception=raised, seconds=seconds))
     return tried

@@ -14,85 +14,98 @@ import torch
 from keel import TensorType
 from keel.opset import MEMBERS
 
-from ..cases.case import Case, Trial
-from ..cases.case_kinds import room_of
-from ..cases.inputs import arguments
-from ..cases.trivial import repeatable
-from ..devices import HOST, answers, computes
+from ..cases.case import Case, Inputs
+from ..cases.case_kinds import package_of
+from ..cases.inputs import draw_inputs
+from ..cases.trivial import is_deterministic
+from ..devices import HOST, has_eager, is_alive
 from ..num_threads import threads
 from ..oracles.error_rules import flat
-from ..oracles.judge import judge, together
-from ..programs.observation import Observed
-from ..pytree import mapped
+from ..oracles.judge import judge, judge_independence
+from ..programs.observation import Observation
+from ..pytree import tree_map
 from ..results.verdict import BAD, Verdict
-from ..workers.pool import Tell
+from ..workers.pool import ReportPhase
 from . import attribution
-from .backend_worker import Clock, overload, placed_on
-from .protocol import DRAWS, OURS, Appraise, Appraised, Raised, Tried
+from .backend_worker import Clock, inputs_on, overload
+from .protocol import DRAWS, OURS, CaseResult, ExceptionInfo, JudgeRequest, JudgeResponse
 
 
-def appraise(job: Appraise, tell: Tell) -> Appraised:
+def judge_batch(job: JudgeRequest, tell: ReportPhase) -> JudgeResponse:
     """The work of a process that judges."""
     clock, spent = Clock(), False
-    device = job.performed.device
-    if job.performed.raised is not None:
-        return Appraised([_ended(job.cases[0], job.performed.raised, device)])
+    device = job.response.device
+    if job.response.exception is not None:
+        return JudgeResponse([_judge_exception(job.cases[0], job.response.exception, device)])
     with clock.at("all"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         match job.cases[0].kind:
             case "op":
                 left = torch.load(job.file, weights_only=True) if Path(job.file).exists() else []
                 verdicts = [
-                    _call(case, tried, results, job.threads, device, clock, tell)
-                    for case, tried, results in zip(job.cases, job.performed.tried, left, strict=True)
+                    _judge_calls(case, tried, results, job.threads, device, clock, tell)
+                    for case, tried, results in zip(job.cases, job.response.results, left, strict=True)
                 ]
             case "negative":
-                verdicts = [_broken(*pair) for pair in zip(job.cases, job.performed.tried, strict=True)]
+                verdicts = [_judge_invalid_call(*pair) for pair in zip(job.cases, job.response.results, strict=True)]
             case _:
                 verdicts = [
-                    _program(*pair, f"{job.file}.{k}", device, clock, tell)
-                    for k, pair in enumerate(zip(job.cases, job.performed.tried, strict=True))
+                    _judge_program(*pair, f"{job.file}.{k}", device, clock, tell)
+                    for k, pair in enumerate(zip(job.cases, job.response.results, strict=True))
                 ]
-                if spent := not answers(device):
+                if spent := not is_alive(device):
                     verdicts = [_fatal(v, device) for v in verdicts]
-    verdicts = [replace(v, seconds=round(t.seconds, 6)) for v, t in zip(verdicts, job.performed.tried, strict=True)]
-    return Appraised(verdicts, dict(clock.seconds), spent)
+    verdicts = [replace(v, seconds=round(t.seconds, 6)) for v, t in zip(verdicts, job.response.results, strict=True)]
+    return JudgeResponse(verdicts, dict(clock.seconds), spent)
 
 
-def _call(
-    case: Case, tried: Tried, results: Sequence[Sequence[Any]], count: int, device: str, clock: Clock, tell: Tell
-) -> Verdict:
-    """The worst of what is said of the calls; what was seen where they ran comes first."""
-    if tried.raised is not None and not tried.claimed and device != HOST:
+def _verdict_of_run(case: Case, result: CaseResult, device: str) -> Verdict | None:
+    """Returns the verdict that needs no look at the results; None if the results decide."""
+    if result.exception is not None and not result.claimed and device != HOST:
         return Verdict(
             case.id,
             "not run",
             "raises",
-            f"{tried.refusals} PyTorch {torch.__version__} itself does not do "
-            f"this call on {device}. {tried.raised.text}",
+            f"{result.refusals} PyTorch {torch.__version__} itself does not do "
+            f"this call on {device}. {result.exception.text}",
         )
-    if tried.raised is not None:
-        return _ended(case, tried.raised, device)
-    if not tried.claimed:
-        return Verdict(case.id, "not claimed", "placement", tried.refusals)
-    if tried.faults:
-        first = tried.faults[0]
+    if result.exception is not None:
+        return _judge_exception(case, result.exception, device)
+    if not result.claimed:
+        return Verdict(case.id, "not claimed", "placement", result.refusals)
+    if result.faults:
+        first = result.faults[0]
         return Verdict(
             case.id,
             "fail",
             "contract",
-            " ".join(dict.fromkeys(f.sentence for f in tried.faults)),
+            " ".join(dict.fromkeys(f.sentence for f in result.faults)),
             first.clause,
             first.figures,
         )
+    return None
+
+
+def _judge_calls(
+    case: Case,
+    result: CaseResult,
+    results: Sequence[Sequence[Any]],
+    count: int,
+    device: str,
+    clock: Clock,
+    tell: ReportPhase,
+) -> Verdict:
+    """Returns the worst verdict on the calls. What was observed where they ran comes first."""
+    if (verdict := _verdict_of_run(case, result, device)) is not None:
+        return verdict
     tell(f"judging {case.id}")
     found: list[Verdict] = []
-    trials: list[Trial] = []
+    inputs: list[Inputs] = []
     for call in range(max(DRAWS) + 1):
         with clock.at("drawing"):
-            trials.append(arguments(case, call))
+            inputs.append(draw_inputs(case, call))
         with clock.at("judging"):
-            found.append(_judged(case, trials[call], results[call], count, tried.types, device))
+            found.append(_judge_call(case, inputs[call], results[call], count, result.types, device))
         if found[-1].status in BAD:
             if not call:
                 return found[-1]
@@ -105,31 +118,31 @@ def _call(
                 figures={**found[-1].figures, "call": call},
             )
     with clock.at("judging"):
-        sentence = together(case, trials, results)
+        sentence = judge_independence(case, inputs, results)
     if sentence:
         return Verdict(case.id, "fail", "statistical", sentence)
-    if tried.unlike and _repeats(case):
-        which = ", ".join(map(str, tried.unlike))
+    if result.nondeterministic and _is_deterministic(case):
+        which = ", ".join(map(str, result.nondeterministic))
         sentence = f"Result {which} has other bits when the same call is made again."
         return Verdict(case.id, "fail", "repeat", sentence, attribution.REPEATED)
     decided = [v for v in found if v.status != "vacuous"] or found  # one call that tells something is enough
     return max(decided, key=lambda v: (v.status != "pass", float(v.figures.get("ratio") or 0.0)))
 
 
-def _judged(
-    case: Case, trial: Trial, results: Sequence[Any], count: int, types: Sequence[TensorType | None], device: str
+def _judge_call(
+    case: Case, inputs: Inputs, results: Sequence[Any], count: int, types: Sequence[TensorType | None], device: str
 ) -> Verdict:
     """The verdict on one call. What fails is held once more against eager PyTorch with as many threads as the backend
     had: where its work is divided among them decides what its vectors compute and what its scalar code does, and how
     partial results are rounded. And against eager PyTorch on the backend's device, whose libraries may compute
     otherwise than those of the host: by transforms, say.
     """
-    verdict = partial(judge, case, trial, results, calls=max(DRAWS) + 1, types=types, device=device)
+    verdict = partial(judge, case, inputs, results, calls=max(DRAWS) + 1, types=types, device=device)
     first = verdict()
     if first.status != "fail":
         return first
     if device != HOST:
-        there = _there(case, trial, device)
+        there = _eager_on_device(case, inputs, device)
         again = verdict(there=there) if there else first
     elif count == torch.get_num_threads():
         return first
@@ -139,44 +152,44 @@ def _judged(
     return first if again.status in BAD else again
 
 
-def _there(case: Case, trial: Trial, device: str) -> Sequence[Any]:
+def _eager_on_device(case: Case, inputs: Inputs, device: str) -> Sequence[Any]:
     """What eager PyTorch gives on the device; nothing where it has no kernel."""
-    if not computes(device):
+    if not has_eager(device):
         return ()
     try:
-        return flat(_eager(case, trial, device))
+        return flat(_eager(case, inputs, device))
     except Exception:  # operators refuse as they like
         return ()
 
 
-def _eager(case: Case, trial: Trial, device: str) -> Any:
+def _eager(case: Case, inputs: Inputs, device: str) -> Any:
     """What eager PyTorch gives there. Raises what it raises."""
-    there = placed_on(device, case, trial)
+    there = inputs_on(device, case, inputs)
     with warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore")
         found = overload(case.overload)(*there.args, **there.kwargs)
-    return mapped(found, lambda x: x.to(HOST) if isinstance(x, torch.Tensor) else x)
+    return tree_map(found, lambda x: x.to(HOST) if isinstance(x, torch.Tensor) else x)
 
 
-def _ended(case: Case, what: Raised, device: str) -> Verdict:
+def _judge_exception(case: Case, what: ExceptionInfo, device: str) -> Verdict:
     """The verdict on a case at which a process raised: none of the backend, if eager PyTorch refuses the call too. What
     cannot be traced for a device has no kernel there.
     """
-    found = raised(case, what)
+    found = exception_verdict(case, what)
     if what.phase == "tracing it" and device != HOST:
         untraced = Verdict(
             case.id, "not run", "raises", f"PyTorch {torch.__version__} cannot trace this call on {device}. {what.text}"
         )
-        return _refused(case, device) or _refused(case) or untraced
-    return found if found.status != "fail" else _refused(case) or found
+        return _eager_refuses(case, device) or _eager_refuses(case) or untraced
+    return found if found.status != "fail" else _eager_refuses(case) or found
 
 
-def _refused(case: Case, device: str = HOST) -> Verdict | None:
+def _eager_refuses(case: Case, device: str = HOST) -> Verdict | None:
     """If eager PyTorch refuses the case's first call there."""
-    if not computes(device):
+    if not has_eager(device):
         return None
     try:
-        _eager(case, arguments(case, 0), device)
+        _eager(case, draw_inputs(case, 0), device)
     except Exception as e:
         text = str(e).strip().partition("\n")[0][:300]
         where = "" if device == HOST else f" on {device}"
@@ -189,15 +202,15 @@ def _refused(case: Case, device: str = HOST) -> Verdict | None:
     return None
 
 
-def _program(case: Case, tried: Tried, file: str, device: str, clock: Clock, tell: Tell) -> Verdict:
-    if tried.raised is not None:
-        return raised(case, tried.raised)
+def _judge_program(case: Case, tried: CaseResult, file: str, device: str, clock: Clock, tell: ReportPhase) -> Verdict:
+    if tried.exception is not None:
+        return exception_verdict(case, tried.exception)
     if not tried.claimed:
         return Verdict(case.id, "not claimed", "placement", tried.refusals)
     tell(f"judging {case.id}")
     with clock.at("judging"):
-        where = device if computes(device) else HOST
-        verdict: Verdict = room_of(case.kind).judge(case, Observed.load(Path(file)), where)
+        where = device if has_eager(device) else HOST
+        verdict: Verdict = package_of(case.kind).judge(case, Observation.load(Path(file)), where)
     return verdict
 
 
@@ -207,7 +220,7 @@ def _fatal(verdict: Verdict, device: str) -> Verdict:
     return replace(verdict, status="not run", oracle="contract", sentence=said, clause="", figures={})
 
 
-def _repeats(case: Case) -> bool:
+def _is_deterministic(case: Case) -> bool:
     """Whether the same arguments give the same bits: not where numbers are drawn, memory is left as it is found, or
     several elements are added to one place, or to those before them, in an order that a clause leaves open.  That of a
     reduction is open too, but need not be another at every call.
@@ -217,10 +230,10 @@ def _repeats(case: Case) -> bool:
     if random or member is None:
         return not random
     scans = "scan" in member.tags and any(b.ulps != 0 for b in member.budget.values())
-    return repeatable(member) and not scans and "nondeterministic_bitwise" not in member.tags
+    return is_deterministic(member) and not scans and "nondeterministic_bitwise" not in member.tags
 
 
-def _broken(case: Case, tried: Tried) -> Verdict:
+def _judge_invalid_call(case: Case, tried: CaseResult) -> Verdict:
     if tried.faults:
         return Verdict(
             case.id,
@@ -230,7 +243,7 @@ def _broken(case: Case, tried: Tried) -> Verdict:
             _clause(case),
             tried.faults[0].figures,
         )
-    if tried.raised is None:
+    if tried.exception is None:
         if not tried.claimed:
             return Verdict(case.id, "not claimed", "placement", tried.refusals)
         return Verdict(
@@ -240,8 +253,8 @@ def _broken(case: Case, tried: Tried) -> Verdict:
             "It gave values for a call that breaks a precondition, and did not raise.",
             _clause(case),
         )
-    if tried.raised.memory:
-        return raised(case, tried.raised)
+    if tried.exception.memory:
+        return exception_verdict(case, tried.exception)
     return Verdict(case.id, "pass", "precondition")
 
 
@@ -249,7 +262,7 @@ def _clause(case: Case) -> str:
     return case.clauses[0] if len(case.clauses) == 1 else ""
 
 
-def raised(case: Case, what: Raised) -> Verdict:
+def exception_verdict(case: Case, what: ExceptionInfo) -> Verdict:
     """The verdict on a case that ended in an exception."""
     status = "harness error" if what.phase in OURS else "resource" if what.memory else "fail"
     said = f"It raised while {what.phase}: {what.text}"

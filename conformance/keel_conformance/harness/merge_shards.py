@@ -13,7 +13,7 @@ from ..results.verdict import Verdict
 from .journal import FILE, read, stating
 from .run import Shard
 
-APART = ("shard",)
+PER_SHARD = ("shard",)
 """In what the heads of shards may differ."""
 
 
@@ -26,7 +26,7 @@ class Merged:
     missing: tuple[Shard, ...]
 
 
-def merged(folders: Sequence[Path]) -> Merged:
+def merge_shards(folders: Sequence[Path]) -> Merged:
     """The verdicts of all runs. Raises KeelError[bad-option] where these are no shards of one run, or no runs."""
     heads: dict[Path, Mapping[str, Any]] = {}
     verdicts: dict[str, Verdict] = {}
@@ -50,7 +50,7 @@ def _compare(folder: Path, head: Mapping[str, Any], heads: Mapping[Path, Mapping
         differ = {
             k: f"{before.get(k)} in {other}, {head.get(k)} in {folder}"
             for k in sorted({*head, *before})
-            if k not in APART and head.get(k) != before.get(k)
+            if k not in PER_SHARD and head.get(k) != before.get(k)
         }
         if Shard.read(str(head["shard"])).of != Shard.read(str(before["shard"])).of:
             differ["shard"] = f"{before['shard']} in {other}, {head['shard']} in {folder}"

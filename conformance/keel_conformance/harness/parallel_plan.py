@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from keel import KeelError
 
 from ..cases.case import Case
-from ..cases.plan import Draw, of_members, plan
+from ..cases.plan import Draw, cases_of_members, plan
 from ..workers.pool import run_all
 from ..workers.spawn import forked
-from .executor import WARM
+from .executor import PRELOAD
 
 FEW = 40
 """So many members are drawn before processes have started."""
@@ -30,11 +30,11 @@ class Share:
     seed: int
 
 
-def planned(*, profile: str, tier: str, seed: int, ops: Sequence[str], jobs: int = 1) -> tuple[Case, ...]:
+def plan_in_parallel(*, profile: str, tier: str, seed: int, ops: Sequence[str], jobs: int = 1) -> tuple[Case, ...]:
     """The plan, of what fits one of the patterns ``ops``, drawn by so many processes. Raises KeelError[bad-option]
     where nothing does.
     """
-    found = plan(profile=profile, tier=tier, seed=seed, ops=ops, draw=by(jobs))
+    found = plan(profile=profile, tier=tier, seed=seed, ops=ops, draw=parallel_drawer(jobs))
     if not found:
         raise KeelError(
             "bad-option",
@@ -44,23 +44,23 @@ def planned(*, profile: str, tier: str, seed: int, ops: Sequence[str], jobs: int
     return found
 
 
-def by(jobs: int) -> Draw:
+def parallel_drawer(jobs: int) -> Draw:
     """Draws as ``of_members`` does, with so many processes."""
 
     def drawn(names: Sequence[str], tier: str, seed: int) -> Iterator[Case]:
         if jobs == 1 or len(names) < FEW:
-            yield from of_members(names, tier, seed)
+            yield from cases_of_members(names, tier, seed)
             return
         count = min(jobs * TURNS, len(names))
         found: dict[str, list[Case]] = {}
         for share, outcome in run_all(
             [Share(tuple(names[k::count]), tier, seed) for k in range(count)],
-            forked(_work, WARM),
+            forked(_work, PRELOAD),
             at_once=jobs,
             time_limit=LIMIT,
         ):
             # what failed there fails here, and says where
-            for case in of_members(share.names, tier, seed) if outcome.row is None else outcome.row:
+            for case in cases_of_members(share.names, tier, seed) if outcome.row is None else outcome.row:
                 found.setdefault(case.op, []).append(case)
         for name in names:
             yield from found.get(name, ())
@@ -69,4 +69,4 @@ def by(jobs: int) -> Draw:
 
 
 def _work(share: Share, tell: Callable[[str], None]) -> list[Case]:
-    return list(of_members(share.names, share.tier, share.seed))
+    return list(cases_of_members(share.names, share.tier, share.seed))

@@ -11,12 +11,12 @@ import torch
 import keel
 import keel_foreign  # noqa: F401  (it belongs to what processes need)
 
-from ..devices import exact
-from ..workers.fork_safety import devices_asleep
+from ..devices import force_ieee
+from ..workers.fork_safety import no_device_init
 from . import backend_worker, judge_worker, scheduler  # noqa: F401
 
 torch.set_num_threads(1)  # a pool of threads does not survive a fork
-exact()
+force_ieee()
 
 
 def _first() -> None:
@@ -28,6 +28,6 @@ def _first() -> None:
         torch.load(Path(folder) / "results", weights_only=True)
 
 
-with devices_asleep():
+with no_device_init():
     _first()
 gc.collect()

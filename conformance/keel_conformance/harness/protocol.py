@@ -37,7 +37,7 @@ class Settings:
 
 
 @dataclass(frozen=True)
-class Perform:
+class RunRequest:
     """Run the cases, all of one operator and one kind, and leave what came of it in ``file``."""
 
     settings: Settings
@@ -46,7 +46,7 @@ class Perform:
 
 
 @dataclass(frozen=True)
-class Raised:
+class ExceptionInfo:
     """An exception, in words, and whether it says that memory has run out. ``code`` is that of a KeelError, ``aspect``
     what such a one says is wrong of a result: its strides, say.
     """
@@ -59,49 +59,51 @@ class Raised:
 
 
 @dataclass
-class Tried:
-    """One case. ``refusals`` says why nothing of it was the backend's, where nothing was. ``faults`` are what can only
-    be seen where it ran: what was written to, and what shares memory that must not. ``unlike`` are the results that
-    have other bits when the same call is made again. ``types`` are those that PyTorch traced of the results, where the
-    backend works on a device whose results may be of others than the host's; None of those whose sizes a run tells.
+class CaseResult:
+    """What a backend did with one case.
+
+    ``refusals`` says why the backend took no part of the case. ``faults`` can only be seen where the case ran: memory
+    that was written to, and results that share memory although they must not. ``nondeterministic`` lists the results
+    whose bits differ when the call is repeated. ``types`` are the traced types of the results, for a device whose
+    results may have other types than the host's; None for a result whose sizes only a run tells.
     """
 
     case: str
     claimed: bool = True
     refusals: str = ""
     faults: list[Fault] = field(default_factory=list)
-    unlike: list[int] = field(default_factory=list)
+    nondeterministic: list[int] = field(default_factory=list)
     types: tuple[TensorType | None, ...] = ()
-    raised: Raised | None = None
+    exception: ExceptionInfo | None = None
     seconds: float = 0.0
 
 
 @dataclass
-class Performed:
-    """``raised`` is what ended them all, before anything was left in the file. ``clock`` has the seconds of the backend
-    (``backend``), of drawing arguments (``drawing``), and all (``all``); see Clock. ``device`` is where the backend
-    works. ``spent`` says that this no longer answers the process, which then has tried only the first of its cases.
+class RunResponse:
+    """``exception`` is what ended the batch before anything was written to the file. ``clock`` has the seconds of the
+    backend (``backend``), of drawing arguments (``drawing``), and all (``all``); see Clock. ``device`` is where the
+    backend works. ``spent`` says that the device no longer answers the process, which then ran only the first case.
     """
 
-    tried: list[Tried]
-    raised: Raised | None = None
+    results: list[CaseResult]
+    exception: ExceptionInfo | None = None
     clock: dict[str, float] = field(default_factory=dict)
     device: str = HOST
     spent: bool = False
 
 
 @dataclass(frozen=True)
-class Appraise:
+class JudgeRequest:
     """Judge what a process with ``threads`` left in ``file``; or the one case that it raised at."""
 
     cases: tuple[Case, ...]
-    performed: Performed
+    response: RunResponse
     file: str
     threads: int = 1
 
 
 @dataclass
-class Appraised:
+class JudgeResponse:
     """``clock`` has the seconds of the oracles (``judging``), of drawing arguments (``drawing``), and all (``all``).
     ``spent`` says that the device on which eager PyTorch ran no longer answers the process.
     """

@@ -24,7 +24,7 @@ NAN_BYTES, OTHER_BYTES = 0xFF, 0xA5
 
 
 @dataclass(frozen=True)
-class Guarded:
+class GuardedTensor:
     """One tensor. ``raw`` is all its memory, zones included, and ``before`` a copy of it from before the call."""
 
     name: str
@@ -54,23 +54,25 @@ class Guarded:
 
 
 @dataclass(frozen=True)
-class Placed:
+class GuardedArguments:
     """The arguments of one call, its tensors guarded."""
 
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any]
-    guards: tuple[Guarded, ...]
+    guards: tuple[GuardedTensor, ...]
 
     def faults(self) -> list[Fault]:
         return [fault for guard in self.guards if (fault := guard.fault())]
 
 
-def placed(args: Sequence[Any], kwargs: Mapping[str, Any], device: str = HOST, *, whole: bool = False) -> Placed:
+def guard_arguments(
+    args: Sequence[Any], kwargs: Mapping[str, Any], device: str = HOST, *, whole: bool = False
+) -> GuardedArguments:
     """The same arguments, each tensor with its shape, strides and alignment in fresh memory on ``device``.
 
     ``whole`` copies all the memory that a tensor lies in, without zones: for operators that address it (as_strided).
     """
-    seen: dict[int, Guarded] = {}
+    seen: dict[int, GuardedTensor] = {}
 
     def place(value: Any, name: str) -> Any:
         if not isinstance(value, Tensor):
@@ -78,25 +80,25 @@ def placed(args: Sequence[Any], kwargs: Mapping[str, Any], device: str = HOST, *
         if value.layout != torch.strided or value.is_quantized:
             return value.clone().to(device)
         if id(value) not in seen:
-            seen[id(value)] = (copied if whole else guarded)(value, name, device)
+            seen[id(value)] = (guard_storage if whole else guard_tensor)(value, name, device)
         return seen[id(value)].tensor
 
-    moved = tuple(over(place, a, str(k)) for k, a in enumerate(args))
-    named = {k: over(place, a, k) for k, a in kwargs.items()}
-    return Placed(moved, named, tuple(seen.values()))
+    moved = tuple(map_leaves(place, a, str(k)) for k, a in enumerate(args))
+    named = {k: map_leaves(place, a, k) for k, a in kwargs.items()}
+    return GuardedArguments(moved, named, tuple(seen.values()))
 
 
-def over(change: Callable[[Any, str], Any], value: Any, name: str) -> Any:
+def map_leaves(change: Callable[[Any, str], Any], value: Any, name: str) -> Any:
     """``value`` with each leaf of its lists, tuples and mappings changed; a leaf is named by where it is."""
     match value:
         case list() | tuple():
-            return type(value)([over(change, v, f"{name}[{k}]") for k, v in enumerate(value)])
+            return type(value)([map_leaves(change, v, f"{name}[{k}]") for k, v in enumerate(value)])
         case dict():
-            return {k: over(change, v, f"{name}[{k}]") for k, v in value.items()}
+            return {k: map_leaves(change, v, f"{name}[{k}]") for k, v in value.items()}
     return change(value, name)
 
 
-def guarded(given: Tensor, name: str, device: str = HOST) -> Guarded:
+def guard_tensor(given: Tensor, name: str, device: str = HOST) -> GuardedTensor:
     """A tensor like ``given``, alone in fresh memory."""
     given = given.detach().resolve_conj().resolve_neg()
     size, length = given.element_size(), span(given)
@@ -114,19 +116,19 @@ def guarded(given: Tensor, name: str, device: str = HOST) -> Guarded:
             mine = _elements(given).to(device)
             target[mine] = source[mine]
     tensor = typed.as_strided(given.shape, given.stride(), start)
-    return Guarded(name, tensor, raw, raw.clone())
+    return GuardedTensor(name, tensor, raw, raw.clone())
 
 
-def copied(given: Tensor, name: str, device: str = HOST) -> Guarded:
+def guard_storage(given: Tensor, name: str, device: str = HOST) -> GuardedTensor:
     """A tensor like ``given`` in a copy of all the memory that it lies in, which is watched and has no zones."""
     given = given.detach()
     count = given.untyped_storage().nbytes() // given.element_size()
     memory = given.as_strided((count,), (1,), 0).to(device, copy=True)
     raw = memory.view(torch.uint8)
-    return Guarded(name, memory.as_strided(given.shape, given.stride(), given.storage_offset()), raw, raw.clone())
+    return GuardedTensor(name, memory.as_strided(given.shape, given.stride(), given.storage_offset()), raw, raw.clone())
 
 
-def kept(result: Any) -> Any:
+def snapshot(result: Any) -> Any:
     """A copy of a result on the host, with its strides, and no more memory than it spans; another value as it is."""
     if not isinstance(result, Tensor) or result.layout != torch.strided or result.is_quantized:
         return result

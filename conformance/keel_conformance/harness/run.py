@@ -19,12 +19,12 @@ from keel import KeelError
 
 from ..cases.case import Case
 from ..results.verdict import Verdict
-from .executor import supervise
+from .executor import run_queues
 from .journal import Journal
 from .protocol import Settings
-from .scheduler import Settler, lane, lanes
+from .scheduler import Scheduler, queues, run_queue
 
-Heard = Callable[[Sequence[Verdict]], None]
+OnVerdicts = Callable[[Sequence[Verdict]], None]
 RESULTS = "results"
 """The folder below a run's where results lie until they are judged."""
 
@@ -56,7 +56,7 @@ class Shard:
 
 
 @dataclass
-class Ran:
+class RunResult:
     """``verdicts`` in the plan's order, of all its cases unless the run was stopped. ``repeated`` is how many cases
     were begun more often than once, ``clock`` what the seconds were spent on (see ``overhead``).
     """
@@ -111,14 +111,15 @@ def run(
     shard: Shard = Shard(),
     resume: bool = False,
     settings: Settings | None = None,
-    heard: Heard = lambda verdicts: None,
+    on_verdicts: OnVerdicts = lambda verdicts: None,
     stopped: Callable[[], bool] = lambda: False,
     **about: Any,
-) -> Ran:
+) -> RunResult:
     """The verdicts on the cases of ``plan`` that are the shard's, on the backend that ``subject`` names.
 
-    Each batch of verdicts is ``heard`` and written to the log in the folder ``out``, from which ``resume`` goes on; the
-    log is headed by what the run is ``about``. Raises KeelError[bad-option] where that was another one.
+    Each batch of verdicts is passed to ``on_verdicts`` and written to the log in the folder ``out``, from which
+    ``resume`` continues. The log begins with what the run is ``about``. Raises KeelError[bad-option] if the log is of
+    another run.
     """
     begin, own = time.perf_counter(), time.process_time()
     cases = shard.of_plan(plan)
@@ -136,20 +137,22 @@ def run(
 
     def ended(batch: tuple[Case, ...], verdicts: list[Verdict]) -> None:
         journal.end(verdicts)
-        heard(verdicts)
+        on_verdicts(verdicts)
 
-    heard(list(earlier.values()))
+    on_verdicts(list(earlier.values()))
     folder = out / RESULTS
     shutil.rmtree(folder, ignore_errors=True)  # of a run that was killed
     folder.mkdir()
-    settler = Settler(settings or Settings(subject), folder)
+    scheduler = Scheduler(settings or Settings(subject), folder)
     try:
-        supervise((lane(settler, some, known, began, ended) for some in lanes(cases)), jobs=jobs, stopped=stopped)
+        run_queues(
+            (run_queue(scheduler, some, known, began, ended) for some in queues(cases)), jobs=jobs, stopped=stopped
+        )
     finally:
         journal.close()
         shutil.rmtree(folder, ignore_errors=True)
     found = [journal.verdicts[c.id] for c in cases if c.id in journal.verdicts]
     ran = sum(v.case not in earlier and v.status != "not run" for v in found)
-    clock = {**settler.clock, "supervising": time.process_time() - own, "cases": float(ran)}
+    clock = {**scheduler.clock, "supervising": time.process_time() - own, "cases": float(ran)}
     done = sum(v.status != "not run" for v in found)
-    return Ran(found, time.perf_counter() - begin, max(0, journal.begun - done), clock)
+    return RunResult(found, time.perf_counter() - begin, max(0, journal.begun - done), clock)

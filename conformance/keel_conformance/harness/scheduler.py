@@ -1,7 +1,7 @@
-"""From cases to verdicts: who dies is split off, who fails is tried again. Says what to do next, and does nothing.
+"""Turns cases into verdicts: a batch that dies is split, a case that fails is tried again.
 
-These are generators that yield a request and are sent its outcome; ``run`` has processes fulfil them, ``here`` does so
-in this process.
+The scheduler runs nothing itself. Its generators yield a request and are sent the outcome. ``run`` lets processes
+fulfill the requests, ``run_inline`` fulfills them in this process.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from typing import TypeVar
 from ..cases.case import Case
 from ..results.verdict import BAD, Status, Verdict
 from ..workers.pool import STARTING, Outcome
-from .backend_worker import perform
-from .judge_worker import appraise, raised
-from .protocol import Appraise, Appraised, Perform, Performed, Settings
+from .backend_worker import run_batch
+from .judge_worker import exception_verdict, judge_batch
+from .protocol import JudgeRequest, JudgeResponse, RunRequest, RunResponse, Settings
 
 TOGETHER = 16
 """Calls of an operator in one graph, or kernels that are built at once."""
@@ -30,38 +30,38 @@ JUDGING = 600.0
 """Seconds that judging a batch may take."""
 
 
-AGAIN: frozenset[Status] = frozenset({"fail", "crash", "timeout", "resource"})
+RETRIED: frozenset[Status] = frozenset({"fail", "crash", "timeout", "resource"})
 """What is tried again in a fresh process before it is believed."""
 
 
 @dataclass(frozen=True)
-class Ask:
+class Request:
     """A job, the seconds it may take, and whether a process of its own has to do it."""
 
-    job: Perform | Appraise
+    job: RunRequest | JudgeRequest
     limit: float
     fresh: bool = False
 
 
 T = TypeVar("T")
-Steps = Generator[Ask, Outcome, T]
+Steps = Generator[Request, Outcome, T]
 
 
 def batches(cases: Sequence[Case]) -> Iterator[tuple[Case, ...]]:
     """``cases`` of a lane in order, those together that one process does at once."""
     for kind, group in groupby(cases, lambda c: c.kind):
         together = list(group)
-        size = _at_once(kind, together)
+        size = _batch_size(kind, together)
         yield from (tuple(together[k : k + size]) for k in range(0, len(together), size))
 
 
-def _at_once(kind: str, cases: Sequence[Case]) -> int:
+def _batch_size(kind: str, cases: Sequence[Case]) -> int:
     if kind not in ("op", "negative", "kernel"):
         return 1
     return SHARED if kind != "kernel" and len({c.op for c in cases}) > 1 else TOGETHER
 
 
-def lanes(cases: Sequence[Case]) -> list[tuple[Case, ...]]:
+def queues(cases: Sequence[Case]) -> list[tuple[Case, ...]]:
     """What has to be done in order, since it depends on what came before: the calls of one operator. Operators of which
     there are few share a graph, for one more graph costs as much as many calls. Kernels are done together, whatever
     they are about.
@@ -92,7 +92,7 @@ def _shared(cases: Sequence[Case]) -> dict[str, int]:
     return found
 
 
-def exhausted(failures: Counter[tuple[str, ...]], ops: set[str]) -> str:
+def too_many_failures(failures: Counter[tuple[str, ...]], ops: set[str]) -> str:
     """Why no later case of these operators is run; '' if they are, for no other operator says anything of one."""
     for (op, status, *what), n in failures.items():
         if n >= IDENTICAL and ops == {op}:
@@ -104,7 +104,7 @@ def kind_of(case: Case, v: Verdict) -> tuple[str, ...]:
     return case.op, v.status, v.oracle, v.clause
 
 
-class Settler:
+class Scheduler:
     """Steps that settle cases under the same ``settings``, with files for results in ``folder``. What fails is tried
     again in a fresh process, unless ``once``.
     """
@@ -113,67 +113,67 @@ class Settler:
         self.settings, self.folder, self.once, self._files = settings, folder, once, count()
         self.clock: Counter[str] = Counter()
 
-    def settled(self, cases: tuple[Case, ...], parent: Status | None = None) -> Steps[list[Verdict]]:
+    def resolve(self, cases: tuple[Case, ...], parent: Status | None = None) -> Steps[list[Verdict]]:
         """A verdict for each case; ``parent`` is how a batch that these are a part of ended, if it died or raised."""
-        found = yield from self._once(cases)
+        found = yield from self._run_and_judge(cases)
         if isinstance(found, Verdict):
-            return (yield from self._apart(cases, found, parent))
+            return (yield from self._bisect(cases, found, parent))
         left = cases[len(found) :]
-        if not self.once and any(v.status in AGAIN for v in found):
-            again = yield from self._once(cases[: len(found)], fresh=True)
+        if not self.once and any(v.status in RETRIED for v in found):
+            again = yield from self._run_and_judge(cases[: len(found)], fresh=True)
             if isinstance(again, Verdict):
                 again = [replace(again, case=v.case) for v in found]
             again += found[len(again) :]
             found = [
-                first if first.status not in AGAIN else _twice(first, second)
+                first if first.status not in RETRIED else _verdict_after_retry(first, second)
                 for first, second in zip(found, again, strict=True)
             ]
-        return [*found, *(yield from self.settled(left))] if left else found
+        return [*found, *(yield from self.resolve(left))] if left else found
 
-    def _apart(self, cases: tuple[Case, ...], end: Verdict, parent: Status | None) -> Steps[list[Verdict]]:
+    def _bisect(self, cases: tuple[Case, ...], end: Verdict, parent: Status | None) -> Steps[list[Verdict]]:
         """A batch that ended without results: its halves, or each case where it took too long."""
         if len(cases) == 1:
             if self.once or parent == end.status or end.status == "harness error":
                 return [replace(end, case=cases[0].id)]
-            again = yield from self._once(cases, fresh=True)
+            again = yield from self._run_and_judge(cases, fresh=True)
             second = again if isinstance(again, Verdict) else again[0]
-            return [_twice(replace(end, case=cases[0].id), second)]
+            return [_verdict_after_retry(replace(end, case=cases[0].id), second)]
         size = 1 if end.status == "timeout" else (len(cases) + 1) // 2
         parts = [cases[k : k + size] for k in range(0, len(cases), size)]
         found: list[Verdict] = []
         for part in parts:
-            found += yield from self.settled(part, end.status)
+            found += yield from self.resolve(part, end.status)
         if any(v.status in BAD or v.status == "not run" for v in found):  # who was to blame is named, or no case
             return found
         others = ", ".join(c.id for c in cases[1:])
         whole = replace(end, case=cases[0].id, sentence=f"{end.sentence} It does so only together with {others}.")
         if self.once:
             return [whole, *found[1:]]
-        again = yield from self._once(cases, fresh=True)
-        return [_twice(whole, again if isinstance(again, Verdict) else again[0]), *found[1:]]
+        again = yield from self._run_and_judge(cases, fresh=True)
+        return [_verdict_after_retry(whole, again if isinstance(again, Verdict) else again[0]), *found[1:]]
 
-    def _once(self, cases: tuple[Case, ...], fresh: bool = False) -> Steps[list[Verdict] | Verdict]:
+    def _run_and_judge(self, cases: tuple[Case, ...], fresh: bool = False) -> Steps[list[Verdict] | Verdict]:
         """The verdicts, on the first of the cases alone if their device died; or the one that holds for the batch as a
         whole, which died or raised.
         """
         file = self.folder / f"{next(self._files)}.pt"
-        job = Perform(self.settings, cases, str(file))
+        job = RunRequest(self.settings, cases, str(file))
         try:
-            outcome = yield Ask(job, self.settings.limit + self.settings.slack * (len(cases) - 1), fresh)
+            outcome = yield Request(job, self.settings.limit + self.settings.slack * (len(cases) - 1), fresh)
             if outcome.row is None:
                 return _died(outcome)
-            performed: Performed = outcome.row
+            performed: RunResponse = outcome.row
             self._count("performing", performed.clock)
-            if performed.raised is not None and (len(cases) > 1 or cases[0].kind != "op"):
-                return raised(cases[0], performed.raised)
-            tried = len(cases if performed.raised else performed.tried)
-            outcome = yield Ask(Appraise(cases[:tried], performed, str(file), self.settings.threads), JUDGING)
+            if performed.exception is not None and (len(cases) > 1 or cases[0].kind != "op"):
+                return exception_verdict(cases[0], performed.exception)
+            tried = len(cases if performed.exception else performed.results)
+            outcome = yield Request(JudgeRequest(cases[:tried], performed, str(file), self.settings.threads), JUDGING)
             if outcome.row is None:
                 sentence = f"Judging it failed. {outcome.failure}"
                 return Verdict("", "harness error", "judge", sentence)
-            appraised: Appraised = outcome.row
+            appraised: JudgeResponse = outcome.row
             self._count("appraising", appraised.clock)
-            if performed.raised is not None and appraised.verdicts[0].status != "not run":
+            if performed.exception is not None and appraised.verdicts[0].status != "not run":
                 return appraised.verdicts[0]
             return appraised.verdicts
         finally:
@@ -184,8 +184,8 @@ class Settler:
         self.clock.update({f"{where}.{what}": seconds for what, seconds in clock.items()})
 
 
-def lane(
-    settler: Settler,
+def run_queue(
+    scheduler: Scheduler,
     cases: Sequence[Case],
     known: Callable[[tuple[Case, ...]], list[Verdict] | None],
     began: Callable[[tuple[Case, ...]], None],
@@ -196,16 +196,16 @@ def lane(
     for batch in batches(cases):
         verdicts = known(batch)
         if verdicts is None:
-            if why := exhausted(failures, {c.op for c in batch}):
+            if why := too_many_failures(failures, {c.op for c in batch}):
                 verdicts = [Verdict(c.id, "not run", "cascade", why) for c in batch]
             else:
                 began(batch)
-                verdicts = yield from settler.settled(batch)
+                verdicts = yield from scheduler.resolve(batch)
             ended(batch, verdicts)
         failures.update(kind_of(c, v) for c, v in zip(batch, verdicts, strict=True) if v.status in BAD)
 
 
-def here(steps: Steps[T]) -> T:
+def run_inline(steps: Steps[T]) -> T:
     """Has all done in this process, which a backend may take down."""
     outcome: Outcome | None = None
     while True:
@@ -214,15 +214,15 @@ def here(steps: Steps[T]) -> T:
         except StopIteration as end:
             return end.value  # type: ignore[no-any-return]
         match ask.job:
-            case Perform():
-                outcome = Outcome(perform(ask.job, lambda text: None))
-            case Appraise():
-                outcome = Outcome(appraise(ask.job, lambda text: None))
+            case RunRequest():
+                outcome = Outcome(run_batch(ask.job, lambda text: None))
+            case JudgeRequest():
+                outcome = Outcome(judge_batch(ask.job, lambda text: None))
 
 
-def work(job: Perform | Appraise, tell: Callable[[str], None]) -> Performed | Appraised:
+def work(job: RunRequest | JudgeRequest, tell: Callable[[str], None]) -> RunResponse | JudgeResponse:
     """What processes do; one that performs is never asked to judge."""
-    return perform(job, tell) if isinstance(job, Perform) else appraise(job, tell)
+    return run_batch(job, tell) if isinstance(job, RunRequest) else judge_batch(job, tell)
 
 
 def _died(outcome: Outcome) -> Verdict:
@@ -235,7 +235,7 @@ def _died(outcome: Outcome) -> Verdict:
     return Verdict("", status, "process", outcome.failure)
 
 
-def _twice(first: Verdict, second: Verdict) -> Verdict:
+def _verdict_after_retry(first: Verdict, second: Verdict) -> Verdict:
     """The verdict on a case that was tried again, in a fresh process."""
     if first.status == second.status:
         return first

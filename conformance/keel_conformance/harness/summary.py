@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ..report import named, percent
+from ..report import join_names, percent
 from ..results.verdict import BAD, STATUSES, Status, Verdict, totals
 
 STYLES: dict[Status, str] = {
@@ -71,5 +71,5 @@ def _why(console: Console, status: Status, verdicts: Sequence[Verdict]) -> None:
     for v in verdicts:
         reasons.setdefault(v.sentence.partition(". ")[0].rstrip(".") + ".", []).append(v.case.partition("/")[0])
     for why, cases in sorted(reasons.items(), key=lambda item: -len(item[1]))[:10]:
-        text = f"{status}, {len(cases)} of {named(dict.fromkeys(cases))}: {why[:300]}"
+        text = f"{status}, {len(cases)} of {join_names(dict.fromkeys(cases))}: {why[:300]}"
         console.print(text, highlight=False, markup=False, style="dim")

@@ -96,7 +96,7 @@ def _waiver(entry: documents.Item) -> Waiver:
 _WILD = "*?["
 
 
-def applied(verdicts: Sequence[Verdict], waivers: Sequence[Waiver], today: date) -> list[Verdict]:
+def apply_waivers(verdicts: Sequence[Verdict], waivers: Sequence[Waiver], today: date) -> list[Verdict]:
     """The verdicts with what waivers make of them. One that has expired makes nothing of any."""
     valid = [w for w in waivers if today <= w.expires]
 

@@ -16,14 +16,14 @@ from keel.testing import fitted
 
 from ..cases.case import Case
 from ..devices import HOST
-from ..programs.judging import said
-from ..programs.observation import Observed
+from ..programs.judging import summarize
+from ..programs.observation import Observation
 from ..results.verdict import Verdict
 from . import kernel_generator, scalars, templates
 from .judging import compare, expectation
-from .kernel_case import CALLS, Made
+from .kernel_case import CALLS, KernelCase
 
-__all__ = ["Builder", "Made", "cases", "judge", "made_of", "perform", "perform_all"]
+__all__ = ["Builder", "KernelCase", "cases", "judge", "kernel_case_of", "run_case", "run_cases"]
 
 Build = Callable[[Sequence[Kernel]], Sequence["Launcher | str"]]
 """Gives for each kernel a launcher, or the sentence that says why the target does not take it."""
@@ -102,7 +102,7 @@ def _case(name: str, dtype: str, choice: tuple[tuple[str, str], ...], clauses: t
     )
 
 
-def made_of(case: Case) -> Made:
+def kernel_case_of(case: Case) -> KernelCase:
     """The kernel of a case, checked, and what it is run on."""
     name = case.op.removeprefix("kernel-")
     if name == "drawn":
@@ -119,28 +119,28 @@ def made_of(case: Case) -> Made:
     return found
 
 
-def perform(case: Case, compile: Build, device: str = HOST) -> Observed:
+def run_case(case: Case, compile: Build, device: str = HOST) -> Observation:
     """Builds the case's kernel and runs it three times, on other values and, where it is symbolic, at other sizes."""
-    return perform_all([case], compile, device)[0]
+    return run_cases([case], compile, device)[0]
 
 
-def perform_all(cases: Sequence[Case], compile: Build, device: str = HOST) -> list[Observed]:
+def run_cases(cases: Sequence[Case], compile: Build, device: str = HOST) -> list[Observation]:
     """The same of many cases, built at once; where that raises, one by one."""
     start = time.perf_counter()
-    found = [made_of(c) for c in cases]
+    found = [kernel_case_of(c) for c in cases]
     try:
         launchers = compile([m.kernel for m in found])
     except Exception as raised:
         if len(cases) > 1:
-            return [perform(c, compile, device) for c in cases]
-        return [Observed((), said(raised), None, time.perf_counter() - start)]
+            return [run_case(c, compile, device) for c in cases]
+        return [Observation((), summarize(raised), None, time.perf_counter() - start)]
     share = (time.perf_counter() - start) / max(len(cases), 1)
     return [_run(c, m, launcher, device, share) for c, m, launcher in zip(cases, found, launchers, strict=True)]
 
 
-def _run(case: Case, made: Made, launcher: Launcher | str, device: str, seconds: float) -> Observed:
+def _run(case: Case, made: KernelCase, launcher: Launcher | str, device: str, seconds: float) -> Observation:
     if isinstance(launcher, str):
-        return Observed((("refused", "", launcher),), "", 0, seconds)
+        return Observation((("refused", "", launcher),), "", 0, seconds)
     start, facts = time.perf_counter(), list[tuple[str, str, Any]]()
     try:
         for call in range(CALLS):
@@ -152,13 +152,13 @@ def _run(case: Case, made: Made, launcher: Launcher | str, device: str, seconds:
                 for b, m in zip(made.kernel.buffers, held, strict=True)
             ]
     except Exception as raised:
-        return Observed(tuple(facts), said(raised), 1, seconds + time.perf_counter() - start)
-    return Observed(tuple(facts), "", 1, seconds + time.perf_counter() - start)
+        return Observation(tuple(facts), summarize(raised), 1, seconds + time.perf_counter() - start)
+    return Observation(tuple(facts), "", 1, seconds + time.perf_counter() - start)
 
 
-def judge(case: Case, observed: Observed, device: str = HOST) -> Verdict:
+def judge(case: Case, observed: Observation, device: str = HOST) -> Verdict:
     """Compares with the interpreter, which runs here."""
-    made = made_of(case)
+    made = kernel_case_of(case)
     if observed.error:
         return Verdict(
             case.id, "fail", "contract", f"It raised {observed.error}", case.clauses[0], {}, observed.seconds

@@ -25,7 +25,7 @@ from torch import Tensor
 
 from keel.loops import Apply, Buffer, Kernel, Reduce, Scan, Store, interpret, walk
 
-from .kernel_case import ZONE, Made
+from .kernel_case import ZONE, KernelCase
 
 CELLS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 STEPS = 32
@@ -40,7 +40,7 @@ class Want:
     moved: Tensor | None = None
 
 
-def expectation(made: Made, seed: int, call: int) -> list[Want]:
+def expectation(made: KernelCase, seed: int, call: int) -> list[Want]:
     def run(*, precise: bool = False, nudge: bool = False) -> list[Tensor]:
         memory = made.memory(seed, call)
         if nudge:
@@ -63,7 +63,7 @@ def _steps(dtype: torch.dtype) -> int:
     return STEPS if dtype == torch.float64 else 1
 
 
-def widened(made: Made, memory: list[Tensor], call: int) -> list[Tensor]:
+def widened(made: KernelCase, memory: list[Tensor], call: int) -> list[Tensor]:
     """The memories after the kernel with float64 in place of float32, by its text."""
     from keel.loops import parse, show
 
@@ -73,7 +73,7 @@ def widened(made: Made, memory: list[Tensor], call: int) -> list[Tensor]:
     return wide
 
 
-def compare(made: Made, buffer: Buffer, have: Tensor, want: Want, call: int) -> tuple[str, str, float]:
+def compare(made: KernelCase, buffer: Buffer, have: Tensor, want: Want, call: int) -> tuple[str, str, float]:
     """What is wrong with a memory, in a sentence, the clause it breaks, and the error in ulps."""
     n = len(want.memory) - 2 * ZONE
     zones = [torch.cat([m[:ZONE], m[ZONE + n :]]).view(torch.uint8) for m in (have, want.memory)]
@@ -86,7 +86,7 @@ def compare(made: Made, buffer: Buffer, have: Tensor, want: Want, call: int) -> 
     return _rounded(made, buffer, mine, theirs, made.inner(want.precise), made.inner(want.moved), call)
 
 
-def off(made: Made, buffer: Buffer, have: Tensor, want: Want, call: int) -> tuple[Tensor, Tensor, Tensor]:
+def off(made: KernelCase, buffer: Buffer, have: Tensor, want: Want, call: int) -> tuple[Tensor, Tensor, Tensor]:
     """The places in a memory of elements that are wrong, what should stand there, and how far from it is allowed."""
     wrong = _differ(have, want.memory, signed(made.kernel))
     allowed, right = torch.zeros(len(have), dtype=torch.float64), want.memory
@@ -139,7 +139,7 @@ def _exact(mine: Tensor, theirs: Tensor, buffer: Buffer, signs: bool) -> tuple[s
 
 
 def _rounded(
-    made: Made, buffer: Buffer, mine: Tensor, plain: Tensor, precise: Tensor, moved: Tensor, call: int
+    made: KernelCase, buffer: Buffer, mine: Tensor, plain: Tensor, precise: Tensor, moved: Tensor, call: int
 ) -> tuple[str, str, float]:
     if not len(mine):
         return "", "", 0.0
@@ -162,7 +162,7 @@ def _rounded(
 
 
 def _within(
-    made: Made, buffer: Buffer, mine: Tensor, plain: Tensor, precise: Tensor, moved: Tensor, call: int
+    made: KernelCase, buffer: Buffer, mine: Tensor, plain: Tensor, precise: Tensor, moved: Tensor, call: int
 ) -> tuple[Tensor, Tensor]:
     """Which elements are right, and how far from the precise ones they may be."""
     error, ulp = (mine.double() - precise.double()).abs(), spacing(precise, mine.dtype)
@@ -182,7 +182,7 @@ def spacing(x: Tensor, dtype: torch.dtype) -> Tensor:
     return torch.exp2(torch.floor(torch.log2(x))) * info.eps
 
 
-def _budget(made: Made, dtype: torch.dtype, ulp: Tensor, precise: Tensor, moved: Tensor) -> Tensor:
+def _budget(made: KernelCase, dtype: torch.dtype, ulp: Tensor, precise: Tensor, moved: Tensor) -> Tensor:
     steep = (moved.double() - precise.double()).abs() / _steps(dtype)
     steep = torch.where(steep.isfinite(), steep, 0.0)
     k = max(made.ulps or 0.0, 0.5)
@@ -191,7 +191,7 @@ def _budget(made: Made, dtype: torch.dtype, ulp: Tensor, precise: Tensor, moved:
     return k * (ulp + steep)
 
 
-def _welford(made: Made, buffer: Buffer, precise: Tensor, call: int) -> Tensor:
+def _welford(made: KernelCase, buffer: Buffer, precise: Tensor, call: int) -> Tensor:
     sizes = made.sizes[call]
     n = prod(v for s, v in sizes.items() if s != "N") if len(sizes) > 1 else sizes["M"]
     unit, largest = torch.finfo(buffer.dtype).eps / 2, 110.0

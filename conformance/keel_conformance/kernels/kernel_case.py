@@ -16,7 +16,7 @@ CALLS = 3
 
 
 @dataclass(frozen=True)
-class Fill:
+class BufferFill:
     """Of ``kind``
 
     numbers          integers whose sums are exact in any order: all that an integer dtype has, of float64 more than
@@ -39,7 +39,7 @@ class Fill:
 
 
 @dataclass(frozen=True)
-class Made:
+class KernelCase:
     """``sizes`` has each symbol's value at each call. ``ulps`` is None where results are exact, else how far they may
     be off, in units in the last place of the precise result; ``fold`` says that Welford's fold is what rounds. Kernels
     that are alike but for ``salt`` are run on other values.
@@ -47,7 +47,7 @@ class Made:
 
     kernel: Kernel
     sizes: tuple[Mapping[str, int], ...] = ({},) * CALLS
-    fills: Mapping[str, Fill] = field(default_factory=dict)
+    fills: Mapping[str, BufferFill] = field(default_factory=dict)
     ulps: float | None = None
     fold: bool = False
     salt: int = 0
@@ -56,7 +56,9 @@ class Made:
         """For each of the kernel's buffers a memory that holds it, and ``ZONE`` elements before and after it."""
         draw = torch.Generator().manual_seed(seed * 97 + call + 1_000_003 * self.salt)
         return [
-            zoned(filled(self.fills.get(b.name, Fill()), b, max(evaluate(b.size, self.sizes[call]), 0), draw))
+            with_red_zones(
+                fill_buffer(self.fills.get(b.name, BufferFill()), b, max(evaluate(b.size, self.sizes[call]), 0), draw)
+            )
             for b in self.kernel.buffers
         ]
 
@@ -69,14 +71,14 @@ class Made:
         return [self.sizes[call][s] for s in self.kernel.symbols]
 
 
-def zoned(x: Tensor) -> Tensor:
+def with_red_zones(x: Tensor) -> Tensor:
     memory = torch.empty(x.numel() + 2 * ZONE, dtype=x.dtype)
     memory.view(torch.uint8).fill_(1 if x.dtype == torch.bool else 0xA5)
     memory[ZONE : ZONE + x.numel()] = x
     return memory
 
 
-def filled(fill: Fill, buffer: Buffer, count: int, draw: torch.Generator) -> Tensor:
+def fill_buffer(fill: BufferFill, buffer: Buffer, count: int, draw: torch.Generator) -> Tensor:
     dtype = buffer.dtype
     if fill.kind == "alike":
         return _ends(dtype)[int(torch.randint(0, 2, (), generator=draw))].expand(count).clone()
@@ -131,7 +133,7 @@ LONG = 1.0 + 2.0**-50
 """One factor of float64 has more digits than float32 has."""
 
 
-def _between(fill: Fill, dtype: torch.dtype, count: int, draw: torch.Generator) -> Tensor:
+def _between(fill: BufferFill, dtype: torch.dtype, count: int, draw: torch.Generator) -> Tensor:
     low = int(fill.low) if dtype.is_signed or dtype.is_floating_point else max(int(fill.low), 0)
     return torch.randint(low, max(int(fill.high), low + 1), (count,), generator=draw)
 

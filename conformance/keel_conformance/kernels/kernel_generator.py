@@ -35,7 +35,7 @@ from keel.loops import (
     verify,
 )
 
-from .kernel_case import CALLS, Fill, Made
+from .kernel_case import CALLS, BufferFill, KernelCase
 from .kernel_template import SAME, ZERO
 
 VALUES = (torch.float32, torch.float64, torch.int32, torch.int64)
@@ -47,13 +47,13 @@ EXACT = 1 << 22
 
 
 @dataclass
-class Drawn:
+class RandomKernel:
     """A kernel, and what to run it with: each symbol's value and each buffer's number of elements."""
 
     kernel: Kernel
     symbols: dict[str, int]
     sizes: dict[str, int]
-    fills: dict[str, Fill] = field(default_factory=dict)
+    fills: dict[str, BufferFill] = field(default_factory=dict)
 
     @property
     def ok(self) -> bool:
@@ -62,13 +62,13 @@ class Drawn:
 
 
 @dataclass
-class _Draw:
+class _KernelGenerator:
     random: Random
     symbols: dict[str, int] = field(default_factory=dict)
     buffers: list[Buffer] = field(default_factory=list)
     sizes: dict[str, int] = field(default_factory=dict)
     bounds: dict[int, int] = field(default_factory=dict)  # how large a value may be
-    fills: dict[str, Fill] = field(default_factory=dict)
+    fills: dict[str, BufferFill] = field(default_factory=dict)
     values: int = 0
     axes: int = 0
 
@@ -139,7 +139,7 @@ class _Draw:
             which, rows = self.number(), self.random.choice((2, 5))
             where, many = self.place(axes, False)
             held = self.buffer(torch.int64, many, "in")
-            self.fills[held] = Fill("ints", 0, 2)
+            self.fills[held] = BufferFill("ints", 0, 2)
             out.append(Load(which, held, where, torch.int64))
             if self.random.random() < 0.5:
                 which, same = self.check(which, held, rows, mask, out)
@@ -165,7 +165,7 @@ class _Draw:
         low, high = (-rows if wrap else 0), rows
         if not right:
             low, high = self.random.choice(((low - 1, low + 1), (high - 1, high + 1)))
-        self.fills[held] = Fill("ints", low, high)
+        self.fills[held] = BufferFill("ints", low, high)
         sites = self.random.choice((1, 3))
         record = self.buffer(torch.int64, sites, "inout")
         self.fills[record] = ZERO
@@ -292,9 +292,9 @@ class _Draw:
         return Loop(kind, tuple(own), tuple(out))
 
 
-def draw(seed: int) -> Drawn:
+def draw(seed: int) -> RandomKernel:
     """The kernel of that seed."""
-    d = _Draw(Random(seed))
+    d = _KernelGenerator(Random(seed))
     body: list[Stmt] = []
     known: dict[torch.dtype, list[int]] = {}
     for _ in range(d.random.choice((1, 1, 2))):
@@ -309,12 +309,12 @@ def draw(seed: int) -> Drawn:
                         known.setdefault(t, []).append(r)
     if not any(b.role == "out" for b in d.buffers):
         d.store([], d.value([], known, torch.float32, body), torch.float32, body)
-    return Drawn(Kernel(f"drawn{seed}", tuple(d.buffers), tuple(body)), d.symbols, d.sizes, d.fills)
+    return RandomKernel(Kernel(f"drawn{seed}", tuple(d.buffers), tuple(body)), d.symbols, d.sizes, d.fills)
 
 
-def made(seed: int) -> Made:
+def made(seed: int) -> KernelCase:
     """The kernel of that seed, or of the next ones if that is none, with what it is run on."""
     while not (drawn := draw(seed)).ok:
         seed += 1_000_003
     verify(drawn.kernel)
-    return Made(drawn.kernel, (drawn.symbols,) * CALLS, drawn.fills)
+    return KernelCase(drawn.kernel, (drawn.symbols,) * CALLS, drawn.fills)

@@ -10,17 +10,17 @@ from dataclasses import dataclass
 
 from keel.loops import Kernel, parse
 
-from .kernel_case import Fill
+from .kernel_case import BufferFill
 
 NUMBERS = ("f32", "f64", "i32", "i64", "i8", "u8", "i16")
 FLOATS = ("f32", "f64")
 ALL = (*NUMBERS, "bf16", "f16", "u16", "u32", "u64", "b8", "c64", "c128")
-SAME, ZERO = Fill("ints", 2, 3), Fill("ints", 0, 1)
+SAME, ZERO = BufferFill("ints", 2, 3), BufferFill("ints", 0, 1)
 """Wherever a wrong index leads, there is the same; what a check records in was 0."""
 
 
 @dataclass(frozen=True)
-class Form:
+class KernelTemplate:
     """``text`` is the kernel, ``letters`` its sizes, ``fills`` its buffers where they are no small integers."""
 
     name: str
@@ -28,7 +28,7 @@ class Form:
     letters: str
     clauses: tuple[str, ...]
     dtypes: tuple[str, ...]
-    fills: Mapping[str, Fill]
+    fills: Mapping[str, BufferFill]
     empty: bool = True  # sizes may be 0
     sizes: tuple[Mapping[str, int], ...] = ()  # of each call, where they are no usual ones
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from .kernel_case import Fill
-from .kernel_template import ALL, NUMBERS, SAME, ZERO, Form
+from .kernel_case import BufferFill
+from .kernel_template import ALL, NUMBERS, SAME, ZERO, KernelTemplate
 
-MOVES: tuple[Form, ...] = (
-    Form(
+MOVES: tuple[KernelTemplate, ...] = (
+    KernelTemplate(
         "copy",
         """
 kernel copy(a: T[N]) -> (o: T[N]):
@@ -18,7 +18,7 @@ kernel copy(a: T[N]) -> (o: T[N]):
         ALL,
         {},
     ),
-    Form(
+    KernelTemplate(
         "turn",
         """
 kernel turn(a: T[N*M]) -> (o: T[N*M]):
@@ -30,7 +30,7 @@ kernel turn(a: T[N*M]) -> (o: T[N*M]):
         ALL,
         {},
     ),
-    Form(
+    KernelTemplate(
         "turn-three",
         """
 kernel turn(a: T[N*M*K]) -> (o: T[N*M*K]):
@@ -42,7 +42,7 @@ kernel turn(a: T[N*M*K]) -> (o: T[N*M*K]):
         ("f32", "i8", "f64"),
         {},
     ),
-    Form(
+    KernelTemplate(
         "backwards",
         """
 kernel backwards(a: T[N*M]) -> (o: T[N*M]):
@@ -55,7 +55,7 @@ kernel backwards(a: T[N*M]) -> (o: T[N*M]):
         {},
         empty=False,
     ),
-    Form(
+    KernelTemplate(
         "every-second",
         """
 kernel second(a: T[2*N]) -> (o: T[N], p: T[N]):
@@ -69,7 +69,7 @@ kernel second(a: T[2*N]) -> (o: T[N], p: T[N]):
         NUMBERS,
         {},
     ),
-    Form(
+    KernelTemplate(
         "interleaved",
         """
 kernel interleaved(a: T[N], b: T[N]) -> (o: T[2*N]):
@@ -83,7 +83,7 @@ kernel interleaved(a: T[N], b: T[N]) -> (o: T[2*N]):
         NUMBERS,
         {},
     ),
-    Form(
+    KernelTemplate(
         "quotient-and-remainder",
         """
 kernel split(a: T[N], b: T[5]) -> (o: T[N]):
@@ -98,7 +98,7 @@ kernel split(a: T[N], b: T[5]) -> (o: T[N]):
         {},
         empty=False,
     ),
-    Form(
+    KernelTemplate(
         "quotients-of-negatives",
         """
 kernel negative(a: T[7], b: T[N + 9]) -> (o: T[N], p: i64[N], q: i64[N]):
@@ -117,7 +117,7 @@ kernel negative(a: T[7], b: T[N + 9]) -> (o: T[N], p: i64[N], q: i64[N]):
         {},
         empty=False,
     ),
-    Form(
+    KernelTemplate(
         "turned-round",
         """
 kernel round(a: T[N*M]) -> (o: T[N*M]):
@@ -130,7 +130,7 @@ kernel round(a: T[N*M]) -> (o: T[N*M]):
         {},
         empty=False,
     ),
-    Form(
+    KernelTemplate(
         "broadcast",
         """
 kernel broadcast(a: T[N], b: T[M], c: T[1]) -> (o: T[N*M]):
@@ -146,7 +146,7 @@ kernel broadcast(a: T[N], b: T[M], c: T[1]) -> (o: T[N*M]):
         NUMBERS,
         {},
     ),
-    Form(
+    KernelTemplate(
         "positions",
         """
 kernel positions(a: i64[1]) -> (o: i64[N*M]):
@@ -160,7 +160,7 @@ kernel positions(a: i64[1]) -> (o: i64[N*M]):
         ("i64",),
         {},
     ),
-    Form(
+    KernelTemplate(
         "masked-load",
         """
 kernel masked(a: T[N*M], b: b8[N*M]) -> (o: T[N*M]):
@@ -173,7 +173,7 @@ kernel masked(a: T[N*M], b: b8[N*M]) -> (o: T[N*M]):
         ALL,
         {},
     ),
-    Form(
+    KernelTemplate(
         "masked-beyond-the-end",
         """
 kernel beyond(a: T[N]) -> (o: T[N]):
@@ -193,7 +193,7 @@ kernel beyond(a: T[N]) -> (o: T[N]):
         NUMBERS,
         {},
     ),
-    Form(
+    KernelTemplate(
         "masked-store",
         """
 kernel masked(a: T[N*M], b: b8[N]) -> (o: inout T[N*M]):
@@ -206,7 +206,7 @@ kernel masked(a: T[N*M], b: b8[N]) -> (o: inout T[N*M]):
         ALL,
         {},
     ),
-    Form(
+    KernelTemplate(
         "window",
         """
 kernel window(a: T[N*M]) -> (o: T[N*M]):
@@ -226,7 +226,7 @@ kernel window(a: T[N*M]) -> (o: T[N*M]):
         NUMBERS,
         {},
     ),
-    Form(
+    KernelTemplate(
         "triangle",
         """
 kernel triangle(a: T[N*M]) -> (o: T[N], p: inout T[N*M]):
@@ -247,7 +247,7 @@ kernel triangle(a: T[N*M]) -> (o: T[N], p: inout T[N*M]):
         NUMBERS,
         {},
     ),
-    Form(
+    KernelTemplate(
         "gather",
         """
 kernel gather(a: T[7*M], b: i64[N]) -> (o: T[N*M]):
@@ -258,9 +258,9 @@ kernel gather(a: T[7*M], b: i64[N]) -> (o: T[N*M]):
         "NM",
         ("C1", "C6"),
         ALL,
-        {"b": Fill("ints", 0, 7)},
+        {"b": BufferFill("ints", 0, 7)},
     ),
-    Form(
+    KernelTemplate(
         "gather-narrow-index",
         """
 kernel gather(a: T[7], b: i32[N]) -> (o: T[N]):
@@ -271,9 +271,9 @@ kernel gather(a: T[7], b: i32[N]) -> (o: T[N]):
         "N",
         ("C1", "C6"),
         NUMBERS,
-        {"b": Fill("ints", 0, 7)},
+        {"b": BufferFill("ints", 0, 7)},
     ),
-    Form(
+    KernelTemplate(
         "checked",
         """
 kernel checked(a: T[7*M], b: i64[N]) -> (o: T[N*M], t: inout i64[2]):
@@ -285,9 +285,9 @@ kernel checked(a: T[7*M], b: i64[N]) -> (o: T[N*M], t: inout i64[2]):
         "NM",
         ("C8", "C1", "C6"),
         NUMBERS,
-        {"b": Fill("ints", -7, 7), "t": ZERO},
+        {"b": BufferFill("ints", -7, 7), "t": ZERO},
     ),
-    Form(
+    KernelTemplate(
         "checked-and-wrong",
         """
 kernel wrong(a: T[7], b: i64[N]) -> (o: T[N], t: inout i64[1]):
@@ -299,9 +299,9 @@ kernel wrong(a: T[7], b: i64[N]) -> (o: T[N], t: inout i64[1]):
         "N",
         ("C8", "C6"),
         NUMBERS,
-        {"a": SAME, "b": Fill("ints", 6, 8), "t": ZERO},
+        {"a": SAME, "b": BufferFill("ints", 6, 8), "t": ZERO},
     ),
-    Form(
+    KernelTemplate(
         "checked-below",
         """
 kernel below(a: T[N], b: i64[N*M]) -> (o: T[N], t: inout i64[3]):
@@ -315,10 +315,10 @@ kernel below(a: T[N], b: i64[N*M]) -> (o: T[N], t: inout i64[3]):
         "NM",
         ("C8", "C3", "C6"),
         NUMBERS,
-        {"a": SAME, "b": Fill("ints", -1026, -1025), "t": ZERO},
+        {"a": SAME, "b": BufferFill("ints", -1026, -1025), "t": ZERO},
         empty=False,
     ),
-    Form(
+    KernelTemplate(
         "checked-and-masked",
         """
 kernel masked(a: T[M], b: i64[N], c: b8[N]) -> (o: T[N], t: inout i64[2]):
@@ -336,10 +336,10 @@ kernel masked(a: T[M], b: i64[N], c: b8[N]) -> (o: T[N], t: inout i64[2]):
         "NM",
         ("C8", "C4", "C6"),
         NUMBERS,
-        {"a": SAME, "b": Fill("ints", 1999, 2000), "t": ZERO},
+        {"a": SAME, "b": BufferFill("ints", 1999, 2000), "t": ZERO},
         empty=False,
     ),
-    Form(
+    KernelTemplate(
         "scatter",
         """
 kernel scatter(a: T[N], b: i64[N]) -> (o: T[N]):
@@ -350,9 +350,9 @@ kernel scatter(a: T[N], b: i64[N]) -> (o: T[N]):
         "N",
         ("C1", "C5", "C6"),
         NUMBERS,
-        {"b": Fill("places")},
+        {"b": BufferFill("places")},
     ),
-    Form(
+    KernelTemplate(
         "in-place",
         """
 kernel place(a: T[N]) -> (o: inout T[N]):

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from .kernel_case import Fill
-from .kernel_template import NUMBERS, Form
+from .kernel_case import BufferFill
+from .kernel_template import NUMBERS, KernelTemplate
 
-NESTS: tuple[Form, ...] = (
-    Form(
+NESTS: tuple[KernelTemplate, ...] = (
+    KernelTemplate(
         "places-of-extremes",
         """
 kernel places(a: T[N*M*K]) -> (o: T[N], p: i64[N], q: T[N], r: i64[N]):
@@ -23,9 +23,9 @@ kernel places(a: T[N*M*K]) -> (o: T[N], p: i64[N], q: T[N], r: i64[N]):
         "NMK",
         ("C3", "C6"),
         NUMBERS,
-        {"a": Fill("ranked")},
+        {"a": BufferFill("ranked")},
     ),
-    Form(
+    KernelTemplate(
         "several-results",
         """
 kernel several(a: T[N*M]) -> (o: T[N], p: T[N*M], q: T[N*M], r: T[1]):
@@ -50,7 +50,7 @@ kernel several(a: T[N*M]) -> (o: T[N], p: T[N*M], q: T[N*M], r: T[1]):
         ("f32", "f64", "i32", "i64"),
         {},
     ),
-    Form(
+    KernelTemplate(
         "folds-of-folds",
         """
 kernel nested(a: T[N*M*K]) -> (o: T[N]):
@@ -66,7 +66,7 @@ kernel nested(a: T[N*M*K]) -> (o: T[N]):
         ("f32", "f64", "i32", "i64"),
         {},
     ),
-    Form(
+    KernelTemplate(
         "store-in-a-fold",
         """
 kernel both(a: T[N*M]) -> (o: T[N], p: T[N*M]):
@@ -82,7 +82,7 @@ kernel both(a: T[N*M]) -> (o: T[N], p: T[N*M]):
         ("f32", "f64", "i32", "i64"),
         {},
     ),
-    Form(
+    KernelTemplate(
         "rows-and-columns",
         """
 kernel both(a: T[N*M]) -> (o: T[N], p: T[M]):
@@ -101,7 +101,7 @@ kernel both(a: T[N*M]) -> (o: T[N], p: T[M]):
         NUMBERS,
         {},
     ),
-    Form(
+    KernelTemplate(
         "no-axes",
         """
 kernel alone(a: T[M]) -> (o: T[M], p: T[1]):
@@ -120,7 +120,7 @@ kernel alone(a: T[M]) -> (o: T[M], p: T[1]):
         ("f32", "f64", "i32", "i64"),
         {},
     ),
-    Form(
+    KernelTemplate(
         "matmul",
         """
 kernel product(a: T[N*K], b: T[K*M]) -> (o: T[N*M]):
@@ -145,8 +145,8 @@ def _long(letters: str) -> tuple[dict[str, int], ...]:
     return tuple({s: sizes[s][call] for s in letters} for call in range(3))
 
 
-LONG: tuple[Form, ...] = (
-    Form(
+LONG: tuple[KernelTemplate, ...] = (
+    KernelTemplate(
         "long-copy",
         """
 kernel copy(a: T[N]) -> (o: T[N], p: T[N]):
@@ -161,7 +161,7 @@ kernel copy(a: T[N]) -> (o: T[N], p: T[N]):
         {},
         sizes=_long("N"),
     ),
-    Form(
+    KernelTemplate(
         "long-turn",
         """
 kernel turn(a: T[N*M], b: T[M]) -> (o: T[N*M]):
@@ -176,7 +176,7 @@ kernel turn(a: T[N*M], b: T[M]) -> (o: T[N*M]):
         {},
         sizes=_long("NM"),
     ),
-    Form(
+    KernelTemplate(
         "long-positions",
         """
 kernel positions(a: i64[1]) -> (o: i64[N]):
@@ -190,10 +190,10 @@ kernel positions(a: i64[1]) -> (o: i64[N]):
         "N",
         ("C1", "C6"),
         ("i64",),
-        {"a": Fill("ints", 20_000, 30_000)},
+        {"a": BufferFill("ints", 20_000, 30_000)},
         sizes=_long("N"),
     ),
-    Form(
+    KernelTemplate(
         "long-places",
         """
 kernel places(a: T[N*M], b: i64[M]) -> (o: i64[N*M], p: T[N], q: i64[N]):
@@ -217,7 +217,7 @@ kernel places(a: T[N*M], b: i64[M]) -> (o: i64[N*M], p: T[N], q: i64[N]):
         {},
         sizes=_long("NM"),
     ),
-    Form(
+    KernelTemplate(
         "long-folds",
         """
 kernel folds(a: T[N]) -> (o: T[1], p: i64[1], q: T[1], r: T[N]):

@@ -10,7 +10,7 @@ import torch
 from keel.loops import DTYPE_NAMES, SCALARS, parse
 from keel.opset import MEMBERS
 
-from .kernel_case import Fill, Made
+from .kernel_case import BufferFill, KernelCase
 from .templates import dtype_of
 
 FLOATS, INTS = ("f32", "f64"), ("i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64")
@@ -95,7 +95,7 @@ SIZES = {
 }
 
 
-def made(name: str, dtype: str, nest: str = "alone") -> Made:
+def made(name: str, dtype: str, nest: str = "alone") -> KernelCase:
     """The kernel of an operation; of the nest ``turned`` for its sizes, of the others for any."""
     op, _, want = name.partition("-to-")
     row = SCALARS[op]
@@ -118,35 +118,35 @@ def made(name: str, dtype: str, nest: str = "alone") -> Made:
         for letter, n in sizes[0].items():
             text = re.sub(rf"\b{letter}\b", str(n), text)
     fills = {x: fill(op, k, dtype, want) for k, x in enumerate(letters)}
-    return Made(parse(text), sizes, fills, ulps(op, dtype_of(dtype)), salt=list(NESTS).index(nest))
+    return KernelCase(parse(text), sizes, fills, ulps(op, dtype_of(dtype)), salt=list(NESTS).index(nest))
 
 
-def fill(op: str, operand: int, dtype: str, want: str) -> Fill:
+def fill(op: str, operand: int, dtype: str, want: str) -> BufferFill:
     """Values at which the operation is defined."""
     floating = dtype_of(dtype).is_floating_point
     if op == "cast" and floating and not dtype_of(want).is_floating_point and want != "b8":
-        return Fill("within", 0 if want.startswith("u") else -120, 120)
+        return BufferFill("within", 0 if want.startswith("u") else -120, 120)
     if op == "cast" and floating and dtype_of(want).itemsize < dtype_of(dtype).itemsize:
-        return Fill("midway")
+        return BufferFill("midway")
     if op in ("floordiv", "truncdiv", "mod", "fmod"):
         if operand:
-            return Fill("divisors", -9, 9)
-        return Fill("ints", -50, 50) if floating else Fill("above-the-least")
+            return BufferFill("divisors", -9, 9)
+        return BufferFill("ints", -50, 50) if floating else BufferFill("above-the-least")
     if op in ("shl", "shr"):
-        return Fill("ints", 0, 8 * dtype_of(dtype).itemsize) if operand else Fill("special")
+        return BufferFill("ints", 0, 8 * dtype_of(dtype).itemsize) if operand else BufferFill("special")
     if op in ("lgamma", "digamma"):
-        return Fill("within", 0.05, 30)
+        return BufferFill("within", 0.05, 30)
     if op in ("sin", "cos", "tan"):
-        return Fill("within", -100, 100)
+        return BufferFill("within", -100, 100)
     if op == "pow":
-        return Fill("within", -8, 8) if operand else Fill("within", 0, 20)
+        return BufferFill("within", -8, 8) if operand else BufferFill("within", 0, 20)
     if op in ("asin", "acos", "atanh", "erfinv"):
-        return Fill("within", -1, 1)
+        return BufferFill("within", -1, 1)
     if op == "acosh":
-        return Fill("within", 1, 1000)
+        return BufferFill("within", 1, 1000)
     if op == "fma":
-        return Fill("within", -8, 8)
-    return Fill("special")
+        return BufferFill("within", -8, 8)
+    return BufferFill("special")
 
 
 def ulps(op: str, dtype: torch.dtype) -> float | None:

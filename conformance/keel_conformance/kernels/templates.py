@@ -8,8 +8,8 @@ import torch
 
 from keel.loops import DTYPE_NAMES, MONOIDS
 
-from .kernel_case import Fill, Made
-from .kernel_template import FLOATS, NUMBERS, Form
+from .kernel_case import BufferFill, KernelCase
+from .kernel_template import FLOATS, NUMBERS, KernelTemplate
 from .moves import MOVES
 from .nests import LONG, NESTS
 
@@ -17,7 +17,7 @@ SIZES = (1, 2, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 128, 129, 255, 
 """Around vector and tile boundaries."""
 
 
-def forms() -> Iterator[Form]:
+def forms() -> Iterator[KernelTemplate]:
     yield from _folds()
     yield from _scans()
     yield from MOVES
@@ -36,7 +36,7 @@ LOOPS: Mapping[str, tuple[str, str]] = {
 }
 
 
-def _folds() -> Iterator[Form]:
+def _folds() -> Iterator[KernelTemplate]:
     for monoid in MONOIDS:
         dtypes = (
             FLOATS
@@ -50,19 +50,19 @@ def _folds() -> Iterator[Form]:
         for nest, (loops, at) in LOOPS.items():
             letters = "NMK" if "K" in loops + at else "NM"
             text = _text("fold", "reduce", monoid, loops, at, "*".join(letters), "N", "i")
-            yield Form(f"fold-{monoid}-{nest}", text, letters, ("C1", "C3", "C6"), dtypes, _fill(monoid))
+            yield KernelTemplate(f"fold-{monoid}-{nest}", text, letters, ("C1", "C3", "C6"), dtypes, _fill(monoid))
             if monoid in ("any", "all", "max", "min", "argmax", "argmin"):
-                yield Form(
+                yield KernelTemplate(
                     f"fold-{monoid}-{nest}-alike",
                     text,
                     letters,
                     ("C1", "C3", "C6"),
                     dtypes,
-                    {"a": Fill("alike")},
+                    {"a": BufferFill("alike")},
                     sizes=tuple({"N": n, "M": m, "K": 4} for n, m in ((3, 256), (17, 64), (2, 512))),
                 )
         text = _text("fold", "reduce", monoid, "reduce j < M:", "j", "M", "1", "0")
-        yield Form(f"fold-{monoid}-whole", text, "M", ("C1", "C3", "C6"), dtypes, _fill(monoid))
+        yield KernelTemplate(f"fold-{monoid}-whole", text, "M", ("C1", "C3", "C6"), dtypes, _fill(monoid))
 
 
 def _state(monoid: str, indent: str, axis: str) -> tuple[str, str, tuple[str, ...]]:
@@ -75,12 +75,12 @@ def _state(monoid: str, indent: str, axis: str) -> tuple[str, str, tuple[str, ..
     return "", "%0", ("T",)
 
 
-def _scans() -> Iterator[Form]:
+def _scans() -> Iterator[KernelTemplate]:
     for monoid in ("sum", "prod", "max", "min", "any", "all", "xor", "argmax", "argmin"):
         dtypes = ("b8",) if monoid in ("any", "all") else ("i32", "u8") if monoid == "xor" else NUMBERS
         for nest, at in (("rows", "M*i + j"), ("columns", "N*j + i")):
             text = _text("scanned", "scan", monoid, "parallel i < N:\n    scan j < M:", at, "N*M", "N*M", at)
-            yield Form(f"scan-{monoid}-{nest}", text, "NM", ("C7", "C1", "C6"), dtypes, _fill(monoid))
+            yield KernelTemplate(f"scan-{monoid}-{nest}", text, "NM", ("C7", "C1", "C6"), dtypes, _fill(monoid))
 
 
 def _text(name: str, what: str, monoid: str, loops: str, at: str, held: str, size: str, place: str) -> str:
@@ -102,15 +102,15 @@ def _text(name: str, what: str, monoid: str, loops: str, at: str, held: str, siz
     return "\n".join(lines)
 
 
-def _fill(monoid: str) -> Mapping[str, Fill]:
+def _fill(monoid: str) -> Mapping[str, BufferFill]:
     kind = {"prod": "factors", "max": "ranked", "min": "ranked", "argmax": "ranked", "argmin": "ranked"}.get(monoid, "")
-    return {"a": Fill(kind)} if kind else {}
+    return {"a": BufferFill(kind)} if kind else {}
 
 
-def _atomics() -> Iterator[Form]:
+def _atomics() -> Iterator[KernelTemplate]:
     for mode in ("add", "min", "max", "mul"):
         fills = _fill("prod") if mode == "mul" else {}
-        yield Form(
+        yield KernelTemplate(
             f"atomic-{mode}",
             f"""
 kernel atomic(a: T[N*M]) -> (o: inout T[M]):
@@ -122,7 +122,7 @@ kernel atomic(a: T[N*M]) -> (o: inout T[M]):
             NUMBERS,
             fills,
         )
-        yield Form(
+        yield KernelTemplate(
             f"atomic-{mode}-scattered",
             f"""
 kernel atomic(a: T[N], b: i64[N]) -> (o: inout T[5]):
@@ -133,7 +133,7 @@ kernel atomic(a: T[N], b: i64[N]) -> (o: inout T[5]):
             "N",
             ("C1", "C5", "C6"),
             ("f32", "f64", "i32", "i64"),
-            {"b": Fill("ints", 0, 5), **fills},
+            {"b": BufferFill("ints", 0, 5), **fills},
         )
 
 
@@ -149,7 +149,7 @@ CONSTANTS: Mapping[str, tuple[str, ...]] = {
 """What literals may lose digits, a sign or a bit of."""
 
 
-def _constants() -> Iterator[Form]:
+def _constants() -> Iterator[KernelTemplate]:
     """Each where flags say so; elsewhere what was given."""
     for dtype, values in CONSTANTS.items():
         lines = "".join(
@@ -160,7 +160,7 @@ def _constants() -> Iterator[Form]:
     store o[{len(values)}*i + {k}] %{3 * k + 2}"""
             for k, value in enumerate(values)
         )
-        yield Form(
+        yield KernelTemplate(
             f"constants-{dtype}",
             f"""
 kernel constants(a: T[N], b: b8[{len(values)}*N]) -> (o: T[{len(values)}*N]):
@@ -173,10 +173,10 @@ kernel constants(a: T[N], b: b8[{len(values)}*N]) -> (o: T[{len(values)}*N]):
         )
 
 
-FORMS: Mapping[str, Form] = {f.name: f for f in forms()}
+FORMS: Mapping[str, KernelTemplate] = {f.name: f for f in forms()}
 
 
-def made(form: Form, dtype: str, static: bool, first: int) -> Made:
+def made(form: KernelTemplate, dtype: str, static: bool, first: int) -> KernelCase:
     """The form at sizes that start at ``SIZES[first]``; a symbolic kernel has others at each call, and 0 among them."""
 
     def at(call: int) -> dict[str, int]:
@@ -194,8 +194,8 @@ def made(form: Form, dtype: str, static: bool, first: int) -> Made:
     sizes = tuple((form.sizes[0 if static else call] if form.sizes else at(0 if static else call)) for call in range(3))
     kernel = form.kernel(dtype, sizes[0] if static else None)
     welford = "welford" in form.name
-    fills = {**form.fills, **({"a": Fill("within", 90, 110)} if welford else {})}
-    return Made(kernel, sizes, fills, 0.0 if welford else None, welford)
+    fills = {**form.fills, **({"a": BufferFill("within", 90, 110)} if welford else {})}
+    return KernelCase(kernel, sizes, fills, 0.0 if welford else None, welford)
 
 
 def dtype_of(name: str) -> torch.dtype:

@@ -52,7 +52,7 @@ def compare(got: Tensor, want: Tensor, eager: Sequence[Tensor] = (), *, zeros: b
     excused = right.clone()
     for theirs in eager:
         excused |= _as_eager(mine, _wide(theirs), value) & ~signed
-    return _told(got, mine, value, error, right, bool(excused.all()))
+    return _figures(got, mine, value, error, right, bool(excused.all()))
 
 
 def _as_eager(mine: Tensor, eager: Tensor, value: Tensor) -> Tensor:
@@ -98,11 +98,11 @@ def _whole(got: Tensor, want: Tensor, error: Tensor | None, eager: Sequence[Tens
     return Finding(
         sentence,
         {"masked": masked, "index": list(at), "wrong": int(wrong.sum())},
-        excused=not _apart(got, eager, wrong),
+        excused=not _differs_from_eager(got, eager, wrong),
     )
 
 
-def _apart(got: Tensor, eager: Sequence[Tensor], wrong: Tensor) -> bool:
+def _differs_from_eager(got: Tensor, eager: Sequence[Tensor], wrong: Tensor) -> bool:
     """Whether some element that is wrong is so in none of eager's results."""
     for theirs in eager:
         wrong = wrong & (got != theirs)
@@ -113,7 +113,7 @@ def _first(wrong: Tensor) -> tuple[int, ...]:
     return tuple(int(i) for i in wrong.nonzero()[0])
 
 
-def _told(got: Tensor, mine: Tensor, value: Tensor, error: Tensor, right: Tensor, excused: bool) -> Finding:
+def _figures(got: Tensor, mine: Tensor, value: Tensor, error: Tensor, right: Tensor, excused: bool) -> Finding:
     apart = torch.where(error.isinf() | ~value.isfinite(), 0.0, (mine - value).abs().nan_to_num(0.0, 0.0, 0.0))
     ulps = apart / ulp(value, got.dtype)
     ratio = torch.where(apart > 0, apart / error, 0.0)

@@ -20,12 +20,12 @@ BY_TANH = frozenset({"addmm_activation", "transformer_encoder_layer"})
 """Members whose gelu is by erf on the host and by tanh elsewhere (addmm_activation.C3)."""
 
 
-def saved(member: str, device: str) -> Collection[int]:
+def backward_only_results(member: str, device: str) -> Collection[int]:
     """The results of which only the type is known there."""
     return SAVED.get(member, ()) if device != HOST else ()
 
 
-def formulas(member: str, device: str) -> AbstractContextManager[Any]:
+def device_decomposition(member: str, device: str) -> AbstractContextManager[Any]:
     """Within it the member's decomposition is that of the device."""
     return _Tanh() if device != HOST and member in BY_TANH else nullcontext()
 
@@ -37,7 +37,7 @@ def kernel(op: Callable[..., Any], member: str, device: str) -> Callable[..., An
         return op
 
     def computed(*args: Any, **kwargs: Any) -> Any:
-        with formulas(member, device):
+        with device_decomposition(member, device):
             return found(*args, **kwargs)
 
     return computed

@@ -43,11 +43,11 @@ def _normal(mean: Any, std: Any) -> Law:
 
 
 def _integers(low: int, high: int) -> Law:
-    return stats.randint(low, high) if high <= 2**62 else Wide(low, high), True
+    return stats.randint(low, high) if high <= 2**62 else WideIntegers(low, high), True
 
 
 @dataclass(frozen=True)
-class Wide:
+class WideIntegers:
     """Integers from ``low`` to below ``high``, all equally probable, of which there are more than scipy's have room
     for. What it is asked for is what is asked of scipy's distributions here.
     """
@@ -74,7 +74,7 @@ def _number(x: Any) -> int:
 
 
 @dataclass(frozen=True)
-class Drawn:
+class Distribution:
     """What a member draws by: a law for its arguments. ``half_open`` says that the upper bound may not be drawn,
     ``positive`` that the lower one, 0, may not; ``halved`` that of complex numbers each part has half the variance.
     """
@@ -85,7 +85,7 @@ class Drawn:
     halved: bool = False
 
 
-LAWS: ByMember[Drawn] = ByMember()
+DISTRIBUTIONS: ByMember[Distribution] = ByMember()
 
 
 def law(*members: str, **facts: bool) -> Callable[[Callable[[Named], Law]], Callable[[Named], Law]]:
@@ -93,7 +93,7 @@ def law(*members: str, **facts: bool) -> Callable[[Callable[[Named], Law]], Call
 
     def declare(function: Callable[[Named], Law]) -> Callable[[Named], Law]:
         for name in members:
-            LAWS.declare(name, Drawn(function, **facts))
+            DISTRIBUTIONS.declare(name, Distribution(function, **facts))
         return function
 
     return declare
@@ -198,7 +198,7 @@ def draws(name: str, named: Named) -> bool:
     return name != "rrelu" or bool(named["training"])
 
 
-def breach(name: str, named: Named, results: Sequence[Any], calls: int) -> str:
+def violation(name: str, named: Named, results: Sequence[Any], calls: int) -> str:
     """What of a random member's promises is broken, in a sentence; nothing if they are kept."""
     level = LEVEL / max(calls, 1)
     match name:
@@ -214,7 +214,7 @@ def breach(name: str, named: Named, results: Sequence[Any], calls: int) -> str:
             return _keys(name, named, results[0])
         case "rrelu":
             return _rrelu(named, results, level)
-    drawn = LAWS.found.get(name)
+    drawn = DISTRIBUTIONS.declared.get(name)
     if drawn is None or not results[0].numel():
         return ""
     if results[0].is_complex():
@@ -417,12 +417,12 @@ def independent(name: str, named: Sequence[Named], results: Sequence[Sequence[An
     """Whether what two calls drew may be independent: each draw is taken to its place in its distribution, and these
     places are neither the same nor correlated.  Of members that have a law, permutations and masks.
     """
-    if name in LAWS.found:
+    if name in DISTRIBUTIONS.declared:
         if any(not r[0].numel() or r[0].is_complex() for r in results) or len({r[0].numel() for r in results}) > 1:
             return ""
         places = []
         for k, (n, r) in enumerate(zip(named, results, strict=True)):
-            of, discrete = LAWS.found[name].law(n)
+            of, discrete = DISTRIBUTIONS.declared[name].law(n)
             places.append(_transformed(_np(r[0]), of, discrete, seed=k))
         kept = ~(np.isnan(places[0]) | np.isnan(places[1]))
         first, second = (p[kept] for p in places)

@@ -13,9 +13,21 @@ from torch import Tensor
 from keel.opset import About
 
 from ..by_member import ByMember
-from ..pytree import leaves
+from ..pytree import tree_leaves
 from . import movement
-from .error_rules import INF, Asked, Bound, NoRule, Rule, magnitudes, ones, rounded, uncertain, unknown, upper
+from .error_rules import (
+    INF,
+    CallContext,
+    ErrorBound,
+    NoRule,
+    Rule,
+    magnitudes,
+    ones,
+    rounded,
+    uncertain,
+    unknown,
+    upper,
+)
 from .tracked_tensor import (
     BITS,
     Tracked,
@@ -32,7 +44,7 @@ from .tracked_tensor import (
 )
 
 rule: ByMember[Rule] = ByMember()
-Terms = Callable[[Asked], tuple[Any, ...]]
+Terms = Callable[[CallContext], tuple[Any, ...]]
 FLUSHED = (torch.float32, torch.complex64)
 """What is added to one place by several at once may be taken for 0 below the normal numbers of these (scatter_add.C4):
 PTX's ``atom.add.f32`` does so on global memory (PTX ISA, section on ``atom``).
@@ -41,9 +53,9 @@ BESIDE = 4
 """An element that may land this many places off is looked for there, beyond that anywhere."""
 
 
-def _counted(asked: Asked) -> tuple[Any, ...]:
+def _counted(call: CallContext) -> tuple[Any, ...]:
     """How many terms each element of each result sums: the operator itself, on ones."""
-    return tuple(map(_real, asked.again(ones)))
+    return tuple(map(_real, call.again(ones)))
 
 
 def _real(x: Any) -> Any:
@@ -51,7 +63,7 @@ def _real(x: Any) -> Any:
     return x.real if _float(x) and x.is_complex() else x
 
 
-def sums(asked: Asked, terms: Terms = _counted) -> Sequence[Bound]:
+def sums(call: CallContext, terms: Terms = _counted) -> Sequence[ErrorBound]:
     """Each element is a sum of n products of elements of the arguments; any order, with or without FMA.
 
     |computed - exact| <= gamma(n + 1) * sum |x| |y| (Higham 2002, section 3.1, eq. 3.5 for the inner product and 4.4
@@ -64,13 +76,13 @@ def sums(asked: Asked, terms: Terms = _counted) -> Sequence[Bound]:
     Sums of integers whose magnitudes add up to no more than 2^p are exact in any order: no partial sum needs more than
     the p bits of the result.
     """
-    if uncertain(asked.args, asked.kwargs):
-        return [unknown(o) for o in asked.outs]
-    asked = floated(asked)
-    values, mags, counts = asked.widely(), _sizes(asked.again(magnitudes)), terms(asked)
-    grown = mags if asked.exact else _sizes(asked.again(upper))
-    whole = asked.exact and terms is _counted and _integral(asked)
-    return [_sum(asked, *row, whole) for row in zip(asked.outs, values, mags, counts, grown, strict=True)]
+    if uncertain(call.args, call.kwargs):
+        return [unknown(o) for o in call.outs]
+    call = floated(call)
+    values, mags, counts = call.widely(), _sizes(call.again(magnitudes)), terms(call)
+    grown = mags if call.exact else _sizes(call.again(upper))
+    whole = call.exact and terms is _counted and _integral(call)
+    return [_sum(call, *row, whole) for row in zip(call.outs, values, mags, counts, grown, strict=True)]
 
 
 def _sizes(found: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -78,9 +90,9 @@ def _sizes(found: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple(x.abs() if isinstance(x, Tensor) else x for x in found)
 
 
-def _integral(asked: Asked) -> bool:
+def _integral(call: CallContext) -> bool:
     """Whether all elements are integers."""
-    floats = [wide(x) for x in leaves((asked.args, asked.kwargs)) if _float(x)]
+    floats = [wide(x) for x in tree_leaves((call.args, call.kwargs)) if _float(x)]
     return all(
         bool((x == x.round()).all())
         if not x.is_complex()
@@ -89,17 +101,17 @@ def _integral(asked: Asked) -> bool:
     )
 
 
-def statistics(asked: Asked, got: Tensor) -> str:
+def statistics(call: CallContext, got: Tensor) -> str:
     """What is wrong with all errors of a result together: they are biased, or too large in the mean square.
 
     TOSA's two tests of a dot product over T results (reference model, verify_dot_product.cc): errors in units of
     u * sum |x| |y| add up to 2 sqrt(KS T) at the most, and their squares to 0.4 KS T. Rounded sums of random numbers
     are far inside; truncated ones, and partial sums of fewer bits, are not. Of float32, where the reference is better.
     """
-    if not asked.exact or len(asked.outs) != 1 or got.dtype != torch.float32 or got.numel() < LEAST:
+    if not call.exact or len(call.outs) != 1 or got.dtype != torch.float32 or got.numel() < LEAST:
         return ""
-    asked = floated(asked)
-    value, mag, n = asked.widely()[0], asked.again(magnitudes)[0], _counted(asked)[0]
+    call = floated(call)
+    value, mag, n = call.widely()[0], call.again(magnitudes)[0], _counted(call)[0]
     there = (mag > 0) & value.isfinite() & got.isfinite()
     off = ((got.double() - value) / (mag * unit(torch.float32)))[there]
     count = float(n[there].sum())
@@ -115,106 +127,106 @@ LEAST = 64
 """Fewer results than this say nothing in the mean."""
 
 
-def _sum(asked: Asked, out: Any, value: Any, mag: Any, n: Any, grown: Any, whole: bool) -> Bound:
+def _sum(call: CallContext, out: Any, value: Any, mag: Any, n: Any, grown: Any, whole: bool) -> ErrorBound:
     if not isinstance(out, Tensor):
-        return Bound(None, None)
+        return ErrorBound(None, None)
     if not inexact(out.dtype):
-        return Bound(None, None) if asked.exact else unknown(out)
-    over = accumulated(asked, out.dtype)
+        return ErrorBound(None, None) if call.exact else unknown(out)
+    over = accumulated(call, out.dtype)
     u, facts = unit(over) * (4 if out.dtype.is_complex else 1), torch.finfo(over)
     moved = (
         torch.zeros(mag.shape, dtype=torch.float64)
-        if asked.exact
+        if call.exact
         else ((grown - mag).nan_to_num(INF, INF).clamp(min=0) + gamma(n + 2, 2.0**-53) * grown.nan_to_num(INF, INF))
     )
-    flushed = over in FLUSHED and asked.member is not None and "nondeterministic_bitwise" in asked.member.tags
+    flushed = over in FLUSHED and call.member is not None and "nondeterministic_bitwise" in call.member.tags
     least = torch.where(mag > 0, n * facts.smallest_normal * (1.0 if flushed else facts.eps), 0.0)
     error = gamma(n + 1, u) * (mag + moved) + moved + least
     if over in (torch.float64, torch.complex128):
         error = error + gamma(n + 1, u) * mag + least  # the reference is as far off
     sure = value.isnan() & (overflow(over) < overflow(torch.float64))  # by an operand
     error = torch.where((mag + moved >= overflow(over)) & ~sure, INF, error.nan_to_num(INF, INF))
-    if asked.member is not None and asked.member.name == "sum":
+    if call.member is not None and call.member.name == "sum":
         error = torch.where(n == 1, moved, error)  # one term is its sum
     if whole:  # every partial sum is an integer that the dtype holds
         error = torch.where(mag <= 2.0 ** BITS[out.dtype], 0.0, error)
     error = torch.where(~value.isfinite() & (mag + moved < overflow(over)) & moved.isfinite(), 0.0, error)
     ulps = 0.5 if out.dtype != over else 0.0
-    return Bound(value, rounded(value, error, out.dtype, ulps).where(error > 0, error) if ulps else error)
+    return ErrorBound(value, rounded(value, error, out.dtype, ulps).where(error > 0, error) if ulps else error)
 
 
-def accumulated(asked: Asked, dtype: torch.dtype) -> torch.dtype:
+def accumulated(call: CallContext, dtype: torch.dtype) -> torch.dtype:
     """What sums are accumulated in: float32 or better where a clause says so, else the dtype itself."""
-    return sums_in(dtype, asked.member is not None and any(About.FLOAT32 in c.about for c in asked.member.clauses))
+    return sums_in(dtype, call.member is not None and any(About.FLOAT32 in c.about for c in call.member.clauses))
 
 
 @rule("convolution")
-def convolved(asked: Asked) -> Sequence[Bound]:
+def convolved(call: CallContext) -> Sequence[ErrorBound]:
     """As ``sums``. Of 16-bit floats, the sum may be rounded once more before bias is added (convolution.C5), which is
     half an ulp of what there is without it. Where a weight that is not finite may meet padding, or the room between the
     elements of a transposed one, it may be NaN or nothing (convolution.C4).
     """
-    (found,), out = sums(asked), asked.outs[0]
+    (found,), out = sums(call), call.outs[0]
     if found.error is None:
         return [found]
-    x, weight, bias, *rest = asked.args
+    x, weight, bias, *rest = call.args
     error, wild = found.error, ~wide(weight).isfinite()
-    if bias is not None and out.dtype != accumulated(asked, out.dtype):
-        plain = sums(replace(asked, args=[x, weight, None, *rest]))[0]
+    if bias is not None and out.dtype != accumulated(call, out.dtype):
+        plain = sums(replace(call, args=[x, weight, None, *rest]))[0]
         assert plain.value is not None
         more = unit(out.dtype) * plain.value.abs().nan_to_num(0.0, 0.0, 0.0)
         error = torch.where(error > 0, error + more, error)
     if bool(wild.any()):
-        met = asked.op(torch.ones(x.shape, dtype=torch.float64), wild.double(), None, *rest)
-        by_group = wild.reshape(asked.named["groups"], -1, *wild.shape[1:]).flatten(3)
-        of_filter = by_group.sum((1, 3)) if asked.named["transposed"] else by_group.sum((2, 3))
+        met = call.op(torch.ones(x.shape, dtype=torch.float64), wild.double(), None, *rest)
+        by_group = wild.reshape(call.named["groups"], -1, *wild.shape[1:]).flatten(3)
+        of_filter = by_group.sum((1, 3)) if call.named["transposed"] else by_group.sum((2, 3))
         error = torch.where(met < of_filter.reshape(1, -1, *[1] * (met.dim() - 2)) - 0.5, INF, error)
     return [replace(found, error=error)]
 
 
-def floated(asked: Asked) -> Asked:
+def floated(call: CallContext) -> CallContext:
     """Elements that are converted to another dtype before they are summed, as those."""
-    x, out = asked.args[0], asked.outs[0]
-    if asked.named.get("dtype") is None and (inexact(x.dtype) or not inexact(out.dtype)):
-        return asked
-    if not asked.exact or x.dtype == out.dtype:
-        return asked
-    return replace(asked, args=[plain_of(x).to(out.dtype), *asked.args[1:]])
+    x, out = call.args[0], call.outs[0]
+    if call.named.get("dtype") is None and (inexact(x.dtype) or not inexact(out.dtype)):
+        return call
+    if not call.exact or x.dtype == out.dtype:
+        return call
+    return replace(call, args=[plain_of(x).to(out.dtype), *call.args[1:]])
 
 
 @rule("avg_pool2d", "avg_pool3d", "avg_pool2d_backward", "avg_pool3d_backward")
-def averaged(asked: Asked) -> Sequence[Bound]:
+def averaged(call: CallContext) -> Sequence[ErrorBound]:
     """As ``sums`` of as many terms for every element, which the operator on ones does not tell: those of a window, and
     a division.
     """
-    size = asked.named["kernel_size"]
+    size = call.named["kernel_size"]
     rank = 2 if len(size) == 2 else 3
     count = float(math.prod(list(size) * (rank if len(size) == 1 else 1)) + 2)
     return sums(
-        asked,
-        lambda asked: tuple(
-            torch.full(o.shape, count, dtype=torch.float64) if isinstance(o, Tensor) else o for o in asked.outs
+        call,
+        lambda call: tuple(
+            torch.full(o.shape, count, dtype=torch.float64) if isinstance(o, Tensor) else o for o in call.outs
         ),
     )
 
 
 @rule("index_put")
-def put(asked: Asked) -> Sequence[Bound]:
+def put(call: CallContext) -> Sequence[ErrorBound]:
     """index_put: sums where it accumulates, else data movement."""
-    if asked.named["accumulate"]:
-        return sums(asked)
-    return movement.moved(asked)
+    if call.named["accumulate"]:
+        return sums(call)
+    return movement.moved(call)
 
 
 @rule("scatter_add")
-def scattered(asked: Asked) -> Sequence[Bound]:
+def scattered(call: CallContext) -> Sequence[ErrorBound]:
     """scatter_add: a sum of the elements whose places are known. One that may land at several places, or anywhere along
     the dimension, moves each sum there by its magnitude at the most, and each sum has that many more terms.
     """
-    x, index, src, dim = (asked.named[n] for n in ("self", "index", "src", "dim"))
-    out = asked.outs[0]
+    x, index, src, dim = (call.named[n] for n in ("self", "index", "src", "dim"))
+    out = call.outs[0]
     if not uncertain(index) or not inexact(out.dtype) or not x.dim() or uncertain(x, src):
-        return sums(asked)
+        return sums(call)
     place, crop, gap = plain_of(index), tuple(slice(n) for n in index.shape), errors(index)
     loose, near, given = gap > 0, (gap > 0) & (gap <= BESIDE), upper(src)[crop]
     stray = torch.zeros(x.shape, dtype=torch.float64)
@@ -225,10 +237,10 @@ def scattered(asked: Asked) -> Sequence[Bound]:
         reached = near & (gap >= abs(off)) & (there >= 0) & (there < x.shape[dim])
         stray = stray.scatter_add(dim, torch.where(reached, there, 0), torch.where(reached, given, 0.0))
     most = upper(x).scatter_add(dim, place, torch.where(loose, 0.0, given)) + stray
-    known = replace(asked, args=[x, dim, place, _without(src, crop, loose)], kwargs={})
+    known = replace(call, args=[x, dim, place, _without(src, crop, loose)], kwargs={})
     (bound,) = sums(known)
-    more = gamma(place.shape[dim] + 1, unit(accumulated(asked, out.dtype)) * (4 if out.dtype.is_complex else 1)) * most
-    if known.exact and _integral(asked):
+    more = gamma(place.shape[dim] + 1, unit(accumulated(call, out.dtype)) * (4 if out.dtype.is_complex else 1)) * most
+    if known.exact and _integral(call):
         more = torch.where(most <= 2.0 ** BITS[out.dtype], 0.0, more)
     return [replace(bound, error=stray + more + (0.0 if bound.error is None else bound.error))]
 
@@ -245,30 +257,30 @@ def _without(x: Tensor, crop: tuple[slice, ...], loose: Tensor) -> Tensor:
 
 
 @rule("prod", "cumprod")
-def prod(asked: Asked) -> Sequence[Bound]:
+def prod(call: CallContext) -> Sequence[ErrorBound]:
     """A product of n factors in any order is off by gamma(n) of itself (Higham 2002, Lemma 3.1), each factor's relative
     error on top; powers of two among them round nothing. Nothing is known where the factors beyond 1, or those below,
     alone leave the range.
     """
-    if uncertain(asked.args):
-        return [unknown(o) for o in asked.outs]
-    asked = floated(asked)
-    value, n, out = asked.widely()[0], _factors(asked), asked.outs[0]
+    if uncertain(call.args):
+        return [unknown(o) for o in call.outs]
+    call = floated(call)
+    value, n, out = call.widely()[0], _factors(call), call.outs[0]
     if not inexact(out.dtype):
-        return [Bound(None, None) if asked.exact else unknown(out)]
-    over = accumulated(asked, out.dtype)
-    most = _real(asked.again(lambda x: magnitudes(x).clamp(min=1) if _float(x) else magnitudes(x))[0])
-    least = _real(asked.again(lambda x: _small(magnitudes(x)) if _float(x) else magnitudes(x))[0])
-    mag = _real(asked.again(magnitudes)[0])
-    grown = mag if asked.exact else _real(asked.again(upper)[0])
+        return [ErrorBound(None, None) if call.exact else unknown(out)]
+    over = accumulated(call, out.dtype)
+    most = _real(call.again(lambda x: magnitudes(x).clamp(min=1) if _float(x) else magnitudes(x))[0])
+    least = _real(call.again(lambda x: _small(magnitudes(x)) if _float(x) else magnitudes(x))[0])
+    mag = _real(call.again(magnitudes)[0])
+    grown = mag if call.exact else _real(call.again(upper)[0])
     moved = (grown - mag).clamp(min=0)
     factor = 4 if out.dtype.is_complex else 1
     error = gamma(n + 1, unit(over) * factor) * grown * (2 if over.itemsize >= 8 else 1) + moved
     wild = (most >= overflow(over)) | (least <= torch.finfo(over).smallest_normal)
-    zero = (value == 0) & (most < overflow(over)) & asked.exact
-    special = ~value.isfinite() & ~wild & asked.exact
+    zero = (value == 0) & (most < overflow(over)) & call.exact
+    special = ~value.isfinite() & ~wild & call.exact
     error = torch.where(wild & ~zero, INF, torch.where(zero | special, 0.0, error))
-    return [Bound(value, error.nan_to_num(INF, INF), 0.5 if out.dtype != over else 0.0)]
+    return [ErrorBound(value, error.nan_to_num(INF, INF), 0.5 if out.dtype != over else 0.0)]
 
 
 def _float(x: Any) -> bool:
@@ -279,81 +291,81 @@ def _small(x: Tensor) -> Tensor:
     return torch.where(x == 0, 1.0, x).clamp(max=1)
 
 
-def _factors(asked: Asked) -> Tensor:
+def _factors(call: CallContext) -> Tensor:
     """How many factors each element has that may round a product: the binary logarithm of the operator on twos, and on
     ones for the powers of two among exact factors, by which products are exact; too many for that count as all.
     """
-    sure = asked.exact and not asked.outs[0].dtype.is_complex
+    sure = call.exact and not call.outs[0].dtype.is_complex
 
     def twos(x: Any) -> Any:
         found = 2 * ones(x) if _float(x) else ones(x)
         return torch.where(torch.frexp(magnitudes(x))[0] == 0.5, 1.0, found) if sure and _float(x) else found
 
-    counted = _real(asked.again(twos)[0])
-    return torch.where(counted.isfinite(), counted.log2(), (twos(asked.args[0]) == 2).double().sum())
+    counted = _real(call.again(twos)[0])
+    return torch.where(counted.isfinite(), counted.log2(), (twos(call.args[0]) == 2).double().sum())
 
 
 @rule("scatter_reduce")
-def reduced(asked: Asked) -> Sequence[Bound]:
+def reduced(call: CallContext) -> Sequence[ErrorBound]:
     """scatter_reduce, as what it is told to reduce by. A mean is a sum, off by as much, divided and rounded once more;
     the number of elements is summed beside it in the same dtype, which is exact while it holds that number.
     """
-    x, dim, index, src, how, own = (asked.named[n] for n in ("self", "dim", "index", "src", "reduce", "include_self"))
+    x, dim, index, src, how, own = (call.named[n] for n in ("self", "dim", "index", "src", "reduce", "include_self"))
     if how == "prod":
-        return prod(asked)
+        return prod(call)
     if how in ("amax", "amin"):
-        return movement.ordered(asked)
-    total = replace(asked, args=[x, dim, index, src, "sum"], kwargs={"include_self": own})
+        return movement.ordered(call)
+    total = replace(call, args=[x, dim, index, src, "sum"], kwargs={"include_self": own})
     (found,) = sums(total)
     if how == "sum" or found.value is None:
         return [found]
-    count, over = _counted(total)[0].clamp(min=1), accumulated(asked, asked.outs[0].dtype)
+    count, over = _counted(total)[0].clamp(min=1), accumulated(call, call.outs[0].dtype)
     assert found.error is not None
     error = torch.where(count > 2.0 ** BITS[over], INF, found.error / count)
-    return [Bound(found.value / count, error, 4.0 if over.is_complex else 0.5)]
+    return [ErrorBound(found.value / count, error, 4.0 if over.is_complex else 0.5)]
 
 
 @rule("logcumsumexp")
-def logcumsumexp(asked: Asked) -> Sequence[Bound]:
+def logcumsumexp(call: CallContext) -> Sequence[ErrorBound]:
     """log of a sum of n exponentials. The sum of positive numbers is off by gamma(n) of itself in any order, each
     exponential by 4 ulps and by the rounding of its argument's difference from the running maximum, at most
     2 u (|x| + |result|); the logarithm turns relative into absolute errors.
     """
-    x, out = asked.args[0], asked.outs[0]
+    x, out = call.args[0], call.outs[0]
     if out.dtype.is_complex:
         raise NoRule("The error of a complex logcumsumexp is not analysed.")
-    dim = asked.args[1] if len(asked.args) > 1 else asked.kwargs["dim"]
-    value, u = asked.widely()[0], unit(sums_in(out.dtype))
+    dim = call.args[1] if len(call.args) > 1 else call.kwargs["dim"]
+    value, u = call.widely()[0], unit(sums_in(out.dtype))
     if not out.numel():
-        return [Bound(value, None)]
+        return [ErrorBound(value, None)]
     n = torch.ones(out.shape, dtype=torch.float64).cumsum(dim)
     finite = wide(x).abs().nan_to_num(0.0, 0.0, 0.0)
     reach = finite.cummax(dim)[0] + value.abs().nan_to_num(0.0, 0.0, 0.0)
     moved = errors(x).cummax(dim)[0]
     error = gamma(n * 10, u) + 4 * n * u * reach + moved
     error = torch.where(value.isfinite() | (moved > 0), error, 0.0)
-    return [Bound(value, error, 1.0)]
+    return [ErrorBound(value, error, 1.0)]
 
 
 @rule("fft_c2c", "fft_r2c", "fft_c2r")
-def fourier(asked: Asked) -> Sequence[Bound]:
+def fourier(call: CallContext) -> Sequence[ErrorBound]:
     """Each element is a sum of the n elements of its row times roots of unity: gamma(n + 4) * sum |x| in whatever way
     it is computed; fast transforms are far better (Higham 2002, Theorem 24.2).
     """
-    x, out = asked.args[0], asked.outs[0]
-    dims = asked.named["dim"]
+    x, out = call.args[0], call.outs[0]
+    dims = call.named["dim"]
     rows = magnitudes(x)
     n = 1
     for d in dims:
-        n *= max(x.shape[d], int(asked.named.get("last_dim_size") or 0))
+        n *= max(x.shape[d], int(call.named.get("last_dim_size") or 0))
     total = rows.sum(dims, keepdim=True) if dims else rows
     moved = errors(x).sum(dims, keepdim=True) if dims else errors(x)
-    value = asked.widely()[0]
-    whole = asked.op(*[torch.ones(x.shape, dtype=wide(x).dtype) if a is x else a for a in asked.args], **asked.kwargs)
+    value = call.widely()[0]
+    whole = call.op(*[torch.ones(x.shape, dtype=wide(x).dtype) if a is x else a for a in call.args], **call.kwargs)
     scale = whole.abs().max() / max(n, 1) if whole.numel() else 1.0
     u = unit(out.dtype)
     error = (gamma(8.0 * (n + 4), u) * 2 * total * 2 + 2 * moved) * scale
     finite = wide(x).isfinite()
     row_finite = finite.all() if not dims else torch.stack([finite.flatten().all()])[0]
     error = error.broadcast_to(out.shape) if row_finite else torch.full(out.shape, INF, dtype=torch.float64)
-    return [Bound(value, error)]
+    return [ErrorBound(value, error)]

@@ -11,8 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..cases.case import Trial
-from ..pytree import mapped
+from ..cases.case import Inputs
+from ..pytree import tree_map
 from .error_rules import flat
 
 PIECE = 7
@@ -21,16 +21,16 @@ LARGEST = 100_000
 """Elements of what is computed piece by piece."""
 
 
-def otherwise(op: Any, trial: Trial, k: int, like: Tensor) -> Iterator[Tensor]:
+def eager_variants(op: Any, inputs: Inputs, k: int, like: Tensor) -> Iterator[Tensor]:
     """Result ``k`` of an operator that is computed by elements, ``like`` eager's: of row-major arguments, of pieces."""
-    for found in (result_of(op, trial, k, _row_major), _in_pieces(op, trial, k, like)):
+    for found in (result_of(op, inputs, k, _row_major), _in_pieces(op, inputs, k, like)):
         if found is not None and (found.shape, found.dtype) == (like.shape, like.dtype):
             yield found
 
 
-def result_of(op: Callable[..., Any], trial: Trial, k: int, change: Callable[[Any], Any]) -> Tensor | None:
+def result_of(op: Callable[..., Any], inputs: Inputs, k: int, change: Callable[[Any], Any]) -> Tensor | None:
     """Result ``k`` of eager PyTorch for changed arguments; None where it has none."""
-    args, kwargs = mapped(tuple(trial.args), change), mapped(dict(trial.kwargs), change)
+    args, kwargs = tree_map(tuple(inputs.args), change), tree_map(dict(inputs.kwargs), change)
     try:
         result = flat(op(*args, **kwargs))[k]
     except Exception:  # operators written in Python refuse as they like
@@ -42,16 +42,16 @@ def _row_major(x: Any) -> Any:
     return x.clone(memory_format=torch.contiguous_format) if isinstance(x, Tensor) else x
 
 
-def _in_pieces(op: Callable[..., Any], trial: Trial, k: int, like: Tensor) -> Tensor | None:
-    if not 0 < like.numel() <= LARGEST or any(isinstance(v, Tensor) for v in trial.kwargs.values()):
+def _in_pieces(op: Callable[..., Any], inputs: Inputs, k: int, like: Tensor) -> Tensor | None:
+    if not 0 < like.numel() <= LARGEST or any(isinstance(v, Tensor) for v in inputs.kwargs.values()):
         return None
     # what has no dimensions does not count as a tensor when dtypes are promoted, so it stays as it is
-    whole = [isinstance(x, Tensor) and x.dim() > 0 for x in trial.args]
+    whole = [isinstance(x, Tensor) and x.dim() > 0 for x in inputs.args]
     found = []
     with suppress(Exception):  # a piece may be no argument of the operator
-        rows = [x.expand(like.shape).reshape(-1) if w else x for w, x in zip(whole, trial.args, strict=True)]
+        rows = [x.expand(like.shape).reshape(-1) if w else x for w, x in zip(whole, inputs.args, strict=True)]
         for start in range(0, like.numel(), PIECE):
             some = [x[start : start + PIECE].clone() if w else x for w, x in zip(whole, rows, strict=True)]
-            found.append(flat(op(*some, **trial.kwargs))[k])
+            found.append(flat(op(*some, **inputs.kwargs))[k])
         return torch.cat(found).reshape(like.shape)
     return None

@@ -16,7 +16,7 @@ from torch import Tensor
 from keel import Call
 from keel.opset import Op, bind
 
-from ..pytree import leaves, mapped
+from ..pytree import tree_leaves, tree_map
 from .tracked_tensor import error_of, errors, inexact, plain_of, ulp, wide
 
 INF = float("inf")
@@ -27,7 +27,7 @@ class NoRule(Exception):
 
 
 @dataclass(frozen=True)
-class Asked:
+class CallContext:
     """A call of ``op``. ``outs`` are eager's results in the working dtypes, flat."""
 
     op: Any
@@ -44,11 +44,11 @@ class Asked:
     @property
     def exact(self) -> bool:
         """Whether no argument has an error."""
-        return all(error_of(x) is None for x in leaves((self.args, self.kwargs)))
+        return all(error_of(x) is None for x in tree_leaves((self.args, self.kwargs)))
 
     def again(self, change: Callable[[Any], Any]) -> tuple[Any, ...]:
         """The results, flat, on changed leaves of the arguments; dtypes asked for become wide."""
-        args, kwargs = mapped(tuple(self.args), change), mapped(dict(self.kwargs), change)
+        args, kwargs = tree_map(tuple(self.args), change), tree_map(dict(self.kwargs), change)
         return flat(self.op(*args, **kwargs))
 
     def widely(self) -> tuple[Any, ...]:
@@ -57,7 +57,7 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class Bound:
+class ErrorBound:
     """The exact value of a result, and how far it may be off (None: not at all); before the result is rounded to its
     dtype by ``ulps``. ``burst`` is where the value has left the range of float64: it is right that a result is infinite
     there, but not known what is made of it by another way.
@@ -66,15 +66,15 @@ class Bound:
     value: Tensor | None
     error: Tensor | None
     ulps: float = 0.0
-    burst: Tensor | None = None
+    overflowed: Tensor | None = None
 
 
-Rule = Callable[[Asked], Sequence[Bound]]
+Rule = Callable[[CallContext], Sequence[ErrorBound]]
 
 
 def flat(out: Any) -> tuple[Any, ...]:
     """Results as a tuple; lists of tensors among them one by one."""
-    return tuple(leaves(out)) if isinstance(out, (tuple, list)) else (out,)
+    return tuple(tree_leaves(out)) if isinstance(out, (tuple, list)) else (out,)
 
 
 def widened(x: Any) -> Any:
@@ -119,12 +119,12 @@ def tracked_errors(x: Any) -> Any:
 
 def uncertain(*tensors: Any) -> bool:
     """Whether an integer or bool among them has elements of which nothing is known."""
-    return any(isinstance(x, Tensor) and not inexact(x.dtype) and error_of(x) is not None for x in leaves(tensors))
+    return any(isinstance(x, Tensor) and not inexact(x.dtype) and error_of(x) is not None for x in tree_leaves(tensors))
 
 
-def unknown(out: Tensor) -> Bound:
+def unknown(out: Tensor) -> ErrorBound:
     """Nothing is known of any element."""
-    return Bound(wide(out), torch.full(out.shape, INF, dtype=torch.float64))
+    return ErrorBound(wide(out), torch.full(out.shape, INF, dtype=torch.float64))
 
 
 def rounded(value: Tensor, error: Tensor | None, dtype: torch.dtype, ulps: float | Tensor) -> Tensor:
@@ -139,8 +139,8 @@ def rounded(value: Tensor, error: Tensor | None, dtype: torch.dtype, ulps: float
 
 __all__ = [
     "INF",
-    "Asked",
-    "Bound",
+    "CallContext",
+    "ErrorBound",
     "NoRule",
     "Rule",
     "flat",

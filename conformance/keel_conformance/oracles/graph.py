@@ -9,11 +9,11 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 
-from ..pytree import leaves, mapped
+from ..pytree import tree_leaves, tree_map
 from .compare import MASKED, Finding, compare
 from .error_rules import NoRule, flat, rounded, widened
 from .montecarlo import envelope
-from .running_error import analysed
+from .running_error import analyze
 from .tracked_tensor import Evaluate, Tracked, error_of, inexact, plain_of, tracked, wide
 
 
@@ -37,7 +37,7 @@ class _Runner(fx.Interpreter):
 
     def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
         if isinstance(target, torch.ops.aten.add.Tensor.__class__) and any(
-            isinstance(x, Tensor) for x in leaves((args, kwargs))
+            isinstance(x, Tensor) for x in tree_leaves((args, kwargs))
         ):
             return self.evaluate(target, args, kwargs)
         return super().call_function(target, args, kwargs)
@@ -61,7 +61,7 @@ def graph_bounds(gm: fx.GraphModule, inputs: Sequence[Any]) -> list[Bounded | No
     with torch.no_grad():
         eager = flat(_plainly(gm, inputs))
         try:
-            found: Sequence[Any] = _run(gm, inputs, analysed)
+            found: Sequence[Any] = _run(gm, inputs, analyze)
         except NoRule:
             return _sampled(gm, inputs, eager)
         bounded = [_bounded(f, e) for f, e in zip(found, eager, strict=True)]
@@ -104,8 +104,8 @@ def _exact(gm: fx.GraphModule, inputs: Sequence[Any]) -> Any:
     """The graph in float64, no step moved."""
 
     def evaluate(op: Any, args: Any, kwargs: Any) -> Any:
-        plain = op(*mapped(tuple(args), plain_of), **mapped(dict(kwargs), plain_of))
-        values = iter(flat(op(*mapped(tuple(args), widened), **mapped(dict(kwargs), widened))))
+        plain = op(*tree_map(tuple(args), plain_of), **tree_map(dict(kwargs), plain_of))
+        values = iter(flat(op(*tree_map(tuple(args), widened), **tree_map(dict(kwargs), widened))))
 
         def with_value(own: Any) -> Any:
             value = next(values)
@@ -113,7 +113,7 @@ def _exact(gm: fx.GraphModule, inputs: Sequence[Any]) -> Any:
                 return own
             return tracked(own, evaluate, value) if inexact(own.dtype) else tracked(value.to(own.dtype), evaluate)
 
-        return mapped(plain, with_value)
+        return tree_map(plain, with_value)
 
     return _run(gm, inputs, evaluate)
 
@@ -144,5 +144,5 @@ def _found(got: Any, b: Bounded) -> Finding:
         have = f"{got.dtype} {list(got.shape)}" if isinstance(got, Tensor) else type(got).__name__
         return Finding(f"It is {have}, not {b.eager.dtype} {list(b.eager.shape)}.")
     if not inexact(got.dtype):
-        return compare(got, tracked(b.reference, analysed, None, b.bound), [b.eager])
-    return compare(got, tracked(b.eager, analysed, b.reference, b.bound), [b.eager])
+        return compare(got, tracked(b.reference, analyze, None, b.bound), [b.eager])
+    return compare(got, tracked(b.eager, analyze, b.reference, b.bound), [b.eager])

@@ -16,10 +16,10 @@ from torch import Tensor
 from keel import Call, TensorType
 from keel.opset import MEMBERS, Op, Results, bind
 
-from ..cases.case import Case, Trial
+from ..cases.case import Case, Inputs
 from ..cases.inputs import REDRAWN
 from ..devices import HOST
-from ..pytree import mapped
+from ..pytree import tree_map
 from ..results.verdict import Verdict
 from . import (
     device_differences,
@@ -34,9 +34,9 @@ from . import (
     unspecified,
 )
 from .compare import Finding, compare
-from .eager_variants import otherwise, result_of
-from .error_rules import Asked, NoRule, flat, narrowed, widened
-from .running_error import analysed
+from .eager_variants import eager_variants, result_of
+from .error_rules import CallContext, NoRule, flat, narrowed, widened
+from .running_error import analyze
 from .tracked_tensor import BITS, Evaluate, Tracked, errors, inexact, tracked
 
 
@@ -54,7 +54,7 @@ class Expected:
 
 
 @dataclass(frozen=True)
-class Judged:
+class JudgedCall:
     """One call of a case, and what a backend gave for it.
 
     ``eager`` is what eager PyTorch gives on the host, ``results`` the backend's, flat, of the same types; ``there`` is
@@ -63,7 +63,7 @@ class Judged:
     """
 
     case: Case
-    trial: Trial
+    trial: Inputs
     member: Op
     op: Any
     eager: tuple[Any, ...]
@@ -86,8 +86,8 @@ class Judged:
 class Oracle:
     """``check`` decides about calls to which it ``applies``."""
 
-    applies: Callable[[Judged], bool]
-    check: Callable[[Judged], Verdict]
+    applies: Callable[[JudgedCall], bool]
+    check: Callable[[JudgedCall], Verdict]
 
 
 @dataclass(frozen=True)
@@ -96,13 +96,13 @@ class Refinement:
     on what is wrong with them all the same, or nothing.
     """
 
-    applies: Callable[[Judged, Expected], bool]
-    breach: Callable[[Judged, Expected], str]
+    applies: Callable[[JudgedCall, Expected], bool]
+    violation: Callable[[JudgedCall, Expected], str]
 
 
 def judge(
     case: Case,
-    trial: Trial,
+    inputs: Inputs,
     results: Sequence[Any],
     *,
     calls: int = 1,
@@ -123,18 +123,18 @@ def judge(
     if case.kind == "negative":
         return Verdict(case.id, "fail", "contract", "A precondition is broken, and there is a result and no error.")
     try:
-        eager = flat(device_differences.kernel(op, member.name, device)(*trial.args, **trial.kwargs))
+        eager = flat(device_differences.kernel(op, member.name, device)(*inputs.args, **inputs.kwargs))
     except Exception as raised:
         return _without_reference(case, raised, device)
-    wanted = metadata.typed(eager, types)
-    if (fault := metadata.breach(member, results, wanted, device_of(trial))) is not None:
+    wanted = metadata.as_types(eager, types)
+    if (fault := metadata.violation(member, results, wanted, device_of(inputs))) is not None:
         return Verdict(case.id, "fail", "contract", fault.sentence, figures=fault.figures)
-    saved = device_differences.saved(member.name, device)
+    saved = device_differences.backward_only_results(member.name, device)
     results = [
-        got if metadata.alike(want, mine) and k not in saved else mine
+        got if metadata.same_type(want, mine) and k not in saved else mine
         for k, (got, want, mine) in enumerate(zip(results, wanted, eager, strict=True))
     ]
-    call = Judged(case, trial, member, op, eager, results, calls, device, tuple(there))
+    call = JudgedCall(case, inputs, member, op, eager, results, calls, device, tuple(there))
     return next(oracle for oracle in ORACLES if oracle.applies(call)).check(call)
 
 
@@ -151,37 +151,37 @@ def _without_reference(case: Case, raised: Exception, device: str) -> Verdict:
 # -- the oracles, in order ---------------------------------------------------------------------------------------------
 
 
-def _is_drawn(call: Judged) -> bool:
+def _is_drawn(call: JudgedCall) -> bool:
     return "random" in call.member.tags and distribution_tests.draws(call.member.name, call.named)
 
 
-def _by_statistics(call: Judged) -> Verdict:
+def _by_statistics(call: JudgedCall) -> Verdict:
     return call.verdict(
-        "statistical", distribution_tests.breach(call.member.name, call.named, call.results, call.calls)
+        "statistical", distribution_tests.violation(call.member.name, call.named, call.results, call.calls)
     )
 
 
-def _property(call: Judged) -> Callable[..., str] | None:
+def _property(call: JudgedCall) -> Callable[..., str] | None:
     name = call.member.name
-    return sorting_properties.property_of(name, call.named) or linalg_properties.promise.found.get(name)
+    return sorting_properties.property_of(name, call.named) or linalg_properties.promise.declared.get(name)
 
 
-def _by_property(call: Judged) -> Verdict:
+def _by_property(call: JudgedCall) -> Verdict:
     holds = _property(call)
     assert holds is not None
     unknown = linalg_properties.unknown(call.member.name, call.trial.args, call.results, call.eager)
     return call.verdict("metamorphic", unknown or holds(call.named, call.results, call.eager))
 
 
-def _by_numbers(call: Judged) -> Verdict:
+def _by_numbers(call: JudgedCall) -> Verdict:
     """By the strictest of ``exact``, ``ulp``, ``dot``, ``composite`` and ``times`` that reaches it."""
-    with device_differences.formulas(call.member.name, call.device):
-        expected = replace(expect(call.member, call.op, call.trial, call.eager), there=call.there)
+    with device_differences.device_decomposition(call.member.name, call.device):
+        expected = replace(expected_of(call.member, call.op, call.trial, call.eager), there=call.there)
     verdict = _verdict(call.case, call.trial, call.results, expected, call.op)
     if verdict.status != "pass":
         return verdict
     for refinement in REFINEMENTS:
-        if refinement.applies(call, expected) and (sentence := refinement.breach(call, expected)):
+        if refinement.applies(call, expected) and (sentence := refinement.violation(call, expected)):
             return replace(verdict, status="fail", sentence=sentence)
     if expected.oracle == "dot" and "exact" in call.trial.notes and not verdict.figures.get("ratio"):
         return replace(verdict, oracle="exact by construction")
@@ -197,7 +197,7 @@ ORACLES = (
 """The first that applies decides."""
 
 
-def _is_random_sum(call: Judged, expected: Expected) -> bool:
+def _is_random_sum(call: JudgedCall, expected: Expected) -> bool:
     return (
         expected.oracle == "dot"
         and call.case.levels.get("values") == "random"
@@ -206,16 +206,18 @@ def _is_random_sum(call: Judged, expected: Expected) -> bool:
     )
 
 
-def _bias_of_sums(call: Judged, expected: Expected) -> str:
-    trial = call.trial
-    return dot_products.statistics(Asked(call.op, call.member, trial.args, trial.kwargs, call.eager), call.results[0])
+def _bias_of_sums(call: JudgedCall, expected: Expected) -> str:
+    inputs = call.trial
+    return dot_products.statistics(
+        CallContext(call.op, call.member, inputs.args, inputs.kwargs, call.eager), call.results[0]
+    )
 
 
-def _is_by_elements(call: Judged, expected: Expected) -> bool:
+def _is_by_elements(call: JudgedCall, expected: Expected) -> bool:
     return expected.oracle == "ulp" and expected.tracked is not None and isinstance(call.results[0], Tensor)
 
 
-def _one_sided(call: Judged, expected: Expected) -> str:
+def _one_sided(call: JudgedCall, expected: Expected) -> str:
     assert expected.tracked is not None
     return rounding_bias.one_sided(call.member, call.trial.args, call.results[0], expected.tracked[0])
 
@@ -230,22 +232,22 @@ REFINEMENTS = (
 )
 
 
-def together(case: Case, trials: Sequence[Trial], results: Sequence[Sequence[Any]]) -> str:
+def judge_independence(case: Case, inputs: Sequence[Inputs], results: Sequence[Sequence[Any]]) -> str:
     """What is wrong with two calls of a case in which each by itself is right; nothing, of members that do not draw."""
     member, op = MEMBERS[case.op], target_of(case.op, case.overload)
     if "random" not in member.tags:
         return ""
-    named = [bind(Call(op, tuple(t.args), dict(t.kwargs), ())) for t in trials]
+    named = [bind(Call(op, tuple(t.args), dict(t.kwargs), ())) for t in inputs]
     return distribution_tests.independent(member.name, named, results)
 
 
-def _verdict(case: Case, trial: Trial, results: Sequence[Any], expected: Expected, op: Any) -> Verdict:
+def _verdict(case: Case, inputs: Inputs, results: Sequence[Any], expected: Expected, op: Any) -> Verdict:
     worst: dict[str, Any] = {}
     unknown, vacuous, excused = 0.0, False, ""
     for k, (got, want) in enumerate(zip(results, expected.eager, strict=True)):
-        found = _found(got, want, expected, k, trial, op)
+        found = _compare(got, want, expected, k, inputs, op)
         if found.sentence:
-            sentence = found.sentence + operands(expected.member, trial, got, found.figures)
+            sentence = found.sentence + operands(expected.member, inputs, got, found.figures)
             sentence = f"Result {k}: {sentence}" if len(results) > 1 else sentence
             if not found.excused:
                 return Verdict(case.id, "fail", expected.oracle, sentence, figures={**found.figures, "result": k})
@@ -256,7 +258,7 @@ def _verdict(case: Case, trial: Trial, results: Sequence[Any], expected: Expecte
             worst = dict(found.figures)
     if excused:
         return Verdict(case.id, "quality warning", expected.oracle, excused, figures=worst)
-    if vacuous and (worst.get("masked", 1.0) == 1.0 or not extreme(trial)):
+    if vacuous and (worst.get("masked", 1.0) == 1.0 or not extreme(inputs)):
         return Verdict(
             case.id,
             "vacuous",
@@ -267,10 +269,10 @@ def _verdict(case: Case, trial: Trial, results: Sequence[Any], expected: Expecte
     return Verdict(case.id, "pass", expected.oracle, figures=worst)
 
 
-def operands(member: Op, trial: Trial, got: Any, figures: Mapping[str, Any]) -> str:
+def operands(member: Op, inputs: Inputs, got: Any, figures: Mapping[str, Any]) -> str:
     """What stands in the operands where a result is worst, of members that are computed by elements; '' of others."""
-    at, alone = figures.get("index"), [x for x in (*trial.args, *trial.kwargs.values()) if isinstance(x, Tensor)]
-    if at is None or "pointwise" not in member.tags or not alone or len(alone) < len(trial.tensors):
+    at, alone = figures.get("index"), [x for x in (*inputs.args, *inputs.kwargs.values()) if isinstance(x, Tensor)]
+    if at is None or "pointwise" not in member.tags or not alone or len(alone) < len(inputs.tensors):
         return ""
     try:
         there = [x.expand(got.shape)[tuple(at)].item() for x in alone]
@@ -280,18 +282,18 @@ def operands(member: Op, trial: Trial, got: Any, figures: Mapping[str, Any]) -> 
     return f" There the {said} {' and '.join(map(repr, there))}."
 
 
-def _found(got: Any, want: Any, expected: Expected, k: int, trial: Trial, op: Any) -> Finding:
+def _compare(got: Any, want: Any, expected: Expected, k: int, inputs: Inputs, op: Any) -> Finding:
     if not isinstance(want, Tensor):
         same = got == want or (got != got and want != want)
         return Finding() if same else Finding(f"It is {got!r}, not {want!r}.")
     if expected.tracked is None:
-        call = Call(op, tuple(trial.args), dict(trial.kwargs), ())
+        call = Call(op, tuple(inputs.args), dict(inputs.kwargs), ())
         return relative_to_eager.compare(
             got,
             want,
-            result_of(op, trial, k, widened),
-            narrow_result(op, trial, k, want),
-            floor=relative_to_eager.floor(expected.member.name, call),
+            result_of(op, inputs, k, widened),
+            narrow_result(op, inputs, k, want),
+            floor=relative_to_eager.error_floor(expected.member.name, call),
         )
     zeros = signed_zeros(expected.member)
     eager = [
@@ -301,7 +303,7 @@ def _found(got: Any, want: Any, expected: Expected, k: int, trial: Trial, op: An
     ]
     found = compare(got, expected.tracked[k], eager, zeros=zeros)
     if found.sentence and not found.excused and "pointwise" in expected.member.tags:
-        found = compare(got, expected.tracked[k], [*eager, *otherwise(op, trial, k, want)], zeros=zeros)
+        found = compare(got, expected.tracked[k], [*eager, *eager_variants(op, inputs, k, want)], zeros=zeros)
     return found
 
 
@@ -312,25 +314,27 @@ def signed_zeros(member: Op) -> bool:
     return bool(member.budget) and all(b.ulps is not None for b in member.budget.values())
 
 
-def expect(member: Op, op: Any, trial: Trial, eager: tuple[Any, ...]) -> Expected:
+def expected_of(member: Op, op: Any, inputs: Inputs, eager: tuple[Any, ...]) -> Expected:
     """The references and bounds of a call, by the strictest oracle that reaches it."""
     if exact(member, eager):
-        named = bind(Call(op, tuple(trial.args), dict(trial.kwargs), ()))
-        free = unspecified.opened(member, named, eager)
+        named = bind(Call(op, tuple(inputs.args), dict(inputs.kwargs), ()))
+        free = unspecified.unspecified_elements(member, named, eager)
         return Expected(member, eager, tuple(map(_left_open, eager, free)), "exact")
-    evaluate: Evaluate = partial(analysed, coarse=coarse(member, eager))
+    evaluate: Evaluate = partial(analyze, coarse=rounding_dtype(member, eager))
 
     def follow(x: Any) -> Any:
         return tracked(x, evaluate) if isinstance(x, Tensor) else x
 
     try:
-        found = flat(evaluate(op, mapped(tuple(trial.args), follow), mapped(dict(trial.kwargs), follow)))
+        found = flat(evaluate(op, tree_map(tuple(inputs.args), follow), tree_map(dict(inputs.kwargs), follow)))
     except (NoRule, NotImplementedError, RuntimeError, TypeError, ValueError):
         return Expected(member, eager, None, "times")
     if len(found) != len(eager) or not all(map(_followed, found, eager)):
         return Expected(member, eager, None, "times")
     if member.kind == "composite":  # of primitives it is known wherever they stand
-        free = unspecified.opened(member, bind(Call(op, tuple(trial.args), dict(trial.kwargs), ())), eager)
+        free = unspecified.unspecified_elements(
+            member, bind(Call(op, tuple(inputs.args), dict(inputs.kwargs), ())), eager
+        )
         found = tuple(map(_left_open, found, free))
     return Expected(member, eager, found, _oracle(member))
 
@@ -340,8 +344,8 @@ def _left_open(want: Any, free: Tensor | None) -> Any:
     if free is None or not bool(free.any()):
         return want
     if not isinstance(want, Tracked):
-        return tracked(want, analysed, None, torch.where(free, float("inf"), 0.0))
-    return tracked(want.plain, analysed, want.value, torch.where(free, float("inf"), errors(want)))
+        return tracked(want, analyze, None, torch.where(free, float("inf"), 0.0))
+    return tracked(want.plain, analyze, want.value, torch.where(free, float("inf"), errors(want)))
 
 
 def exact(member: Op, eager: Sequence[Any]) -> bool:
@@ -363,7 +367,7 @@ def _followed(found: Any, eager: Any) -> bool:
     return right and (isinstance(found, Tracked) or not inexact(eager.dtype) or not eager.numel())
 
 
-def coarse(member: Op, eager: Sequence[Any]) -> torch.dtype | None:
+def rounding_dtype(member: Op, eager: Sequence[Any]) -> torch.dtype | None:
     """The dtype that a composite may round its steps to: that of its result, where it is computed by elements.
 
     Its decomposition takes 16-bit floats to float32 first; PyTorch itself does for some, and no clause asks for it.
@@ -380,17 +384,17 @@ def _oracle(member: Op) -> str:
     return "ulp" if "pointwise" in member.tags else "dot"
 
 
-def narrow_result(op: Callable[..., Any], trial: Trial, k: int, want: Tensor) -> Tensor | None:
+def narrow_result(op: Callable[..., Any], inputs: Inputs, k: int, want: Tensor) -> Tensor | None:
     """That of the arguments in float32, of a result in float64, of which no better one is known."""
     if want.dtype not in (torch.float64, torch.complex128):
         return None
-    found = result_of(op, trial, k, narrowed)
+    found = result_of(op, inputs, k, narrowed)
     return found if found is not None and found.shape == want.shape else None
 
 
-def extreme(trial: Trial) -> bool:
+def extreme(inputs: Inputs) -> bool:
     """Whether arguments have elements at the ends of the range, of whose results clauses leave more open."""
-    for x in trial.tensors:
+    for x in inputs.tensors:
         if inexact(x.dtype):
             facts, size = torch.finfo(x.dtype), x.abs().to(torch.float64)
             if bool((~size.isfinite() | (size >= facts.max**0.5) | ((size > 0) & (size < facts.eps**2))).any()):
@@ -402,9 +406,9 @@ def extreme(trial: Trial) -> bool:
     return False
 
 
-def device_of(trial: Trial) -> torch.device:
+def device_of(inputs: Inputs) -> torch.device:
     """That of the arguments; the processor's where there is no tensor."""
-    return next((x.device for x in trial.tensors), torch.device("cpu"))
+    return next((x.device for x in inputs.tensors), torch.device("cpu"))
 
 
 @cache

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from ..by_member import ByMember
 from .compare import compare
-from .running_error import analysed
+from .running_error import analyze
 from .tracked_tensor import tracked, wide, wide_dtype
 
 aten = torch.ops.aten
@@ -148,7 +148,7 @@ def _follows(
         return sentence
     exchanges = (pivots != torch.arange(1, pivots.shape[-1] + 1)).sum(-1)
     sign = (1 - 2 * (exchanges % 2)).to(lu.dtype)
-    expected = formula(tracked(lu.diagonal(0, -2, -1).clone(), analysed), sign)
+    expected = formula(tracked(lu.diagonal(0, -2, -1).clone(), analyze), sign)
     found = (compare(got, want).sentence for got, want in zip(first, expected, strict=True))
     return next((f"It does not follow from the factors. {sentence}" for sentence in found if sentence), "")
 

@@ -15,7 +15,7 @@ from keel.opset import Op
 from ..results.fault import Fault, Kind
 
 
-def breach(member: Op, results: Sequence[Any], eager: Sequence[Any], device: torch.device) -> Fault | None:
+def violation(member: Op, results: Sequence[Any], eager: Sequence[Any], device: torch.device) -> Fault | None:
     """The first breach of the contract; None if it is kept.
 
     Strides must be eager's where the member's type rule promises them, and any dense ones elsewhere. Those of
@@ -24,13 +24,13 @@ def breach(member: Op, results: Sequence[Any], eager: Sequence[Any], device: tor
     if len(results) != len(eager):
         return Fault("count", f"There are {len(results)} results, not {len(eager)}.")
     for k, (got, want) in enumerate(zip(results, eager, strict=True)):
-        if (found := _breach(got, want, _promised(member, k), device)) is not None:
+        if (found := _violation(got, want, _promised(member, k), device)) is not None:
             kind, words = found
             return Fault(kind, f"{f'Result {k}' if len(results) > 1 else 'The result'} {words}", k)
     return None
 
 
-def typed(eager: Sequence[Any], types: Sequence[TensorType | None]) -> list[Any]:
+def as_types(eager: Sequence[Any], types: Sequence[TensorType | None]) -> list[Any]:
     """``eager``, those of which there is a type as tensors of that, without memory."""
     return [
         mine
@@ -40,12 +40,12 @@ def typed(eager: Sequence[Any], types: Sequence[TensorType | None]) -> list[Any]
     ]
 
 
-def alike(a: Any, b: Any) -> bool:
+def same_type(a: Any, b: Any) -> bool:
     """Whether two results are of one dtype and shape, if they are tensors."""
     return not isinstance(a, Tensor) or not isinstance(b, Tensor) or (a.dtype, a.shape) == (b.dtype, b.shape)
 
 
-def _breach(got: Any, want: Any, promised: bool, device: torch.device) -> tuple[Kind, str] | None:
+def _violation(got: Any, want: Any, promised: bool, device: torch.device) -> tuple[Kind, str] | None:
     if not isinstance(want, Tensor):
         same = type(got) is type(want)
         return None if same else ("type", f"is a {type(got).__name__}, not a {type(want).__name__}.")

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from keel.opset import OPSET, decomposition_of
 
-from ..pytree import mapped
+from ..pytree import tree_map
 from .error_rules import NoRule, flat, widened
 from .tracked_tensor import Evaluate, inexact, plain_of, tracked, unit, wide
 
@@ -37,8 +37,8 @@ def sampled(op: Any, args: Sequence[Any], kwargs: Mapping[str, Any], *, random: 
         return decompose(*_followed(args, evaluate), **_followed(dict(kwargs), evaluate))
     if member is not None and "random" in member.tags:
         raise NoRule(f"{member.name} draws.")
-    out = op(*mapped(tuple(args), plain_of), **mapped(dict(kwargs), plain_of))
-    found = flat(op(*mapped(tuple(args), widened), **mapped(dict(kwargs), widened)))
+    out = op(*tree_map(tuple(args), plain_of), **tree_map(dict(kwargs), plain_of))
+    found = flat(op(*tree_map(tuple(args), widened), **tree_map(dict(kwargs), widened)))
     pairs = iter(zip(flat(out), found, strict=True))
 
     def moved(_: Any) -> Any:
@@ -52,11 +52,11 @@ def sampled(op: Any, args: Sequence[Any], kwargs: Mapping[str, Any], *, random: 
         by = 0.0 if exact and member is not None and member.name != "convert" else unit(plain.dtype)
         return tracked(plain, evaluate, value * (1 + by * noise))
 
-    return mapped(out, moved)
+    return tree_map(out, moved)
 
 
 def _followed(tree: Any, evaluate: Evaluate) -> Any:
-    return mapped(tree, lambda x: tracked(x, evaluate) if isinstance(x, Tensor) and not hasattr(x, "plain") else x)
+    return tree_map(tree, lambda x: tracked(x, evaluate) if isinstance(x, Tensor) and not hasattr(x, "plain") else x)
 
 
 def envelope(run: Callable[[Evaluate], Sequence[Any]], values: Sequence[Any], runs: int = RUNS) -> list[Tensor | None]:

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from ..by_member import ByMember
-from ..pytree import leaves, tensors
-from .error_rules import INF, Asked, Bound, NoRule, Rule, tracked_errors, uncertain, unknown, widened
-from .pointwise import apart
+from ..pytree import tensor_leaves, tree_leaves
+from .error_rules import INF, CallContext, ErrorBound, NoRule, Rule, tracked_errors, uncertain, unknown, widened
+from .pointwise import distance
 from .tracked_tensor import error_of, errors, inexact, plain_of, wide
 
 rule: ByMember[Rule] = ByMember()
@@ -19,37 +19,37 @@ FILLS = frozenset({"value", "fill_value"})
 """Parameters whose number stands in the result itself, without an error."""
 
 
-def moved(asked: Asked) -> Sequence[Bound]:
+def moved(call: CallContext) -> Sequence[ErrorBound]:
     """The same operator moves values and errors. Of what an unknown index picks nothing is known."""
-    if asked.exact:
+    if call.exact:
         return [
-            Bound(wide(o) if inexact(o.dtype) else None, None) if isinstance(o, Tensor) else Bound(None, None)
-            for o in (asked.widely() if any(_valued(x) for x in leaves((asked.args, asked.kwargs))) else asked.outs)
+            ErrorBound(wide(o) if inexact(o.dtype) else None, None) if isinstance(o, Tensor) else ErrorBound(None, None)
+            for o in (call.widely() if any(_valued(x) for x in tree_leaves((call.args, call.kwargs))) else call.outs)
         ]
-    given = tensors((asked.args, asked.kwargs))
+    given = tensor_leaves((call.args, call.kwargs))
     floats = [x for x in given if inexact(x.dtype)]
-    if floats and asked.member is not None and asked.member.name in _PICKED and uncertain(asked.args, asked.kwargs):
-        return _picked(asked)
-    if (floats and uncertain(asked.args, asked.kwargs)) or (not floats and len(given) > 1):
-        return [unknown(o) for o in asked.outs]
+    if floats and call.member is not None and call.member.name in _PICKED and uncertain(call.args, call.kwargs):
+        return _picked(call)
+    if (floats and uncertain(call.args, call.kwargs)) or (not floats and len(given) > 1):
+        return [unknown(o) for o in call.outs]
     if not floats:  # integers or bools, moved alone
-        error = _again(asked, lambda x: errors(x) if isinstance(x, Tensor) else x)
-        return [Bound(None, e) for e in error]
-    return [Bound(v, e) for v, e in zip(asked.widely(), _again(asked, tracked_errors), strict=True)]
+        error = _again(call, lambda x: errors(x) if isinstance(x, Tensor) else x)
+        return [ErrorBound(None, e) for e in error]
+    return [ErrorBound(v, e) for v, e in zip(call.widely(), _again(call, tracked_errors), strict=True)]
 
 
 _PICKED = frozenset({"gather", "index"})
 
 
-def _picked(asked: Asked) -> Sequence[Bound]:
+def _picked(call: CallContext) -> Sequence[ErrorBound]:
     """Elements by indices of which some are not known: those lead to one more element, of which nothing is known."""
-    named = asked.named
+    named = call.named
     x, indices = named["self"], named["indices"] if "indices" in named else [named["index"]]
     if any(i is not None and not _whole(plain_of(i)) for i in indices):
-        return [unknown(o) for o in asked.outs]
+        return [unknown(o) for o in call.outs]
     dims = range(len(indices)) if "indices" in named else [named["dim"] % max(x.dim(), 1)]
     if not x.dim() or any(i is not None and i.shape == () and len(indices) == 1 and "dim" in named for i in indices):
-        return [unknown(o) for o in asked.outs]
+        return [unknown(o) for o in call.outs]
     size = list(x.shape)
     moved = errors(x)
     for d, index in zip(dims, indices, strict=True):
@@ -59,8 +59,8 @@ def _picked(asked: Asked) -> Sequence[Bound]:
         None if i is None else torch.where(errors(i) > 0, size[d], plain_of(i) % max(size[d], 1))
         for d, i in zip(dims, indices, strict=True)
     ]
-    error = asked.op(moved, away) if "indices" in named else asked.op(moved, named["dim"], away[0])
-    return [Bound(asked.widely()[0], error)]
+    error = call.op(moved, away) if "indices" in named else call.op(moved, named["dim"], away[0])
+    return [ErrorBound(call.widely()[0], error)]
 
 
 def _whole(x: Tensor) -> bool:
@@ -71,30 +71,30 @@ def _valued(x: Any) -> bool:
     return getattr(x, "value", None) is not None
 
 
-def _again(asked: Asked, change: Any) -> tuple[Any, ...]:
+def _again(call: CallContext, change: Any) -> tuple[Any, ...]:
     """The operator on changed tensors, with zeros for the numbers that it fills in."""
-    names = list(asked.named)
+    names = list(call.named)
     filled = [
-        0.0 if n in FILLS and isinstance(a, (int, float, bool)) else a for n, a in zip(names, asked.args, strict=False)
+        0.0 if n in FILLS and isinstance(a, (int, float, bool)) else a for n, a in zip(names, call.args, strict=False)
     ]
-    kwargs = {n: 0.0 if n in FILLS and isinstance(a, (int, float, bool)) else a for n, a in asked.kwargs.items()}
-    return Asked(asked.op, asked.member, filled, kwargs, asked.outs).again(change)
+    kwargs = {n: 0.0 if n in FILLS and isinstance(a, (int, float, bool)) else a for n, a in call.kwargs.items()}
+    return CallContext(call.op, call.member, filled, kwargs, call.outs).again(change)
 
 
 @rule("as_strided")
-def strided(asked: Asked) -> Sequence[Bound]:
+def strided(call: CallContext) -> Sequence[ErrorBound]:
     """as_strided reads memory: values and errors are laid out as the operand is first."""
-    x = asked.args[0]
+    x = call.args[0]
     if not x.numel():
-        return [Bound(None, None)]
-    offset = asked.named.get("storage_offset")
+        return [ErrorBound(None, None)]
+    offset = call.named.get("storage_offset")
     if offset not in (None, 0) or not _dense(plain_of(x)):
-        return [unknown(o) for o in asked.outs] if not asked.exact else [Bound(None, None)]
+        return [unknown(o) for o in call.outs] if not call.exact else [ErrorBound(None, None)]
     found = []
     for part in (wide(x), errors(x)):
         laid = torch.empty_strided(x.shape, plain_of(x).stride(), dtype=part.dtype).copy_(part)
-        found.append(asked.op(laid, *asked.args[1:], **asked.kwargs))
-    return [Bound(found[0] if inexact(x.dtype) else None, None if asked.exact else found[1])]
+        found.append(call.op(laid, *call.args[1:], **call.kwargs))
+    return [ErrorBound(found[0] if inexact(x.dtype) else None, None if call.exact else found[1])]
 
 
 def _dense(x: Tensor) -> bool:
@@ -102,43 +102,43 @@ def _dense(x: Tensor) -> bool:
 
 
 @rule("bitcast")
-def bits(asked: Asked) -> Sequence[Bound]:
+def bits(call: CallContext) -> Sequence[ErrorBound]:
     """Of the bits of an inexact number nothing is known."""
-    x = asked.args[0]
-    if asked.exact and not _valued(x):
-        return [Bound(None, None)]
-    return [unknown(asked.outs[0])] if x.dtype != asked.outs[0].dtype else [Bound(wide(x), error_of(x))]
+    x = call.args[0]
+    if call.exact and not _valued(x):
+        return [ErrorBound(None, None)]
+    return [unknown(call.outs[0])] if x.dtype != call.outs[0].dtype else [ErrorBound(wide(x), error_of(x))]
 
 
 @rule("view_as_real")
-def parts(asked: Asked) -> Sequence[Bound]:
+def parts(call: CallContext) -> Sequence[ErrorBound]:
     """The two parts of a complex number are each as far off as the whole at the most."""
-    error = error_of(asked.args[0])
-    return [Bound(asked.widely()[0], None if error is None else error[..., None].expand(*error.shape, 2).clone())]
+    error = error_of(call.args[0])
+    return [ErrorBound(call.widely()[0], None if error is None else error[..., None].expand(*error.shape, 2).clone())]
 
 
 @rule("view_as_complex")
-def pairs(asked: Asked) -> Sequence[Bound]:
+def pairs(call: CallContext) -> Sequence[ErrorBound]:
     """A complex number is as far off as both of its parts together at the most."""
-    error = error_of(asked.args[0])
-    return [Bound(asked.widely()[0], None if error is None else error.sum(-1))]
+    error = error_of(call.args[0])
+    return [ErrorBound(call.widely()[0], None if error is None else error.sum(-1))]
 
 
-def ordered(asked: Asked) -> Sequence[Bound]:
+def ordered(call: CallContext) -> Sequence[ErrorBound]:
     """The k-th of the elements in order, whichever k: it does not decrease if no element does, so that its extremes are
     those of the elements' lower and upper ends. Where two elements may change places nothing is known of indices.
     """
-    if asked.exact and not any(_valued(x) for x in leaves((asked.args, asked.kwargs))):
-        return [Bound(None, None) for _ in asked.outs]
-    values = asked.widely()
-    ends = [asked.again(lambda x, s=sign: _moved(x, s)) for sign in (-1.0, 1.0)]
+    if call.exact and not any(_valued(x) for x in tree_leaves((call.args, call.kwargs))):
+        return [ErrorBound(None, None) for _ in call.outs]
+    values = call.widely()
+    ends = [call.again(lambda x, s=sign: _moved(x, s)) for sign in (-1.0, 1.0)]
     found = []
-    for k, out in enumerate(asked.outs):
+    for k, out in enumerate(call.outs):
         if inexact(out.dtype):
-            gap = torch.maximum(apart(ends[0][k], values[k]), apart(ends[1][k], values[k]))
-            found.append(Bound(values[k], None if asked.exact else gap))
+            gap = torch.maximum(distance(ends[0][k], values[k]), distance(ends[1][k], values[k]))
+            found.append(ErrorBound(values[k], None if call.exact else gap))
         else:
-            found.append(Bound(None, None) if asked.exact else unknown(out))
+            found.append(ErrorBound(None, None) if call.exact else unknown(out))
     return found
 
 
@@ -149,15 +149,15 @@ def _moved(x: Any, sign: float) -> Any:
 
 
 @rule("argmax", "argmin")
-def extreme(asked: Asked) -> Sequence[Bound]:
+def extreme(call: CallContext) -> Sequence[ErrorBound]:
     """argmax and argmin: known where no other element's interval reaches that of the one that is found."""
-    out = asked.outs[0]
-    if asked.exact and not any(map(_valued, asked.args)):
-        return [Bound(None, None)]
-    x, dim = asked.args[0], asked.named.get("dim")
+    out = call.outs[0]
+    if call.exact and not any(map(_valued, call.args)):
+        return [ErrorBound(None, None)]
+    x, dim = call.args[0], call.named.get("dim")
     if not inexact(x.dtype):
         return [unknown(out)]
-    sign = 1.0 if asked.member is not None and asked.member.name == "argmax" else -1.0
+    sign = 1.0 if call.member is not None and call.member.name == "argmax" else -1.0
     value, gap = wide(x) * sign, errors(x)
     if dim is None or not x.dim():
         value, gap, dim = value.flatten(), gap.flatten(), 0
@@ -166,34 +166,34 @@ def extreme(asked: Asked) -> Sequence[Bound]:
     rivals = ((value + gap) >= floor) & ((gap > 0) | (gap.gather(dim, best) > 0))
     rivals = rivals.scatter(dim, best, False) | value.isnan()
     error = torch.where(rivals.any(dim), INF, 0.0).reshape(out.shape)
-    return [Bound(None, error)]
+    return [ErrorBound(None, error)]
 
 
-def undecided(asked: Asked) -> Sequence[Bound]:
+def undecided(call: CallContext) -> Sequence[ErrorBound]:
     """What is found by comparing is known where the operands are."""
-    if asked.exact and not any(map(_valued, leaves((asked.args, asked.kwargs)))):
-        return [Bound(None, None) for _ in asked.outs]
-    return [unknown(o) for o in asked.outs]
+    if call.exact and not any(map(_valued, tree_leaves((call.args, call.kwargs)))):
+        return [ErrorBound(None, None) for _ in call.outs]
+    return [unknown(o) for o in call.outs]
 
 
 @rule("searchsorted")
-def searched(asked: Asked) -> Sequence[Bound]:
+def searched(call: CallContext) -> Sequence[ErrorBound]:
     """A place in a row is how many of it are less; it is known where it is eager's with all of the row, and what is
     searched, moved to either end of their errors.
     """
-    named = asked.named
+    named = call.named
     rows, values = named.get("sorted_sequence", named.get("boundaries")), named.get("self")
-    rounded = not asked.exact or any(map(_valued, (rows, values)))
+    rounded = not call.exact or any(map(_valued, (rows, values)))
     if not rounded or named.get("sorter") is not None or not isinstance(values, Tensor) or uncertain(rows, values):
-        return undecided(asked)
+        return undecided(call)
 
     def place(sign: float) -> Tensor:
         ends = (wide(rows) - sign * errors(rows)).sort(-1).values
         found: Tensor = torch.searchsorted(ends, wide(values) + sign * errors(values), right=_right(named))
         return found
 
-    eager = plain_of(asked.outs[0])
-    return [Bound(None, torch.where((place(-1.0) == eager) & (place(1.0) == eager), 0.0, INF))]
+    eager = plain_of(call.outs[0])
+    return [ErrorBound(None, torch.where((place(-1.0) == eager) & (place(1.0) == eager), 0.0, INF))]
 
 
 def _right(named: Mapping[str, Any]) -> bool:
@@ -201,8 +201,8 @@ def _right(named: Mapping[str, Any]) -> bool:
 
 
 @rule("item")
-def hosted(asked: Asked) -> Sequence[Bound]:
+def hosted(call: CallContext) -> Sequence[ErrorBound]:
     """A number that the host goes on with must be known."""
-    if not asked.exact:
+    if not call.exact:
         raise NoRule("A number is read that is not exact.")
-    return [Bound(None, None) for _ in asked.outs]
+    return [ErrorBound(None, None) for _ in call.outs]

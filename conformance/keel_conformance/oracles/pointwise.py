@@ -17,7 +17,7 @@ from torch import Tensor
 from keel.opset import Op, Pole, Results
 
 from ..by_member import ByMember
-from .error_rules import INF, Asked, Bound, NoRule, Rule, uncertain, widened
+from .error_rules import INF, CallContext, ErrorBound, NoRule, Rule, uncertain, widened
 from .mpmath_reference import precise
 from .tracked_tensor import (
     BITS,
@@ -38,17 +38,17 @@ from .tracked_tensor import (
 rule: ByMember[Rule] = ByMember()
 
 
-def elementwise(asked: Asked) -> Sequence[Bound]:
+def elementwise(call: CallContext) -> Sequence[ErrorBound]:
     """One result; ``ulps`` of it are the budget of the member."""
-    member, out = asked.member, asked.outs[0]
+    member, out = call.member, call.outs[0]
     assert member is not None
-    names = list(member.operands) or [n for n in ("self", "x", "other") if n in asked.named]
-    over = _compute_dtype(asked, names)
-    given = [asked.named[n] for n in names]
+    names = list(member.operands) or [n for n in ("self", "x", "other") if n in call.named]
+    over = _compute_dtype(call, names)
+    given = [call.named[n] for n in names]
     values, gaps = zip(*(_operand(x, over) for x in given), strict=True)
 
     def at(*operands: Any) -> Tensor:
-        result: Tensor = call_with(asked, dict(zip(names, operands, strict=True)))[0]
+        result: Tensor = call_with(call, dict(zip(names, operands, strict=True)))[0]
         return _subnormal(operands[0], result) if member.name == "sigmoid" else result
 
     if member.numerics.steps:
@@ -66,29 +66,29 @@ def elementwise(asked: Asked) -> Sequence[Bound]:
         value, error = corners(at, values, gaps)
         error = _broken(member, value, error, values, gaps)
         error = _overflowed(at, values, value, error, [lost_of(x) for x in given], out.dtype)
-    error = _added(error, _scaled(asked, value, over))
+    error = _added(error, _scaled(call, value, over))
     error = _added(error, _conditioned(member, at, values, value, out.dtype))
-    if asked.named.get("rounding_mode") == "trunc" and inexact(over):
+    if call.named.get("rounding_mode") == "trunc" and inexact(over):
         error = _added(error, _truncated(values, value, over))
     if not inexact(out.dtype):
-        return [Bound(None, error)]
+        return [ErrorBound(None, error)]
     sure = len(values) == 1 and gaps[0] is None and lost_of(given[0]) is None
     if sure and out.dtype == torch.float64 and (better := precise(member.name, values[0], value)) is not None:
         error = _added(error, 0.5 * ulp(better, torch.float64) * (better != 0))
-        return [Bound(better, error, budget(member, out.dtype))]
+        return [ErrorBound(better, error, budget(member, out.dtype))]
     burst = _burst(member, values, value) if BITS[out.dtype] == 53 else None
     value, error = _reference(member, value, error, out.dtype)
-    return [Bound(value, error, budget(member, out.dtype), burst)]
+    return [ErrorBound(value, error, budget(member, out.dtype), burst)]
 
 
 @rule("iota")
-def counted(asked: Asked) -> Sequence[Bound]:
+def counted(call: CallContext) -> Sequence[ErrorBound]:
     """start + k step: exact where all of it are integers that the dtype holds, else within the member's budget."""
-    out, named = asked.outs[0], asked.named
-    value = asked.op(*asked.args, **{**asked.kwargs, "dtype": torch.float64})
+    out, named = call.outs[0], call.named
+    value = call.op(*call.args, **{**call.kwargs, "dtype": torch.float64})
     ends = [n for n in (named.get("start", 0), named.get("step", 1), *value[-1:].tolist()) if n is not None]
     whole = all(float(n).is_integer() and abs(n) <= 2.0 ** BITS[out.dtype] for n in ends)
-    return [Bound(value, None, 0.0 if whole else budget(asked.member, out.dtype))]
+    return [ErrorBound(value, None, 0.0 if whole else budget(call.member, out.dtype))]
 
 
 def budget(member: Any, dtype: torch.dtype) -> float:
@@ -121,23 +121,23 @@ def _subnormal(x: Tensor, value: Tensor) -> Tensor:
     return torch.where(x < -40.0, x.exp(), value) if x.dtype == value.dtype == torch.float64 else value
 
 
-def call_with(asked: Asked, operands: Mapping[str, Any]) -> tuple[Any, ...]:
+def call_with(call: CallContext, operands: Mapping[str, Any]) -> tuple[Any, ...]:
     """The results, flat, with some parameters replaced and the rest in float64."""
-    names = list(asked.named)
+    names = list(call.named)
     args = [
         operands.get(n, widened(a)) if not isinstance(a, (list, tuple)) else a
-        for n, a in zip(names, asked.args, strict=False)
+        for n, a in zip(names, call.args, strict=False)
     ]
-    kwargs = {n: operands.get(n, widened(a)) for n, a in asked.kwargs.items()}
-    out = asked.op(*args, **kwargs)
+    kwargs = {n: operands.get(n, widened(a)) for n, a in call.kwargs.items()}
+    out = call.op(*args, **kwargs)
     return tuple(out) if isinstance(out, (tuple, list)) else (out,)
 
 
-def _compute_dtype(asked: Asked, names: Sequence[str]) -> torch.dtype:
-    out = asked.outs[0]
+def _compute_dtype(call: CallContext, names: Sequence[str]) -> torch.dtype:
+    out = call.outs[0]
     if inexact(out.dtype):
         return out.dtype  # type: ignore[no-any-return]
-    given = [plain_of(asked.named[n]) for n in names]
+    given = [plain_of(call.named[n]) for n in names]
     return torch.result_type(*given) if len(given) == 2 else given[0].dtype
 
 
@@ -198,7 +198,7 @@ def corners(
         moved = list(values)
         for i, sign in zip(moving, signs, strict=True):
             moved[i] = _by(values[i], sign * gaps[i].nan_to_num(INF))  # type: ignore[union-attr]
-        worst = torch.maximum(worst, apart(at(*moved), centre))
+        worst = torch.maximum(worst, distance(at(*moved), centre))
     for i in moving:
         worst = torch.where(gaps[i].isinf(), INF, worst)  # type: ignore[union-attr]
     return centre, worst
@@ -227,7 +227,7 @@ def _overflowed(
                 moved[i] = torch.where(losts[i], values[i].sign() * INF, values[i])  # type: ignore[arg-type]
         there = at(*moved)
         beyond = there.isinf() & (centre.abs() >= reach) & (there.sign() == centre.sign())
-        error = torch.where(beyond, error, torch.maximum(error, apart(there, centre)))
+        error = torch.where(beyond, error, torch.maximum(error, distance(there, centre)))
     return error
 
 
@@ -260,7 +260,7 @@ def _number(x: Any) -> Any:
     return x.to(torch.float64) if isinstance(x, Tensor) and not inexact(x.dtype) else x
 
 
-def apart(a: Tensor, b: Tensor) -> Tensor:
+def distance(a: Tensor, b: Tensor) -> Tensor:
     """|a - b| in float64; 0 for equal infinities and two NaNs, infinity for different classes."""
     a, b = (x if inexact(x.dtype) else x.to(torch.float64) for x in (a, b))
     same = (a == b) | (a.isnan() & b.isnan())
@@ -320,7 +320,7 @@ def _crosses(value: Tensor, gap: Tensor | None, scale: float = 1.0) -> Tensor:
     return torch.floor(value - gap * scale) != torch.floor(value + gap * scale)
 
 
-def _step(member: Op, at: Callable[..., Tensor], values: Sequence[Any], gaps: Sequence[Tensor | None]) -> Bound:
+def _step(member: Op, at: Callable[..., Tensor], values: Sequence[Any], gaps: Sequence[Tensor | None]) -> ErrorBound:
     """A function that jumps: exact where it is the same at all corners, else nothing is known.
 
     A remainder that stays on one piece moves with its operands; else it is within other of 0 on both sides.
@@ -329,7 +329,7 @@ def _step(member: Op, at: Callable[..., Tensor], values: Sequence[Any], gaps: Se
     value, error = corners(at, values, gaps)
     kept = value if inexact(value.dtype) else None
     if error is None:
-        return Bound(kept, None)
+        return ErrorBound(kept, None)
     if facts.quotient is not None:
 
         def quotient(x: Any, y: Any) -> Tensor:
@@ -338,17 +338,17 @@ def _step(member: Op, at: Callable[..., Tensor], values: Sequence[Any], gaps: Se
 
         _, jump = corners(quotient, values, gaps)
         whole = 2 * _absolute(values[1]) + (0.0 if gaps[1] is None else gaps[1])
-        return Bound(kept, torch.where(jump > 0, whole, error))  # type: ignore[operator]
+        return ErrorBound(kept, torch.where(jump > 0, whole, error))  # type: ignore[operator]
     if facts.monotone:
-        return Bound(kept, error)
+        return ErrorBound(kept, error)
     if facts.point:
         both = [torch.zeros((), dtype=torch.float64) if g is None else g for g in gaps]
         near = (_number(values[0]) - _number(values[1])) if not isinstance(values[0], bool) else error
         reach = both[0] + both[1]
-        return Bound(
+        return ErrorBound(
             None, torch.where((torch.as_tensor(near).abs() <= reach) & (reach > 0), INF, 0.0).broadcast_to(value.shape)
         )
-    return Bound(kept, torch.where(error > 0, INF, 0.0))
+    return ErrorBound(kept, torch.where(error > 0, INF, 0.0))
 
 
 def _complex(
@@ -400,7 +400,7 @@ def _conditioned(
     total = torch.zeros(value.shape, dtype=torch.float64)
     for i in range(len(values)):
         moved = [at(*(v * (1 + STEP * w) if j == i else v for j, v in enumerate(values))) for w in ways]
-        chord = torch.stack([apart(m, value) for m in moved]).amax(0) / STEP
+        chord = torch.stack([distance(m, value) for m in moved]).amax(0) / STEP
         part = budget(member, dtype) * unit(dtype) * chord
         total = total + part.nan_to_num(INF if dtype.is_complex else 0.0, INF)
     if dtype.is_complex:
@@ -417,18 +417,18 @@ def _truncated(values: Sequence[Any], value: Tensor, over: torch.dtype) -> Tenso
     """A quotient within rounding of an integer may become it before it is rounded towards zero (div's clause)."""
     quotient = torch.as_tensor(values[0] / values[1])
     ends = [(quotient * (1 + s * 2 * unit(over))).trunc() for s in (-1.0, 1.0)]
-    return torch.maximum(*(apart(e, quotient.trunc()) for e in ends)).broadcast_to(value.shape)
+    return torch.maximum(*(distance(e, quotient.trunc()) for e in ends)).broadcast_to(value.shape)
 
 
-def _scaled(asked: Asked, value: Tensor, over: torch.dtype) -> Tensor | None:
+def _scaled(call: CallContext, value: Tensor, over: torch.dtype) -> Tensor | None:
     """alpha * other and value * tensor1 may be rounded once before the sum, in what sums are computed in. Where that
     overflows and the sum does not, nothing is known.
     """
-    factor = asked.named.get("alpha", asked.named.get("value", 1))
-    scaled = asked.named.get("other", asked.named.get("tensor1"))
+    factor = call.named.get("alpha", call.named.get("value", 1))
+    scaled = call.named.get("other", call.named.get("tensor1"))
     if factor in (1, -1) or not inexact(over) or scaled is None:
         return None
-    by = asked.named.get("tensor2", 1)
+    by = call.named.get("tensor2", 1)
     part = torch.as_tensor(wide(scaled) if isinstance(scaled, Tensor) else scaled) * factor
     off = 2 * ulp(part.to(torch.complex128 if part.is_complex() else torch.float64), sums_in(over))
     off = (off * (wide(by).abs() if isinstance(by, Tensor) else abs(by))).nan_to_num(0.0, 0.0, 0.0)
@@ -437,47 +437,49 @@ def _scaled(asked: Asked, value: Tensor, over: torch.dtype) -> Tensor | None:
             overflow(sums_in(over)),
             [torch.as_tensor(wide(x) if isinstance(x, Tensor) else x) for x in (scaled, by)],
         )
-        side = part.sign() * factors[1].sign() * (-1 if asked.member is not None and asked.member.name == "sub" else 1)
+        side = part.sign() * factors[1].sign() * (-1 if call.member is not None and call.member.name == "sub" else 1)
         surely = (value.abs() >= most) & (value.sign() == side)
         off = torch.where((part.abs() >= most) & factors[0].isfinite() & ~surely, INF, off)
     return off.broadcast_to(value.shape)
 
 
 @rule("where")
-def where(asked: Asked) -> Sequence[Bound]:
+def where(call: CallContext) -> Sequence[ErrorBound]:
     """One of two: the error is that of the chosen one; of an unknown choice, that of both and of their distance."""
-    condition, a, b = (asked.named[n] for n in ("condition", "self", "other"))
-    out = asked.outs[0]
+    condition, a, b = (call.named[n] for n in ("condition", "self", "other"))
+    out = call.outs[0]
     if not inexact(out.dtype):
         gaps = [torch.zeros((), dtype=torch.float64) if error_of(x) is None else errors(x) for x in (a, b)]
         known = torch.where(plain_of(condition) != 0, *gaps)
         if error_of(condition) is not None:
             known = torch.where(errors(condition) > 0, INF, known)
-        return [Bound(None, known.broadcast_to(out.shape))]
+        return [ErrorBound(None, known.broadcast_to(out.shape))]
     (va, ea), (vb, eb) = (_operand(x, out.dtype) for x in (a, b))
     va, vb = (torch.as_tensor(v, dtype=wide_dtype(out.dtype)) for v in (va, vb))
     ea, eb = (torch.zeros((), dtype=torch.float64) if e is None else e for e in (ea, eb))
     chosen = plain_of(condition) != 0
     value, error = torch.where(chosen, va, vb), torch.where(chosen, ea, eb)
     if error_of(condition) is not None:
-        either = torch.maximum(apart(va, vb) + torch.maximum(ea, eb), error)
+        either = torch.maximum(distance(va, vb) + torch.maximum(ea, eb), error)
         error = torch.where(errors(condition) > 0, either, error)
-    return [Bound(value, error)]
+    return [ErrorBound(value, error)]
 
 
 @rule("convert")
-def convert(asked: Asked) -> Sequence[Bound]:
+def convert(call: CallContext) -> Sequence[ErrorBound]:
     """To a narrower float: half an ulp more (round to nearest). To an integer: between what both ends of the error
     give. To a bool: known if it is the same at both. A conversion may be left out where the next one goes back, so the
     value stays the wide one.
     """
-    x, out = next(a for a in asked.args if isinstance(a, Tensor)), asked.outs[0]
+    x, out = next(a for a in call.args if isinstance(a, Tensor)), call.outs[0]
     error = error_of(x)
     if not inexact(x.dtype):
         if not inexact(out.dtype):
-            return [Bound(None, error)]
+            return [ErrorBound(None, error)]
         value = plain_of(x).to(wide_dtype(out.dtype))
-        return [Bound(value, error, 0.5 if bool((plain_of(x).to(out.dtype).to(value.dtype) != value).any()) else 0.0)]
+        return [
+            ErrorBound(value, error, 0.5 if bool((plain_of(x).to(out.dtype).to(value.dtype) != value).any()) else 0.0)
+        ]
     value = wide(x)
     if inexact(out.dtype):
         back = value.to(out.dtype).to(
@@ -489,34 +491,34 @@ def convert(asked: Asked) -> Sequence[Bound]:
             known = ~lost | (value.abs() >= overflow(out.dtype))
             error = torch.where(known, 0.0 if raw is None else raw, INF)
         same = bool(((back == value) | (value.isnan() & back.isnan())).all()) and error is None
-        return [Bound(value, error, 0.0 if same else 0.5)]
+        return [ErrorBound(value, error, 0.0 if same else 0.5)]
     if error is None:
-        return [Bound(None, None)]
+        return [ErrorBound(None, None)]
     value = value.real if value.is_complex() else value
     ends = [(value + s * error) for s in (-1.0, 1.0)]
     if out.dtype == torch.bool:
         known = (ends[0] > 0) | (ends[1] < 0) | (error == 0)
-        return [Bound(None, torch.where(known & error.isfinite(), 0.0, INF))]
+        return [ErrorBound(None, torch.where(known & error.isfinite(), 0.0, INF))]
     facts = torch.iinfo(out.dtype)
     fits = (ends[0] > facts.min - 1.0) & (ends[1] < facts.max + 1.0) & error.isfinite()
-    gap = torch.maximum(*(apart(e.trunc(), plain_of(x).double().trunc()) for e in ends))
-    return [Bound(None, torch.where(fits, gap, INF))]
+    gap = torch.maximum(*(distance(e.trunc(), plain_of(x).double().trunc()) for e in ends))
+    return [ErrorBound(None, torch.where(fits, gap, INF))]
 
 
 @rule("device_put")
-def copied(asked: Asked) -> Sequence[Bound]:
+def copied(call: CallContext) -> Sequence[ErrorBound]:
     """The same numbers elsewhere."""
-    return [Bound(wide(asked.args[0]), error_of(asked.args[0]))]
+    return [ErrorBound(wide(call.args[0]), error_of(call.args[0]))]
 
 
-def elementwise_or_unknown(asked: Asked) -> Sequence[Bound]:
+def elementwise_or_unknown(call: CallContext) -> Sequence[ErrorBound]:
     """Of integers and bools with unknown elements too: the greater of two is as far off as they are."""
-    if uncertain(asked.args, asked.kwargs) and not inexact(asked.outs[0].dtype):
-        shape = asked.outs[0].shape
-        kept = asked.member is not None and asked.member.numerics.results is Results.CHOSEN
-        gaps = [errors(x) for x in (*asked.args, *asked.kwargs.values()) if isinstance(x, Tensor)]
+    if uncertain(call.args, call.kwargs) and not inexact(call.outs[0].dtype):
+        shape = call.outs[0].shape
+        kept = call.member is not None and call.member.numerics.results is Results.CHOSEN
+        gaps = [errors(x) for x in (*call.args, *call.kwargs.values()) if isinstance(x, Tensor)]
         worst = torch.zeros(shape, dtype=torch.float64)
         for g in gaps:
             worst = torch.maximum(worst, (g if kept else torch.where(g > 0, INF, 0.0)).broadcast_to(shape))
-        return [Bound(None, worst)]
-    return elementwise(asked)
+        return [ErrorBound(None, worst)]
+    return elementwise(call)

@@ -54,7 +54,7 @@ def compare(
         return Finding(sentence)
     finite = mine.isfinite() & theirs.isfinite() & best.isfinite()
     off, own = (_norm((x - best)[finite]) for x in (mine, theirs))
-    least = max(_norm(ulp(best[finite], got.dtype)), own_of(best, narrow, finite), floor)
+    least = max(_norm(ulp(best[finite], got.dtype)), eager_error(best, narrow, finite), floor)
     allowed = times * max(own, least)
     ratio = off / allowed if allowed else (0.0 if off == 0.0 else math.inf)
     figures: dict[str, Any] = {"ratio": ratio}
@@ -66,7 +66,7 @@ def compare(
     )
 
 
-def floor(member: str, call: Call) -> float:
+def error_floor(member: str, call: Call) -> float:
     """The error that a call may have whatever eager's is, in the norm; 0 of most.
 
     Matrix units cut the addends of a sum of products of float8 at 2^-13 of the largest (scaled_mm.C2; DeepSeek-V3
@@ -84,7 +84,7 @@ def floor(member: str, call: Call) -> float:
     return 2.0**-KEPT * _norm(a @ b) * math.prod(float(s.max()) for s in scales)
 
 
-def own_of(best: Tensor, narrow: Tensor | None, finite: Tensor) -> float:
+def eager_error(best: Tensor, narrow: Tensor | None, finite: Tensor) -> float:
     """Eager's error in float64, by that in float32."""
     if narrow is None:
         return 0.0

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from .error_rules import INF, Asked, Bound, NoRule, Rule, rounded
+from .error_rules import INF, CallContext, ErrorBound, NoRule, Rule, rounded
 from .tracked_tensor import error_of, gamma, unit, wide
 
 STEPS = 8
@@ -64,14 +64,14 @@ KERNELS: Mapping[str, Kernel] = {
 }
 
 
-def resampled(asked: Asked) -> Sequence[Bound]:
+def resampled(call: CallContext) -> Sequence[ErrorBound]:
     """Along one dimension after another a matrix of weights times the elements; of a gradient that matrix transposed.
 
     With weights W off by dW and elements by ex, sum (|W| + dW)(|x| + ex) - sum |W| |x|, and gamma(n) of the first sum
     for its roundings, n being the terms of all dimensions and two for each weight (Higham 2002, eq. 3.5).
     """
-    assert asked.member is not None
-    back, out, named = asked.member.name.endswith("_backward"), asked.outs[0], asked.named
+    assert call.member is not None
+    back, out, named = call.member.name.endswith("_backward"), call.outs[0], call.named
     x = named["grad_output" if back else "input" if "input" in named else "self"]
     if not out.is_floating_point() or not bool(wide(x).isfinite().all()):
         raise NoRule("Only of finite floats.")
@@ -83,7 +83,7 @@ def resampled(asked: Asked) -> Sequence[Bound]:
     value, error = wide(x), error_of(x)
     most, terms = value.abs() + (0.0 if error is None else error), 0.0
     mags = value.abs()
-    kernel = KERNELS[asked.member.name.removesuffix("_backward")]
+    kernel = KERNELS[call.member.name.removesuffix("_backward")]
     for d, (n, o, scale) in enumerate(zip(sizes, outs, scales, strict=True), 2):
         weights, off = _matrix(kernel, int(n), int(o), align, scale, unit(over))
         if back:
@@ -96,7 +96,7 @@ def resampled(asked: Asked) -> Sequence[Bound]:
     error = torch.where(most > 0, error + least, 0.0)
     error = torch.where(most >= torch.finfo(over).max, INF, error.nan_to_num(INF, INF))
     ulps = 0.5 if out.dtype != over else 0.0
-    return [Bound(value, rounded(value, error, out.dtype, ulps) if ulps else error)]
+    return [ErrorBound(value, rounded(value, error, out.dtype, ulps) if ulps else error)]
 
 
 def _along(weights: Tensor, x: Tensor, dim: int) -> Tensor:

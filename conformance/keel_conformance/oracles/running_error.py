@@ -20,9 +20,9 @@ from torch.overrides import TorchFunctionMode
 from keel import Call
 from keel.opset import OPSET, Op, Results, bind, decomposition_of
 
-from ..pytree import leaves, mapped
+from ..pytree import tree_leaves, tree_map
 from . import dot_products, grid_sample, movement, pointwise, resampled, special, unspecified
-from .error_rules import INF, Asked, Bound, NoRule, Rule, flat, rounded
+from .error_rules import INF, CallContext, ErrorBound, NoRule, Rule, flat, rounded
 from .tracked_tensor import (
     BITS,
     Evaluate,
@@ -44,7 +44,7 @@ FLUSHED = (torch.float32, torch.float64, torch.bfloat16)
 """Floats of which what is below the normal numbers may be taken for 0 on the way to a result."""
 WHOLE: Mapping[str, Rule] = resampled.RULES
 """Of composites that are not followed into their pieces."""
-OWN: Mapping[str, Rule] = {**pointwise.rule.found, **dot_products.rule.found, **movement.rule.found}
+OWN: Mapping[str, Rule] = {**pointwise.rule.declared, **dot_products.rule.declared, **movement.rule.declared}
 """Of primitives that have a rule of their own."""
 OF_RESULTS: Mapping[Results, Rule] = {
     Results.MOVED: movement.moved,
@@ -65,7 +65,7 @@ def rule_of(member: Op) -> Rule | None:
     return movement.undecided if member.numerics.steps else None
 
 
-def analysed(
+def analyze(
     op: Any, args: Sequence[Any], kwargs: Mapping[str, Any], *, coarse: torch.dtype | None = None, inner: bool = False
 ) -> Any:
     """What ``op`` gives for tensors that may be tracked, tracked. Raises NoRule for what is not analysed.
@@ -74,15 +74,17 @@ def analysed(
     ``inner`` says that the results are such.
     """
     member = OPSET.get(op)
-    evaluate: Evaluate = partial(analysed, coarse=coarse, inner=True)
-    args, kwargs = (mapped(a, partial(_settled, evaluate=evaluate)) for a in (tuple(args), dict(kwargs)))
+    evaluate: Evaluate = partial(analyze, coarse=coarse, inner=True)
+    args, kwargs = (tree_map(a, partial(_settled, evaluate=evaluate)) for a in (tuple(args), dict(kwargs)))
     if member is not None and member.kind == "primitive":
         return _primitive(op, member, args, kwargs, evaluate, coarse, inner)
     if member is not None and (rule := WHOLE.get(member.name)) is not None:
         with suppress(NoRule):
-            return _whole(
+            return _composite_rule(
                 rule,
-                Asked(op, member, args, kwargs, flat(op(*mapped(args, plain_of), **mapped(kwargs, plain_of)))),
+                CallContext(
+                    op, member, args, kwargs, flat(op(*tree_map(args, plain_of), **tree_map(kwargs, plain_of)))
+                ),
                 evaluate,
                 coarse,
             )
@@ -93,7 +95,7 @@ def analysed(
         raise NoRule(f"{op} is neither a primitive nor written out.")
     if getattr(decompose, "__self__", None) is op:  # PyTorch's own, which a mode would call without end
         return decompose(*args, **kwargs)
-    with Made(evaluate):
+    with TrackedFactories(evaluate):
         found = decompose(*args, **kwargs)
     if member is None or member.name not in grid_sample.SAMPLERS:
         return found
@@ -102,7 +104,7 @@ def analysed(
 
 def _folds(op: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
     """Whether a result is of more than one element: the mean of one is that element, however it is computed."""
-    out = flat(op(*mapped(tuple(args), plain_of), **mapped(dict(kwargs), plain_of)))[0]
+    out = flat(op(*tree_map(tuple(args), plain_of), **tree_map(dict(kwargs), plain_of)))[0]
     return bool(args[0].numel() != out.numel())
 
 
@@ -141,7 +143,7 @@ def _off(x: Any, share: float, evaluate: Evaluate) -> Any:
     return tracked(plain_of(x), evaluate, value, errors(x) + more)
 
 
-class Made(TorchFunctionMode):
+class TrackedFactories(TorchFunctionMode):
     """Within it, what operators make of numbers alone is tracked, too."""
 
     def __init__(self, evaluate: Evaluate):
@@ -150,7 +152,7 @@ class Made(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None) -> Any:
         given = kwargs or {}
-        if OPSET.get(func) is None or any(isinstance(x, Tensor) for x in leaves((args, given))):
+        if OPSET.get(func) is None or any(isinstance(x, Tensor) for x in tree_leaves((args, given))):
             return func(*args, **given)
         return self.evaluate(func, args, given)
 
@@ -164,26 +166,26 @@ def _primitive(
     coarse: torch.dtype | None,
     inner: bool,
 ) -> Any:
-    out = op(*mapped(tuple(args), plain_of), **mapped(dict(kwargs), plain_of))
+    out = op(*tree_map(tuple(args), plain_of), **tree_map(dict(kwargs), plain_of))
     outs = flat(out)
     if _sure(member, args, kwargs, outs):
-        bounds: Sequence[Bound] = [Bound(None, None) for _ in outs]
+        bounds: Sequence[ErrorBound] = [ErrorBound(None, None) for _ in outs]
     else:
         rule = rule_of(member)
         if rule is None:
             raise NoRule(f"{member.name} has no rule.")
-        bounds = rule(Asked(op, member, args, kwargs, outs))
+        bounds = rule(CallContext(op, member, args, kwargs, outs))
     if member.unspecified is not None:
-        bounds = _opened(Asked(op, member, args, kwargs, outs), bounds)
+        bounds = _without_unspecified(CallContext(op, member, args, kwargs, outs), bounds)
     if member.numerics.identities:
         bounds = [_steady(member, o, b, args, kwargs, coarse) for o, b in zip(outs, bounds, strict=True)]
     if inner:
         bounds = [_flushed(o, b) for o, b in zip(outs, bounds, strict=True)]
     remaining = iter([_wrapped(o, b, evaluate, coarse) for o, b in zip(outs, bounds, strict=True)])
-    return mapped(out, lambda _: next(remaining))
+    return tree_map(out, lambda _: next(remaining))
 
 
-def _flushed(out: Any, bound: Bound) -> Bound:
+def _flushed(out: Any, bound: ErrorBound) -> ErrorBound:
     """An intermediate result below the normal numbers of its dtype may be 0: no clause asks for gradual underflow, and
     PyTorch's vectors of ``exp`` have none. float16, whose normal numbers end at 6e-5, is computed in float32.
     """
@@ -196,22 +198,22 @@ def _flushed(out: Any, bound: Bound) -> Bound:
     return replace(bound, error=torch.where(small, before + bound.value.abs(), before))
 
 
-def _whole(rule: Rule, asked: Asked, evaluate: Evaluate, coarse: torch.dtype | None) -> Any:
+def _composite_rule(rule: Rule, call: CallContext, evaluate: Evaluate, coarse: torch.dtype | None) -> Any:
     """The one result of a composite that has a rule of its own."""
-    (bound,) = rule(asked)
-    return _wrapped(asked.outs[0], bound, evaluate, coarse)
+    (bound,) = rule(call)
+    return _wrapped(call.outs[0], bound, evaluate, coarse)
 
 
-def _opened(asked: Asked, bounds: Sequence[Bound]) -> Sequence[Bound]:
+def _without_unspecified(call: CallContext, bounds: Sequence[ErrorBound]) -> Sequence[ErrorBound]:
     """Nothing is known of elements that clauses leave open, by eager's results or by the precise ones."""
-    assert asked.member is not None
-    named = {n: plain_of(v) for n, v in asked.named.items()}
-    wide = [o if b.value is None else b.value for o, b in zip(asked.outs, bounds, strict=True)]
-    free = zip(*(unspecified.opened(asked.member, named, outs) for outs in (asked.outs, wide)), strict=True)
+    assert call.member is not None
+    named = {n: plain_of(v) for n, v in call.named.items()}
+    wide = [o if b.value is None else b.value for o, b in zip(call.outs, bounds, strict=True)]
+    free = zip(*(unspecified.unspecified_elements(call.member, named, outs) for outs in (call.outs, wide)), strict=True)
     return [_free(b, [f for f in some if f is not None and f.any()]) for b, some in zip(bounds, free, strict=True)]
 
 
-def _free(bound: Bound, free: Sequence[Tensor]) -> Bound:
+def _free(bound: ErrorBound, free: Sequence[Tensor]) -> ErrorBound:
     error = bound.error
     for some in free:
         error = torch.where(some, INF, 0.0 if error is None else error)
@@ -220,7 +222,7 @@ def _free(bound: Bound, free: Sequence[Tensor]) -> Bound:
 
 def _sure(member: Op, args: Sequence[Any], kwargs: Mapping[str, Any], outs: Sequence[Any]) -> bool:
     """Whether eager's results are the only right ones: exact operands, and nothing to round."""
-    given = [x for x in leaves((args, kwargs)) if isinstance(x, Tracked)]
+    given = [x for x in tree_leaves((args, kwargs)) if isinstance(x, Tracked)]
     if any(error_of(x) is not None or getattr(x, "value", None) is not None for x in given):
         return False
     if member.name == "convert":
@@ -230,8 +232,8 @@ def _sure(member: Op, args: Sequence[Any], kwargs: Mapping[str, Any], outs: Sequ
 
 
 def _steady(
-    member: Op, out: Any, bound: Bound, args: Sequence[Any], kwargs: Mapping[str, Any], coarse: torch.dtype | None
-) -> Bound:
+    member: Op, out: Any, bound: ErrorBound, args: Sequence[Any], kwargs: Mapping[str, Any], coarse: torch.dtype | None
+) -> ErrorBound:
     """The bound without a rounding where there is nothing to round: of operands without error, of which all are
     multiples of a sixteenth or one is an identity, a result that the dtype has; and what is multiplied by 0 and sure to
     be finite.
@@ -240,7 +242,7 @@ def _steady(
     if not isinstance(out, Tensor) or not out.is_floating_point() or bound.value is None or not bound.ulps:
         return bound
     known, small, idle, none = (torch.full((), b) for b in (True, facts.keeps_dyadics, False, False))
-    for k, x in enumerate(leaves((args, kwargs))):
+    for k, x in enumerate(tree_leaves((args, kwargs))):
         if isinstance(x, Tensor | int | float):
             value = wide(x).double() if isinstance(x, Tensor) else torch.tensor(float(x), dtype=torch.float64)
             small = small & (value * 16 == (value * 16).round()) & (value.abs() <= FAR)
@@ -256,14 +258,14 @@ def _steady(
         return bound
     ulps = torch.where(known, 0.0, bound.ulps)
     error = bound.error if bound.error is None else torch.where(known, 0.0, bound.error)  # nor has the reference any
-    return Bound(bound.value, rounded(bound.value, error, dtype, ulps), burst=bound.burst)
+    return ErrorBound(bound.value, rounded(bound.value, error, dtype, ulps), overflowed=bound.overflowed)
 
 
 def _coarser(dtype: torch.dtype, coarse: torch.dtype | None) -> torch.dtype:
     return dtype if coarse is None or BITS[coarse] >= BITS[dtype] else coarse
 
 
-def _wrapped(out: Any, bound: Bound, evaluate: Evaluate, coarse: torch.dtype | None) -> Any:
+def _wrapped(out: Any, bound: ErrorBound, evaluate: Evaluate, coarse: torch.dtype | None) -> Any:
     if not isinstance(out, Tensor):
         return out
     if not inexact(out.dtype) or bound.value is None:
@@ -273,7 +275,7 @@ def _wrapped(out: Any, bound: Bound, evaluate: Evaluate, coarse: torch.dtype | N
     if error is not None:  # 0 times what is not known, say
         error = error.nan_to_num(INF, INF)
     made = tracked(out, evaluate, bound.value, error)
-    made.burst = bound.burst
+    made.overflowed = bound.overflowed
     return made
 
 
@@ -287,8 +289,8 @@ def _settled(x: Any, evaluate: Evaluate) -> Any:
         return tracked(x, evaluate)
     if x.value is None:
         return x
-    if x.burst is not None:
-        return tracked(x.plain, evaluate, x.value, torch.where(x.burst, INF, 0.0 if x.error is None else x.error))
+    if x.overflowed is not None:
+        return tracked(x.plain, evaluate, x.value, torch.where(x.overflowed, INF, 0.0 if x.error is None else x.error))
     reach = x.value.abs() if x.error is None else x.value.abs() + x.error
     lost = x.value.isfinite() & (reach >= overflow(x.dtype))
     if not lost.any():

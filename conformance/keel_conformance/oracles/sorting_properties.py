@@ -224,4 +224,4 @@ def property_of(name: str, named: Named) -> Property | None:
         return _unless_accumulated(named)
     if name in ("unique", "unique2") and inexact(named["self"].dtype) and named["self"].is_complex():
         return None
-    return promise.found.get(name)
+    return promise.declared.get(name)

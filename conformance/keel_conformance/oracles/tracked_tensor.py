@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..pytree import leaves
+from ..pytree import tree_leaves
 
 BITS: Mapping[torch.dtype, int] = {
     torch.float64: 53,
@@ -44,19 +44,19 @@ class Tracked(torch.Tensor):
     value: Tensor | None
     error: Tensor | None
     lost: Tensor | None
-    burst: Tensor | None
+    overflowed: Tensor | None
     evaluate: Evaluate
 
     @classmethod
     def __torch_dispatch__(cls, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None) -> Any:
-        first = next(t for t in leaves((args, kwargs)) if isinstance(t, Tracked) and hasattr(t, "plain"))
+        first = next(t for t in tree_leaves((args, kwargs)) if isinstance(t, Tracked) and hasattr(t, "plain"))
         return first.evaluate(func, args, kwargs or {})
 
 
 def tracked(plain: Tensor, evaluate: Evaluate, value: Tensor | None = None, error: Tensor | None = None) -> Tracked:
     """``plain`` with its value and error; ``evaluate`` is what its operators do."""
     made = plain.as_subclass(Tracked)
-    made.plain, made.value, made.error, made.lost, made.burst = plain, value, error, None, None
+    made.plain, made.value, made.error, made.lost, made.overflowed = plain, value, error, None, None
     made.evaluate = evaluate  # type: ignore[method-assign]
     return made
 

@@ -10,6 +10,6 @@ from torch import Tensor
 from keel.opset import Op
 
 
-def opened(member: Op, named: Mapping[str, Any], results: Sequence[Any]) -> Sequence[Tensor | None]:
+def unspecified_elements(member: Op, named: Mapping[str, Any], results: Sequence[Any]) -> Sequence[Tensor | None]:
     """For each result of a member the elements that may be anything; None where none may."""
     return [None] * len(results) if member.unspecified is None else member.unspecified(named, results)

@@ -1,6 +1,6 @@
 """Contract programs: small programs, written by hand, that each witness clauses of docs/conformance/contract.md.
 
-``perform`` runs one with a backend's compiler and tells what it saw; ``judge`` runs it in eager PyTorch and compares.
+``run_case`` runs one with a backend's compiler and tells what it saw; ``judge`` runs it in eager PyTorch and compares.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from . import (
 )
 from .contract import CLAUSES
 from .many_functions import groups_of
-from .observation import Observed
+from .observation import Observation
 from .program import Chapter, Function, Program
 from .restricted_compiler import Compiler, plain
 
@@ -105,12 +105,12 @@ __all__ = [
     "PROGRAMS",
     "Chapter",
     "Compiler",
-    "Observed",
+    "Observation",
     "Program",
     "cases",
     "judge",
-    "perform",
     "plain",
+    "run_case",
 ]
 
 
@@ -136,24 +136,24 @@ def cases(tier: str = "standard", seed: int = 0) -> Iterator[Case]:
             )
 
 
-def perform(case: Case, compile: Callable[..., Any], device: str = HOST) -> Observed:
+def run_case(case: Case, compile: Callable[..., Any], device: str = HOST) -> Observation:
     """Runs the case's program on the device with ``compile``: a ``Compiler``, or anything that is called like one."""
     start = time.perf_counter()
-    lab, error = None, ""
+    ctx, error = None, ""
     try:
-        lab = judging.perform(PROGRAMS[case.op], compile, case.seed, calls_of(case), device)
+        ctx = judging.run_program(PROGRAMS[case.op], compile, case.seed, calls_of(case), device)
     except Exception as raised:
-        error = judging.said(raised)
-    facts = lab.finish() if lab else ()
-    return Observed(facts, error, getattr(compile, "parts", None), time.perf_counter() - start)
+        error = judging.summarize(raised)
+    facts = ctx.finish() if ctx else ()
+    return Observation(facts, error, getattr(compile, "parts", None), time.perf_counter() - start)
 
 
-def judge(case: Case, observed: Observed, device: str = HOST) -> Verdict:
+def judge(case: Case, observed: Observation, device: str = HOST) -> Verdict:
     """Compares with eager PyTorch, which runs here, on the device. What needs a package that is not here is not run."""
     program = PROGRAMS[case.op]
     if program.needs and find_spec(program.needs) is None:
         return Verdict(case.id, "not run", "contract", f"It needs {program.needs}, which is not installed.")
-    expected = perform(case, plain, device)
+    expected = run_case(case, plain, device)
     return judging.judge(
         program, case.id, observed, expected, lambda: judging.noisy_runs(program, case.seed, calls_of(case), plain)
     )

@@ -9,12 +9,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .context import Lab
+from .context import Context
 from .program import Chapter
 
 assertions = Chapter("assertions")
 
-Given = Callable[[Lab], Sequence[Any]]
+Given = Callable[[Context], Sequence[Any]]
 FAR = 4_000_000
 """Beyond whatever is near in memory."""
 
@@ -22,22 +22,22 @@ FAR = 4_000_000
 def marks(count: int, *, of: int = 7) -> Given:
     """Small integers, all but so many of them 0, in an order drawn."""
 
-    def given(lab: Lab) -> list[Tensor]:
-        return [torch.where(lab.order(of) < count, lab.ints(of, low=1, high=5, dtype=torch.int64), 0)]
+    def given(ctx: Context) -> list[Tensor]:
+        return [torch.where(ctx.permutation(of) < count, ctx.ints(of, low=1, high=5, dtype=torch.int64), 0)]
 
     return given
 
 
 def both(one: Given, other: Given) -> Given:
-    return lambda lab: [*one(lab), *other(lab)]
+    return lambda ctx: [*one(ctx), *other(ctx)]
 
 
 def numbers(*values: int) -> Given:
-    return lambda lab: [lab.here(torch.tensor(values))]
+    return lambda ctx: [ctx.to_device(torch.tensor(values))]
 
 
 def floats(*sizes: int) -> Given:
-    return lambda lab: [lab.ints(*sizes)]
+    return lambda ctx: [ctx.ints(*sizes)]
 
 
 def asserted(
@@ -54,28 +54,28 @@ def asserted(
     """
 
     @assertions(*clauses, name=name, **more)
-    def body(lab: Lab) -> None:
+    def body(ctx: Context) -> None:
         for without in ((), *((op,) for op in apart)):
-            go = lab.compile(fn, without=without, whole=True)
-            for call in lab.each():
+            go = ctx.compile(fn, without=without, whole=True)
+            for call in ctx.rounds():
                 with warnings.catch_warnings():  # of what PyTorch means to take away
                     warnings.simplefilter("ignore", FutureWarning)
-                    lab.run(go, *kept(lab))
-                    stopped(lab, f"without {without}, call {call}", go, *broken(lab))
+                    ctx.run(go, *kept(ctx))
+                    stopped(ctx, f"without {without}, call {call}", go, *broken(ctx))
 
 
-def stopped(lab: Lab, name: str, go: Callable[..., Any], *args: Any) -> None:
+def stopped(ctx: Context, name: str, go: Callable[..., Any], *args: Any) -> None:
     """Tells whether it raises what a broken assertion raises, and what the arguments hold then."""
     try:
         go(*args)
     except RuntimeError:
-        lab.see(name, "raised RuntimeError")
+        ctx.record(name, "raised RuntimeError")
     except Exception as error:  # what a kernel says that ran before the assertion
-        lab.see(name, f"raised {type(error).__name__}")
+        ctx.record(name, f"raised {type(error).__name__}")
     else:
-        lab.see(name, "returned")
+        ctx.record(name, "returned")
     for k, x in enumerate(args):
-        lab.see(f"{name}, argument {k}", x, "contract.assertions.C2")
+        ctx.record(f"{name}, argument {k}", x, "contract.assertions.C2")
 
 
 # -- of sizes ----------------------------------------------------------------------------------------------------------

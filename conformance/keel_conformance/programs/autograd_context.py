@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from .context import Lab
+from .context import Context
 from .gradients import two
 from .program import Chapter
 from .randomness import recomputations
@@ -25,94 +25,94 @@ mutation, training = Chapter("mutation"), Chapter("training")
 
 
 @gradients("C1")
-def losses_that_are_scaled(lab: Lab) -> None:
+def losses_that_are_scaled(ctx: Context) -> None:
     """By what keeps small gradients, by how many batches there are, and by a weight that is negative."""
-    go = lab.compile(lambda a, b: ((a - b).square().sum(), (a * b).relu().sum(1).amax()))
-    for _ in lab.each():
+    go = ctx.compile(lambda a, b: ((a - b).square().sum(), (a * b).relu().sum(1).amax()))
+    for _ in ctx.rounds():
         for scale in (64.0, 0.25, -2.0):
-            a, b = (x.requires_grad_() for x in two(lab))
-            first, second = lab.run(go, a, b)
+            a, b = (x.requires_grad_() for x in two(ctx))
+            first, second = ctx.run(go, a, b)
             (first * scale + second / 2).backward()
             for name, x in (("a", a), ("b", b)):
-                lab.gradient(f"gradient of {name} by {scale}", x)
+                ctx.gradient(f"gradient of {name} by {scale}", x)
 
 
 @gradients("C1", "C4")
-def losses_of_two_programs(lab: Lab) -> None:
+def losses_of_two_programs(ctx: Context) -> None:
     """One is taken from the other: what comes into the second is -1."""
-    first = lab.compile(lambda x, w: (x @ w).relu().sum())
-    second = lab.compile(lambda w: w.square().sum())
-    for _ in lab.each():
-        x, w = lab.ints(4, 5).requires_grad_(), lab.ints(5, 3).requires_grad_()
-        (lab.run(first, x, w) * 3 - lab.run(second, w)).backward()
+    first = ctx.compile(lambda x, w: (x @ w).relu().sum())
+    second = ctx.compile(lambda w: w.square().sum())
+    for _ in ctx.rounds():
+        x, w = ctx.ints(4, 5).requires_grad_(), ctx.ints(5, 3).requires_grad_()
+        (ctx.run(first, x, w) * 3 - ctx.run(second, w)).backward()
         for name, leaf in (("x", x), ("w", w)):
-            lab.gradient(f"gradient of {name}", leaf)
+            ctx.gradient(f"gradient of {name}", leaf)
 
 
 @training("C1", "gradients.C1")
-def scaled_losses(lab: Lab) -> None:
+def scaled_losses(ctx: Context) -> None:
     """As with a gradient scaler: the loss is 64 times as large, and gradients are divided again."""
-    module = lab.whole(nn.Linear(4, 3))
+    module = ctx.integer_params(nn.Linear(4, 3))
     optimizer = torch.optim.SGD(module.parameters(), 0.125)
-    go = lab.compile(lambda x, t: (module(x) - t).square().sum())
-    for call in range(min(lab.calls, 4)):
+    go = ctx.compile(lambda x, t: (module(x) - t).square().sum())
+    for call in range(min(ctx.calls, 4)):
         optimizer.zero_grad()
-        loss = lab.run(go, lab.ints(4, 4, low=-1, high=2), lab.ints(4, 3, low=-1, high=2))
+        loss = ctx.run(go, ctx.ints(4, 4, low=-1, high=2), ctx.ints(4, 3, low=-1, high=2))
         (loss * 64).backward()
         for p in module.parameters():
             assert p.grad is not None
             p.grad.div_(64)
         optimizer.step()
-        lab.state(f"step{call}", module)
+        ctx.state(f"step{call}", module)
 
 
 # -- passes that wait --------------------------------------------------------------------------------------------------
 
 
 @gradients("C1", "C4")
-def one_program_twice_in_a_loss(lab: Lab) -> None:
+def one_program_twice_in_a_loss(ctx: Context) -> None:
     """As twins have it: both passes are over before either's gradients are asked for."""
-    go = lab.compile(lambda x, w: ((x @ w).relu() * w[0]).cumsum(0))
-    for _ in lab.each():
-        a, b, w = (lab.ints(*shape).requires_grad_() for shape in ((4, 5), (4, 5), (5, 3)))
-        lab.backward([lab.run(go, a, w) - lab.run(go, b, w) * 2], [a, b, w])
+    go = ctx.compile(lambda x, w: ((x @ w).relu() * w[0]).cumsum(0))
+    for _ in ctx.rounds():
+        a, b, w = (ctx.ints(*shape).requires_grad_() for shape in ((4, 5), (4, 5), (5, 3)))
+        ctx.backward([ctx.run(go, a, w) - ctx.run(go, b, w) * 2], [a, b, w])
 
 
 @gradients("C4")
-def three_passes_of_which_one_is_dropped(lab: Lab) -> None:
-    go = lab.compile(lambda x, w: (x * w).relu() * w + x.square())
-    for _ in lab.each():
-        w = lab.ints(6).requires_grad_()
-        first, dropped, last = (lab.run(go, lab.ints(6), w) for _ in range(3))
-        lab.see("first", torch.autograd.grad(first, [w], lab.ints(6)), strides=False)
+def three_passes_of_which_one_is_dropped(ctx: Context) -> None:
+    go = ctx.compile(lambda x, w: (x * w).relu() * w + x.square())
+    for _ in ctx.rounds():
+        w = ctx.ints(6).requires_grad_()
+        first, dropped, last = (ctx.run(go, ctx.ints(6), w) for _ in range(3))
+        ctx.record("first", torch.autograd.grad(first, [w], ctx.ints(6)), strides=False)
         del dropped
-        lab.see("last", torch.autograd.grad(last, [w], lab.ints(6)), strides=False)
+        ctx.record("last", torch.autograd.grad(last, [w], ctx.ints(6)), strides=False)
 
 
 # -- masks that are wanted again ---------------------------------------------------------------------------------------
 
 
 @random("C4", "C3", profile="training")
-def recomputed_noise(lab: Lab) -> None:
+def recomputed_noise(ctx: Context) -> None:
     """The slope of a product with noise is the noise; of powers of two it is so to the last digit."""
-    for call, x, found in recomputations(lab, lambda x: torch.rand_like(x) * x, lambda: torch.exp2(lab.ints(50, 40))):
+    for call, x, found in recomputations(ctx, lambda x: torch.rand_like(x) * x, lambda: torch.exp2(ctx.ints(50, 40))):
         assert x.grad is not None
-        lab.check(f"call {call}: the slope is the noise", torch.equal(x.grad * x, found))
+        ctx.check(f"call {call}: the slope is the noise", torch.equal(x.grad * x, found))
 
 
 @random("C4", "C3", profile="training")
-def recomputed_blocks_in_a_row(lab: Lab) -> None:
+def recomputed_blocks_in_a_row(ctx: Context) -> None:
     """Three of them, each with a mask of its own, of which all have to be set for a gradient."""
-    for call, x, found in recomputations(lab, lambda x: F.dropout(x, 0.25) * 2, lambda: lab.ints(50, 40, low=1), 3):
+    for call, x, found in recomputations(ctx, lambda x: F.dropout(x, 0.25) * 2, lambda: ctx.ints(50, 40, low=1), 3):
         assert x.grad is not None
-        lab.check(f"call {call}: gradient where the result is", ((x.grad != 0) == (found != 0)).all())
+        ctx.check(f"call {call}: gradient where the result is", ((x.grad != 0) == (found != 0)).all())
 
 
 # -- one memory given twice --------------------------------------------------------------------------------------------
 
 
 @mutation("C6", "C2")
-def rows_of_one_memory(lab: Lab) -> None:
+def rows_of_one_memory(ctx: Context) -> None:
     """Each is read after another one was written to."""
 
     def fn(row: Tensor, rows: Tensor, whole: Tensor) -> tuple[Tensor, ...]:
@@ -121,20 +121,20 @@ def rows_of_one_memory(lab: Lab) -> None:
         rows.add_(3)
         return first, row * 2, whole.sum(0)
 
-    go = lab.compile(fn)
-    for _ in lab.each():
-        base = lab.ints(4, 6)
-        lab.run(go, base[2], base[1:3], base)
-        lab.see("base", base)
+    go = ctx.compile(fn)
+    for _ in ctx.rounds():
+        base = ctx.ints(4, 6)
+        ctx.run(go, base[2], base[1:3], base)
+        ctx.record("base", base)
 
 
 @mutation("C6", "C4")
-def one_memory_in_two_shapes(lab: Lab) -> None:
-    go = lab.compile(lambda flat, square: (flat[::2].mul_(-1), square.amax(1), square.t()[1] + flat[:4])[1:])
-    for _ in lab.each():
-        base = lab.ints(16)
-        lab.run(go, base, base.view(4, 4))
-        lab.see("base", base)
+def one_memory_in_two_shapes(ctx: Context) -> None:
+    go = ctx.compile(lambda flat, square: (flat[::2].mul_(-1), square.amax(1), square.t()[1] + flat[:4])[1:])
+    for _ in ctx.rounds():
+        base = ctx.ints(16)
+        ctx.run(go, base, base.view(4, 4))
+        ctx.record("base", base)
 
 
 # -- programs alike ----------------------------------------------------------------------------------------------------
@@ -148,17 +148,17 @@ ORDERS: tuple[Callable[[Tensor, Tensor], Any], ...] = (  # a is read first in ea
 
 
 @graphs("C1", "models.C1", name="programs-alike-but-for-their-operands")
-def _operands(lab: Lab) -> None:
-    in_turns(lab, [lab.compile(lambda x, fn=fn: fn(x, x.t() * 2)) for fn in ORDERS], 5, 5)
+def _operands(ctx: Context) -> None:
+    in_turns(ctx, [ctx.compile(lambda x, fn=fn: fn(x, x.t() * 2)) for fn in ORDERS], 5, 5)
 
 
 @gradients("C1", "models.C1")
-def programs_alike_but_for_their_operands(lab: Lab) -> None:
-    programs = [lab.compile(fn) for fn in ORDERS]
-    for _ in lab.each():
+def programs_alike_but_for_their_operands(ctx: Context) -> None:
+    programs = [ctx.compile(fn) for fn in ORDERS]
+    for _ in ctx.rounds():
         for go in programs:
-            a, b = (x.requires_grad_() for x in two(lab))
-            lab.backward(lab.run(go, a, b), [a, b])
+            a, b = (x.requires_grad_() for x in two(ctx))
+            ctx.backward(ctx.run(go, a, b), [a, b])
 
 
 graphs.function(
@@ -177,5 +177,5 @@ graphs.function(
         e + x[:1],
         x.index_add(0, e[:, 0].long(), e),
     ),
-    lambda lab: [lab.ints(0, 3), lab.ints(2, 3)],
+    lambda ctx: [ctx.ints(0, 3), ctx.ints(2, 3)],
 )

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .context import Lab
+from .context import Context
 from .process_group import SIZE, Body, Group, can_meet, ops, together, waited
 from .program import Chapter
 
@@ -37,7 +37,7 @@ def program(
     name: str,
     clauses: Sequence[str],
     made: Made,
-    arguments: Callable[[Lab], list[Tensor]],
+    arguments: Callable[[Context], list[Tensor]],
     *,
     late: bool = False,
     without: tuple[str, ...] = (),
@@ -47,14 +47,14 @@ def program(
     """A function on fresh arguments at each call, after which both processes meet."""
 
     @group_of(*clauses, name=name, **more)
-    def body(lab: Lab, group: Group) -> None:
-        go = lab.compile(made(group), without=without, dynamic=dynamic)
-        for call in lab.each():
-            given = arguments(lab)
+    def body(ctx: Context, group: Group) -> None:
+        go = ctx.compile(made(group), without=without, dynamic=dynamic)
+        for call in ctx.rounds():
+            given = arguments(ctx)
             if late and group.rank:
                 time.sleep(LATE)
-            lab.run(go, *given)
-            group.meet(lab, call)
+            ctx.run(go, *given)
+            group.meet(ctx, call)
 
 
 def reduced(x: Tensor, group: Group, how: str = "sum") -> Tensor:
@@ -63,16 +63,16 @@ def reduced(x: Tensor, group: Group, how: str = "sum") -> Tensor:
     return found
 
 
-def grid(lab: Lab) -> list[Tensor]:
-    return [lab.ints(4, 3)]
+def grid(ctx: Context) -> list[Tensor]:
+    return [ctx.ints(4, 3)]
 
 
-def two(lab: Lab) -> list[Tensor]:
-    return [lab.ints(4, 3), lab.ints(4, 3)]
+def two(ctx: Context) -> list[Tensor]:
+    return [ctx.ints(4, 3), ctx.ints(4, 3)]
 
 
-def growing(lab: Lab) -> list[Tensor]:
-    return [lab.ints(4 + 2 * (lab.runs % 3), 3)]
+def growing(ctx: Context) -> list[Tensor]:
+    return [ctx.ints(4 + 2 * (ctx.runs % 3), 3)]
 
 
 # -- values ------------------------------------------------------------------------------------------------------------
@@ -93,7 +93,7 @@ program(
     "all-reduce-of-integers",
     ["C1"],
     lambda group: lambda x: waited(reduced(x * 3, group)) + x,
-    lambda lab: [lab.ints(4, 3, dtype=torch.int64)],
+    lambda ctx: [ctx.ints(4, 3, dtype=torch.int64)],
 )
 program(
     "all-reduce-of-transposed", ["C1", "layouts.C1"], lambda group: lambda x: waited(reduced(x.t(), group)) + 1, grid

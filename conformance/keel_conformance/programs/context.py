@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from ..devices import HOST
-from .observation import Fact, held, layout, leaves, same
+from .observation import Fact, layout, leaves, same, snapshot
 
 ZONE = 16
 """Elements before and after an argument that lies in the middle of a larger memory, and what they hold."""
@@ -23,7 +23,7 @@ MARK = 77
 
 
 @dataclass
-class Lab:
+class Context:
     """``compiler(fn, dynamic=..., without=...)`` gives the program to call. ``wide`` makes every float64 of what would
     be float32: the reference of programs whose results are rounded. All tensors are on ``device``; values are drawn on
     the host, and are the same wherever they go.
@@ -36,7 +36,7 @@ class Lab:
     wide: bool = False
     device: str = HOST
     facts: list[Fact] = field(default_factory=list)
-    kept: list[tuple[str, Tensor]] = field(default_factory=list)
+    results: list[tuple[str, Tensor]] = field(default_factory=list)
     runs: int = 0
 
     def __post_init__(self) -> None:
@@ -51,40 +51,40 @@ class Lab:
 
     def ints(self, *shape: int, low: int = -4, high: int = 5, dtype: torch.dtype | None = None) -> Tensor:
         """Small integers, floats unless ``dtype`` says otherwise: their sums and products are exact in any order."""
-        return self.here(torch.randint(low, high, shape, generator=self.draw, device=HOST), dtype or self.dtype)
+        return self.to_device(torch.randint(low, high, shape, generator=self.draw, device=HOST), dtype or self.dtype)
 
     def normal(self, *shape: int) -> Tensor:
-        return self.here(torch.randn(shape, generator=self.draw, device=HOST), self.dtype)
+        return self.to_device(torch.randn(shape, generator=self.draw, device=HOST), self.dtype)
 
-    def index(self, below: int, *shape: int) -> Tensor:
-        return self.here(torch.randint(0, below, shape, generator=self.draw, device=HOST))
+    def indices(self, below: int, *shape: int) -> Tensor:
+        return self.to_device(torch.randint(0, below, shape, generator=self.draw, device=HOST))
 
-    def flags(self, *shape: int) -> Tensor:
-        return self.here(torch.randint(0, 2, shape, generator=self.draw, device=HOST) > 0)
+    def bools(self, *shape: int) -> Tensor:
+        return self.to_device(torch.randint(0, 2, shape, generator=self.draw, device=HOST) > 0)
 
-    def order(self, n: int) -> Tensor:
+    def permutation(self, n: int) -> Tensor:
         """The numbers below ``n``, in an order drawn."""
-        return self.here(torch.randperm(n, generator=self.draw, device=HOST))
+        return self.to_device(torch.randperm(n, generator=self.draw, device=HOST))
 
-    def here(self, x: Tensor, dtype: torch.dtype | None = None) -> Tensor:
+    def to_device(self, x: Tensor, dtype: torch.dtype | None = None) -> Tensor:
         """``x`` on the device."""
         return x.to(self.device, dtype or x.dtype)
 
-    def whole(self, module: nn.Module, low: int = -2, high: int = 3) -> nn.Module:
+    def integer_params(self, module: nn.Module, low: int = -2, high: int = 3) -> nn.Module:
         """The module with small integers as floating parameters."""
         with torch.no_grad():
             for p in module.parameters():
                 p.copy_(self.ints(*p.shape, low=low, high=high))
         return module.double() if self.wide else module
 
-    def drawn(self, module: nn.Module) -> nn.Module:
+    def normal_params(self, module: nn.Module) -> nn.Module:
         """The module with normal parameters of the size that its layers want."""
         with torch.no_grad():
             for p in module.parameters():
                 p.copy_(self.normal(*p.shape) / max(1, p[0].numel() if p.dim() > 1 else 4) ** 0.5)
         return module.double() if self.wide else module
 
-    def within(self, x: Tensor) -> Tensor:
+    def inside_larger_storage(self, x: Tensor) -> Tensor:
         """``x``'s values in the middle of a larger memory, not aligned, that is marked before and after them."""
         memory = torch.full((x.numel() + 2 * ZONE,), MARK, dtype=x.dtype, device=x.device)
         place = memory[ZONE - 1 : ZONE - 1 + x.numel()].view(x.shape)
@@ -96,16 +96,16 @@ class Lab:
     def compile(self, fn: Callable[..., Any], **how: Any) -> Callable[..., Any]:
         return self.compiler(fn, **how)
 
-    def each(self) -> Iterator[int]:
+    def rounds(self) -> Iterator[int]:
         """The calls of the program: three at least."""
         return iter(range(self.calls))
 
-    def see(self, name: str, value: Any, clause: str = "", *, strides: bool = True) -> None:
+    def record(self, name: str, value: Any, clause: str = "", *, strides: bool = True) -> None:
         """Tells a fact: nested tensors, numbers and words. Tensors are copied now. Gradients have no ``strides`` to be
         held to."""
         for path, leaf in leaves(value):
             if not isinstance(leaf, Tensor) or not strides:
-                leaf = held(leaf) if isinstance(leaf, Tensor) else leaf
+                leaf = snapshot(leaf) if isinstance(leaf, Tensor) else leaf
                 self.facts.append((f"{name}{path}", clause or self.clause, leaf))
             else:
                 self._tensor(f"{name}{path}", leaf, clause or self.clause)
@@ -122,7 +122,7 @@ class Lab:
         state = self.random_state()
         with_grad = torch.is_grad_enabled()
         given = leaves([args, kwargs], ".argument")
-        before = [held(x) if isinstance(x, Tensor) else x for _, x in given]
+        before = [snapshot(x) if isinstance(x, Tensor) else x for _, x in given]
         found = program(*args, **kwargs)
         self._results(name, leaves(found, ".result"), given, before)
         if not torch.equal(state, self.random_state()):
@@ -154,7 +154,7 @@ class Lab:
         if x.grad is None:
             self.facts.append((name, "contract.gradients.C2", None))
         else:
-            self.facts.append((name, clause, held(x.grad)))
+            self.facts.append((name, clause, snapshot(x.grad)))
 
     def tangent(self, x: Tensor) -> Tensor:
         """Small integers, of ``x``'s own layout."""
@@ -163,12 +163,12 @@ class Lab:
     def state(self, name: str, module: nn.Module, clause: str = "") -> None:
         """Tells the parameters and buffers of a module."""
         for key, x in module.state_dict().items():
-            self.facts.append((f"{name}.{key}", clause or self.clause, held(x)))
+            self.facts.append((f"{name}.{key}", clause or self.clause, snapshot(x)))
 
     def finish(self) -> tuple[Fact, ...]:
         """All facts, earlier results looked at once more; names told several times are numbered."""
-        for name, x in self.kept:
-            self.facts.append((f"{name} at the end", "contract.calls.C2", held(x)))
+        for name, x in self.results:
+            self.facts.append((f"{name} at the end", "contract.calls.C2", snapshot(x)))
         times: Counter[str] = Counter()
         found = []
         for name, clause, value in self.facts:
@@ -188,7 +188,7 @@ class Lab:
         strides = facts.pop("strides")
         self.facts += [
             (f"{name} type", "contract.layouts.C4", facts),
-            (f"{name} values", clause, held(x)),
+            (f"{name} values", clause, snapshot(x)),
             (f"{name} strides", "contract.layouts.C1", strides),
         ]
 
@@ -211,12 +211,14 @@ class Lab:
                 (f"{name}{path} shares memory with results", "contract.aliases.C1", earlier.shared(x)),
             ]
             earlier.add(path, x)
-            self.kept.append((f"{name}{path}", x))
+            self.results.append((f"{name}{path}", x))
         for (path, x), was in zip(args, before, strict=True):
             if not isinstance(x, Tensor):
                 continue
             written = was.shape != x.shape or not same(was, x)
-            self.facts.append((f"{name}{path} afterwards", f"contract.mutation.{'C2' if written else 'C1'}", held(x)))
+            self.facts.append(
+                (f"{name}{path} afterwards", f"contract.mutation.{'C2' if written else 'C1'}", snapshot(x))
+            )
             self.facts.append(
                 (
                     f"{name}{path} layout afterwards",

@@ -11,19 +11,19 @@ from torch import Tensor
 
 from keel import control as flow
 
-from .context import Lab
+from .context import Context
 from .program import Chapter
 
 control = Chapter("control")
 
 
-def rows(lab: Lab) -> list[Tensor]:
-    return [lab.ints(5, 4)]
+def rows(ctx: Context) -> list[Tensor]:
+    return [ctx.ints(5, 4)]
 
 
-def turns(lab: Lab) -> list[Tensor]:
+def turns(ctx: Context) -> list[Tensor]:
     """The number of turns is another one at each call."""
-    return [lab.ints(4, 3), torch.tensor((3, 6, 0, 1)[lab.runs % 4])]
+    return [ctx.ints(4, 3), torch.tensor((3, 6, 0, 1)[ctx.runs % 4])]
 
 
 # -- branches ----------------------------------------------------------------------------------------------------------
@@ -49,11 +49,11 @@ def _branches() -> None:
     for name, fn in bodies.items():
 
         @control("C1", name=f"branch-{name}", smoke=name == "by-a-flag")
-        def body(lab: Lab, fn: Any = fn) -> None:
-            go = lab.compile(fn)
-            for call in lab.each():
-                lab.run(go, lab.ints(5, 4), torch.tensor(call % 2 == 0))
-                lab.run(go, lab.ints(5, 4), torch.tensor(call % 2 == 1))
+        def body(ctx: Context, fn: Any = fn) -> None:
+            go = ctx.compile(fn)
+            for call in ctx.rounds():
+                ctx.run(go, ctx.ints(5, 4), torch.tensor(call % 2 == 0))
+                ctx.run(go, ctx.ints(5, 4), torch.tensor(call % 2 == 1))
 
 
 _branches()
@@ -118,7 +118,7 @@ control.function(
     "map-of-several",
     ["C3"],
     lambda x, y: flow.mapped(lambda row, z: (row.flip(0) + z, (row * z).sum()), x * 2, y),
-    lambda lab: [lab.ints(5, 4), lab.ints(4)],
+    lambda ctx: [ctx.ints(5, 4), ctx.ints(4)],
 )
 
 
@@ -128,15 +128,15 @@ APART = 1000.0
 """Scores are at least so far from each other: all weights but that of the greatest are 0 then, and nothing rounds."""
 
 
-def attends(lab: Lab, fn: Callable[..., Any], *heads: tuple[int, ...]) -> None:
+def attends(ctx: Context, fn: Callable[..., Any], *heads: tuple[int, ...]) -> None:
     """``fn`` gets flex_attention and tensors of these sizes; eager PyTorch warns that it would rather be compiled."""
     from torch.nn.attention.flex_attention import flex_attention  # which imports Dynamo
 
-    go = lab.compile(lambda *given: fn(flex_attention, *given))
-    for _ in lab.each():
+    go = ctx.compile(lambda *given: fn(flex_attention, *given))
+    for _ in ctx.rounds():
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            lab.run(go, *(lab.ints(*sizes) for sizes in heads))
+            ctx.run(go, *(ctx.ints(*sizes) for sizes in heads))
 
 
 def greatest(s: Tensor, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
@@ -145,9 +145,9 @@ def greatest(s: Tensor, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
 
 
 @control("C4", smoke=True)
-def attention_of_scores(lab: Lab) -> None:
+def attention_of_scores(ctx: Context) -> None:
     attends(
-        lab,
+        ctx,
         lambda attention, q, k, v: attention(q + 1, k, v, score_mod=greatest, scale=1.0) * 2,
         (2, 2, 7, 4),
         (2, 2, 9, 4),
@@ -156,12 +156,12 @@ def attention_of_scores(lab: Lab) -> None:
 
 
 @control("C4")
-def attention_of_places(lab: Lab) -> None:
+def attention_of_places(ctx: Context) -> None:
     def score(s: Tensor, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
         return torch.where(h == b, s, -s) * 64 * APART + torch.where(i % 2 == 0, j, -j) * APART
 
     attends(
-        lab,
+        ctx,
         lambda attention, q, k, v: attention(q + 1, k, v, score_mod=score, scale=1.0) * 2,
         (2, 2, 7, 4),
         (2, 2, 9, 4),
@@ -170,24 +170,24 @@ def attention_of_places(lab: Lab) -> None:
 
 
 @control("C4")
-def attention_of_captured_values(lab: Lab) -> None:
+def attention_of_captured_values(ctx: Context) -> None:
     def fn(attention: Callable[..., Tensor], q: Tensor, k: Tensor, v: Tensor, bias: Tensor) -> Tensor:
         def score(s: Tensor, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
             return s * 4096 * APART + bias[h, j] * 16 * APART + j * APART
 
         return attention(q, k - 1, v, score_mod=score, scale=1.0).sum(2)
 
-    attends(lab, fn, (2, 2, 5, 4), (2, 2, 11, 4), (2, 2, 11, 4), (2, 11))
+    attends(ctx, fn, (2, 2, 5, 4), (2, 2, 11, 4), (2, 2, 11, 4), (2, 11))
 
 
 @control("C4")
-def attention_under_a_mask(lab: Lab) -> None:
+def attention_under_a_mask(ctx: Context) -> None:
     """A query sees of the keys before it every third; both heads have the same keys."""
     from torch.nn.attention.flex_attention import create_block_mask
 
-    mask = create_block_mask(lambda b, h, i, j: (j <= i) & (j % 3 == 0), None, None, 17, 17, device=lab.device)
+    mask = create_block_mask(lambda b, h, i, j: (j <= i) & (j % 3 == 0), None, None, 17, 17, device=ctx.device)
     attends(
-        lab,
+        ctx,
         lambda attention, q, k, v: (
             attention(q, k, v * 2, score_mod=greatest, block_mask=mask, enable_gqa=True, scale=1.0) - 1
         ),

@@ -295,34 +295,34 @@ for _name, _dtype in (("", None), ("-of-float64", torch.float64)):
         f"operands-that-repeat{_name}",
         ["C1"],
         repeated,
-        lambda lab, d=_dtype: [
-            lab.ints(2, 3, 4, 5, dtype=d),
-            lab.ints(1, 1, 1, 5, dtype=d),
-            lab.ints(1, 3, 1, 5, dtype=d),
-            lab.ints(2, 3, 1, 5, dtype=d),
+        lambda ctx, d=_dtype: [
+            ctx.ints(2, 3, 4, 5, dtype=d),
+            ctx.ints(1, 1, 1, 5, dtype=d),
+            ctx.ints(1, 3, 1, 5, dtype=d),
+            ctx.ints(2, 3, 1, 5, dtype=d),
         ],
         smoke=not _name,
     )
-graphs.function("casts-and-folds", ["C1", "dtypes.C2"], widened, lambda lab: [fractions(lab, 8, 9)], smoke=True)
+graphs.function("casts-and-folds", ["C1", "dtypes.C2"], widened, lambda ctx: [fractions(ctx, 8, 9)], smoke=True)
 graphs.function(
     "promotions-in-chains",
     ["C1", "dtypes.C2", "scalars.C1"],
     promoted,
-    lambda lab: [lab.ints(5, 7), lab.here(torch.tensor(0.5)), lab.here(torch.tensor(3))],
+    lambda ctx: [ctx.ints(5, 7), ctx.to_device(torch.tensor(0.5)), ctx.to_device(torch.tensor(3))],
     smoke=True,
 )
-graphs.function("constants-of-64-bits", ["C1", "dtypes.C3"], constant, lambda lab: [lab.ints(3)], smoke=True)
+graphs.function("constants-of-64-bits", ["C1", "dtypes.C3"], constant, lambda ctx: [ctx.ints(3)], smoke=True)
 graphs.function(
     "bytes-and-back",
     ["C1"],
     quantised,
-    lambda lab: [
-        lab.ints(6, 6, low=-700, high=700) / 8,
-        torch.tensor([1, 0.5, 2, 4, 0.25, 8]).to(lab.device, lab.dtype),
+    lambda ctx: [
+        ctx.ints(6, 6, low=-700, high=700) / 8,
+        torch.tensor([1, 0.5, 2, 4, 0.25, 8]).to(ctx.device, ctx.dtype),
     ],
     smoke=True,
 )
 graphs.function(
-    "like-work-of-several-sizes", ["C1"], beside, lambda lab: [lab.ints(7, 5), lab.ints(3, 4), lab.ints(17)], smoke=True
+    "like-work-of-several-sizes", ["C1"], beside, lambda ctx: [ctx.ints(7, 5), ctx.ints(3, 4), ctx.ints(17)], smoke=True
 )
-graphs.function("folds-of-nothing", ["C1"], nothing, lambda lab: [lab.ints(4, 5), lab.ints(0, 5)], smoke=True)
+graphs.function("folds-of-nothing", ["C1"], nothing, lambda ctx: [ctx.ints(4, 5), ctx.ints(0, 5)], smoke=True)

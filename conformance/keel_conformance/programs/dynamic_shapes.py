@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from .context import Lab
+from .context import Context
 from .program import Chapter
 
 shapes = Chapter("shapes")
@@ -81,33 +81,33 @@ CUBES: Mapping[str, Callable[[Tensor], tuple[Tensor, ...]]] = {
 }
 
 
-def lying(lab: Lab, n: int, m: int) -> Iterator[Tensor]:
+def lying(ctx: Context, n: int, m: int) -> Iterator[Tensor]:
     """Values of these sizes: in rows, in columns, in a piece of longer rows, and every second row."""
-    yield lab.ints(n, m)
-    yield lab.ints(m, n).t()
-    yield lab.ints(n, m + 3)[:, 1 : m + 1]
-    yield lab.ints(2 * n, m)[::2]
+    yield ctx.ints(n, m)
+    yield ctx.ints(m, n).t()
+    yield ctx.ints(n, m + 3)[:, 1 : m + 1]
+    yield ctx.ints(2 * n, m)[::2]
 
 
 def _bodies() -> None:
     for name, fn in BODIES.items():
 
         @shapes("C1", "C2", "layouts.C2", name=f"as-many-elements-{name}")
-        def body(lab: Lab, fn: Callable[[Tensor], Any] = fn) -> None:
-            go = lab.compile(fn, dynamic=True)
+        def body(ctx: Context, fn: Callable[[Tensor], Any] = fn) -> None:
+            go = ctx.compile(fn, dynamic=True)
             for n, m in SIZES:
-                for x in lying(lab, n, m):
-                    lab.run(go, x)
+                for x in lying(ctx, n, m):
+                    ctx.run(go, x)
 
     for name, fn in CUBES.items():
 
         @shapes("C1", "C2", "layouts.C2", name=f"as-many-elements-of-cubes-{name}")
-        def cubes(lab: Lab, fn: Callable[[Tensor], Any] = fn) -> None:
-            go = lab.compile(fn, dynamic=True)
+        def cubes(ctx: Context, fn: Callable[[Tensor], Any] = fn) -> None:
+            go = ctx.compile(fn, dynamic=True)
             for n, m in SIZES:
                 for k in (2, 3):
-                    lab.run(go, lab.ints(n, k, m))
-                    lab.run(go, lab.ints(m, n, k).permute(1, 2, 0))
+                    ctx.run(go, ctx.ints(n, k, m))
+                    ctx.run(go, ctx.ints(m, n, k).permute(1, 2, 0))
 
 
 _bodies()

@@ -6,23 +6,23 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from .context import Lab
+from .context import Context
 from .program import Chapter
 
 gradients = Chapter("gradients")
 
 
-def two(lab: Lab) -> list[Tensor]:
-    return [lab.ints(4, 5), lab.ints(4, 5)]
+def two(ctx: Context) -> list[Tensor]:
+    return [ctx.ints(4, 5), ctx.ints(4, 5)]
 
 
 for _name, _fn, _args, _smoke in (
     ("product", lambda a, b: a * b + a, two, True),
-    ("broadcast", lambda a, b: a * b, lambda lab: [lab.ints(4, 1, 5), lab.ints(3, 1)], False),
-    ("matmul", lambda a, b: a @ b, lambda lab: [lab.ints(4, 5), lab.ints(5, 3)], False),
+    ("broadcast", lambda a, b: a * b, lambda ctx: [ctx.ints(4, 1, 5), ctx.ints(3, 1)], False),
+    ("matmul", lambda a, b: a @ b, lambda ctx: [ctx.ints(4, 5), ctx.ints(5, 3)], False),
     ("relu", lambda a, b: F.relu(a - b) * b, two, False),
     ("where", lambda a, b: torch.where(a > b, a * 2, b * 3), two, False),
-    ("reduced", lambda a, b: ((a * b).sum(0), a.amax(1) + b.sum()), lambda lab: [distinct(lab), lab.ints(4, 5)], False),
+    ("reduced", lambda a, b: ((a * b).sum(0), a.amax(1) + b.sum()), lambda ctx: [distinct(ctx), ctx.ints(4, 5)], False),
     ("losses", lambda a, b: ((a * b).sum(), (a - b).square().sum() / 2, a.relu().sum() * 3), two, True),
     ("views", lambda a, b: a.t()[1:3] @ b[:, ::2], two, False),
     ("cat-and-slices", lambda a, b: torch.cat([a, b * 2], 1)[:, 2:7], two, False),
@@ -36,21 +36,21 @@ gradients.function(
     "of-embedding",
     ["C1", "C3"],
     lambda w, i: F.embedding(i, w),
-    lambda lab: [lab.ints(7, 3), lab.index(7, 4, 2)],
+    lambda ctx: [ctx.ints(7, 3), ctx.indices(7, 4, 2)],
     gradients=True,
 )
 gradients.function(
     "of-convolution",
     ["C1"],
     lambda x, w, b: F.conv2d(x, w, b, stride=2),
-    lambda lab: [lab.ints(2, 3, 7, 7), lab.ints(4, 3, 3, 3), lab.ints(4)],
+    lambda ctx: [ctx.ints(2, 3, 7, 7), ctx.ints(4, 3, 3, 3), ctx.ints(4)],
     gradients=True,
 )
 gradients.function(
     "of-pooling",
     ["C1"],
     lambda x: F.max_pool2d(x, 2),
-    lambda lab: [lab.order(144).view(2, 2, 6, 6).to(lab.dtype)],
+    lambda ctx: [ctx.permutation(144).view(2, 2, 6, 6).to(ctx.dtype)],
     gradients=True,
 )
 gradients.function("unused-argument", ["C2"], lambda a, b: a * 3, two, gradients=True, smoke=True)
@@ -60,7 +60,7 @@ gradients.function(
     "used-twice",
     ["C3"],
     lambda x: x * x + x.sum(0) * 2 + x[0],
-    lambda lab: [lab.ints(3, 4)],
+    lambda ctx: [ctx.ints(3, 4)],
     gradients=True,
     smoke=True,
 )
@@ -69,143 +69,143 @@ gradients.function(
     "integers-among-arguments",
     ["C5"],
     lambda x, i: (x * i, i + 1, i.to(x.dtype)),
-    lambda lab: [lab.ints(5), lab.ints(5, dtype=torch.int64)],
+    lambda ctx: [ctx.ints(5), ctx.ints(5, dtype=torch.int64)],
     gradients=True,
 )
 
 
-def distinct(lab: Lab) -> Tensor:
+def distinct(ctx: Context) -> Tensor:
     """Integers without ties, so that a maximum has one place."""
-    return lab.order(20).view(4, 5).to(lab.dtype)
+    return ctx.permutation(20).view(4, 5).to(ctx.dtype)
 
 
 @gradients("C2", "C5")
-def requires_no_gradient(lab: Lab) -> None:
-    go = lab.compile(lambda a, b: (a * b, a + 1, b + 1))
-    for call in lab.each():
-        a, b = two(lab)
+def requires_no_gradient(ctx: Context) -> None:
+    go = ctx.compile(lambda a, b: (a * b, a + 1, b + 1))
+    for call in ctx.rounds():
+        a, b = two(ctx)
         (a if call % 2 else b).requires_grad_()
-        lab.backward(lab.run(go, a, b), [a, b])
+        ctx.backward(ctx.run(go, a, b), [a, b])
 
 
 @gradients("C3")
-def same_tensor_as_two_arguments(lab: Lab) -> None:
-    go = lab.compile(lambda a, b: a * b * 2)
-    for _ in lab.each():
-        x = lab.ints(5).requires_grad_()
-        lab.backward([lab.run(go, x, x)], [x])
+def same_tensor_as_two_arguments(ctx: Context) -> None:
+    go = ctx.compile(lambda a, b: a * b * 2)
+    for _ in ctx.rounds():
+        x = ctx.ints(5).requires_grad_()
+        ctx.backward([ctx.run(go, x, x)], [x])
 
 
 @gradients("C4")
-def accumulated(lab: Lab) -> None:
-    go = lab.compile(lambda a, b: a * b)
-    a, b = (x.requires_grad_() for x in two(lab))
-    for _ in lab.each():
-        lab.backward([lab.run(go, a, b)], [a, b], clause="contract.gradients.C4")
+def accumulated(ctx: Context) -> None:
+    go = ctx.compile(lambda a, b: a * b)
+    a, b = (x.requires_grad_() for x in two(ctx))
+    for _ in ctx.rounds():
+        ctx.backward([ctx.run(go, a, b)], [a, b], clause="contract.gradients.C4")
 
 
 @gradients("C6", smoke=True)
-def result_left_out(lab: Lab) -> None:
-    go = lab.compile(lambda a, b: (a * b, a + b, b * 3 - a))
-    for call in lab.each():
-        a, b = (x.requires_grad_() for x in two(lab))
-        found = lab.run(go, a, b)
-        lab.backward([found[call % 3]], [a, b], clause="contract.gradients.C6")
+def result_left_out(ctx: Context) -> None:
+    go = ctx.compile(lambda a, b: (a * b, a + b, b * 3 - a))
+    for call in ctx.rounds():
+        a, b = (x.requires_grad_() for x in two(ctx))
+        found = ctx.run(go, a, b)
+        ctx.backward([found[call % 3]], [a, b], clause="contract.gradients.C6")
 
 
 @gradients("C7")
-def region_without_gradients(lab: Lab) -> None:
+def region_without_gradients(ctx: Context) -> None:
     def fn(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
         with torch.no_grad():
             c = a * b
         return c + a, c
 
-    go = lab.compile(fn)
-    for _ in lab.each():
-        a, b = (x.requires_grad_() for x in two(lab))
-        lab.backward(lab.run(go, a, b)[:1], [a, b], clause="contract.gradients.C7")
+    go = ctx.compile(fn)
+    for _ in ctx.rounds():
+        a, b = (x.requires_grad_() for x in two(ctx))
+        ctx.backward(ctx.run(go, a, b)[:1], [a, b], clause="contract.gradients.C7")
 
 
 @gradients("C8")
-def backward_twice(lab: Lab) -> None:
-    go = lab.compile(lambda a, b: (a * b).relu() * b)
-    for _ in lab.each():
-        a, b = (x.requires_grad_() for x in two(lab))
-        found, tangent = lab.run(go, a, b), lab.ints(4, 5)
+def backward_twice(ctx: Context) -> None:
+    go = ctx.compile(lambda a, b: (a * b).relu() * b)
+    for _ in ctx.rounds():
+        a, b = (x.requires_grad_() for x in two(ctx))
+        found, tangent = ctx.run(go, a, b), ctx.ints(4, 5)
         for time in range(2):
             grads = torch.autograd.grad(found, [a, b], tangent, retain_graph=time == 0)
-            lab.see(f"gradients, time {time}", grads, "contract.gradients.C8", strides=False)
+            ctx.record(f"gradients, time {time}", grads, "contract.gradients.C8", strides=False)
 
 
 @gradients("C8")
-def backward_thrice_in_parts(lab: Lab) -> None:
+def backward_thrice_in_parts(ctx: Context) -> None:
     """What the forward pass saved serves each of them."""
-    go = lab.compile(lambda a, b: ((a * b).relu() * b, (a @ b.t()).cumsum(0) * 2, (a + b).square().sum(1)))
-    for _ in lab.each():
-        a, b = (x.requires_grad_() for x in two(lab))
-        found = lab.run(go, a, b)
-        tangents = [lab.ints(*x.shape) for x in found]
+    go = ctx.compile(lambda a, b: ((a * b).relu() * b, (a @ b.t()).cumsum(0) * 2, (a + b).square().sum(1)))
+    for _ in ctx.rounds():
+        a, b = (x.requires_grad_() for x in two(ctx))
+        found = ctx.run(go, a, b)
+        tangents = [ctx.ints(*x.shape) for x in found]
         for k in (1, 0, 2, 0):
             grads = torch.autograd.grad(found[k], [a, b], tangents[k], retain_graph=True)
-            lab.see(f"gradients of {k}", grads, "contract.gradients.C8", strides=False)
+            ctx.record(f"gradients of {k}", grads, "contract.gradients.C8", strides=False)
 
 
 @gradients("C1")
-def asked_of_one(lab: Lab) -> None:
-    go = lab.compile(lambda a, b: ((a * b).sum(0), b * 2 + a))
-    for _ in lab.each():
-        a, b = (x.requires_grad_() for x in two(lab))
-        product, double = lab.run(go, a, b)
-        lab.see("gradient of b", torch.autograd.grad(product.sum(), [b], retain_graph=True), strides=False)
-        lab.see("gradient of both", torch.autograd.grad(double.sum(), [b, a]), strides=False)
+def asked_of_one(ctx: Context) -> None:
+    go = ctx.compile(lambda a, b: ((a * b).sum(0), b * 2 + a))
+    for _ in ctx.rounds():
+        a, b = (x.requires_grad_() for x in two(ctx))
+        product, double = ctx.run(go, a, b)
+        ctx.record("gradient of b", torch.autograd.grad(product.sum(), [b], retain_graph=True), strides=False)
+        ctx.record("gradient of both", torch.autograd.grad(double.sum(), [b, a]), strides=False)
 
 
 @gradients("C1")
-def chained_programs(lab: Lab) -> None:
-    first, second = lab.compile(lambda x, w: (x @ w).relu()), lab.compile(lambda y, w: y * w + y)
-    for _ in lab.each():
-        x, w, v = lab.ints(4, 5).requires_grad_(), lab.ints(5, 3).requires_grad_(), lab.ints(3).requires_grad_()
-        lab.backward([lab.run(second, lab.run(first, x, w), v)], [x, w, v])
+def chained_programs(ctx: Context) -> None:
+    first, second = ctx.compile(lambda x, w: (x @ w).relu()), ctx.compile(lambda y, w: y * w + y)
+    for _ in ctx.rounds():
+        x, w, v = ctx.ints(4, 5).requires_grad_(), ctx.ints(5, 3).requires_grad_(), ctx.ints(3).requires_grad_()
+        ctx.backward([ctx.run(second, ctx.run(first, x, w), v)], [x, w, v])
 
 
 @gradients("C1")
-def into_what_is_not_a_leaf(lab: Lab) -> None:
-    go = lab.compile(lambda x, y: (x * y, x - y))
-    for _ in lab.each():
-        x, y = (v.requires_grad_() for v in two(lab))
-        lab.backward(lab.run(go, x * 2, y.t().contiguous().t()), [x, y])
+def into_what_is_not_a_leaf(ctx: Context) -> None:
+    go = ctx.compile(lambda x, y: (x * y, x - y))
+    for _ in ctx.rounds():
+        x, y = (v.requires_grad_() for v in two(ctx))
+        ctx.backward(ctx.run(go, x * 2, y.t().contiguous().t()), [x, y])
 
 
 @gradients("C1", "C4")
-def interleaved_passes(lab: Lab) -> None:
+def interleaved_passes(ctx: Context) -> None:
     """Forward twice, then backward in the other order: each has what its own forward pass saved."""
-    go = lab.compile(lambda x, w: (x * w).relu() * w)
-    for _ in lab.each():
-        w = lab.ints(6).requires_grad_()
-        first, second = (lab.run(go, lab.ints(6), w) for _ in range(2))
+    go = ctx.compile(lambda x, w: (x * w).relu() * w)
+    for _ in ctx.rounds():
+        w = ctx.ints(6).requires_grad_()
+        first, second = (ctx.run(go, ctx.ints(6), w) for _ in range(2))
         for name, found in (("second", second), ("first", first)):
-            lab.see(name, torch.autograd.grad(found, [w], lab.ints(6)), strides=False)
+            ctx.record(name, torch.autograd.grad(found, [w], ctx.ints(6)), strides=False)
 
 
 @gradients("C1")
-def saved_values_stay(lab: Lab) -> None:
+def saved_values_stay(ctx: Context) -> None:
     """Between forward and backward other calls run, and memory is used again."""
-    go = lab.compile(lambda x, w: (x + 1) * w)
-    for _ in lab.each():
-        x, w = lab.ints(7), lab.ints(7).requires_grad_()
-        found = lab.run(go, x, w)
+    go = ctx.compile(lambda x, w: (x + 1) * w)
+    for _ in ctx.rounds():
+        x, w = ctx.ints(7), ctx.ints(7).requires_grad_()
+        found = ctx.run(go, x, w)
         del x
         for _ in range(3):
-            lab.run(go, lab.ints(7), w)
-        lab.see("gradient", torch.autograd.grad(found, [w], torch.ones(7, dtype=lab.dtype)), strides=False)
+            ctx.run(go, ctx.ints(7), w)
+        ctx.record("gradient", torch.autograd.grad(found, [w], torch.ones(7, dtype=ctx.dtype)), strides=False)
 
 
 @gradients("C1", "C4")
-def hooks_hear_gradients(lab: Lab) -> None:
-    go = lab.compile(lambda a, b: a * b)
-    for _ in lab.each():
-        a, b = (x.requires_grad_() for x in two(lab))
+def hooks_hear_gradients(ctx: Context) -> None:
+    go = ctx.compile(lambda a, b: a * b)
+    for _ in ctx.rounds():
+        a, b = (x.requires_grad_() for x in two(ctx))
         heard: list[Tensor] = []
         a.register_hook(heard.append)
-        lab.backward([lab.run(go, a, b)], [a, b])
-        lab.see("heard", heard, strides=False)
+        ctx.backward([ctx.run(go, a, b)], [a, b])
+        ctx.record("heard", heard, strides=False)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from .context import Lab
+from .context import Context
 from .program import Chapter
 
 graphs = Chapter("graphs")
@@ -282,23 +282,25 @@ def chains_in_place(x: Tensor) -> tuple[Tensor, ...]:
     )
 
 
-def six(lab: Lab) -> Tensor:
-    return lab.ints(6, 6)
+def six(ctx: Context) -> Tensor:
+    return ctx.ints(6, 6)
 
 
-graphs.function("slices-that-are-assigned", ["C1"], assigned, lambda lab: [six(lab)], smoke=True)
+graphs.function("slices-that-are-assigned", ["C1"], assigned, lambda ctx: [six(ctx)], smoke=True)
 graphs.function(
     "places-that-are-assigned",
     ["C1"],
     placed,
-    lambda lab: [six(lab), lab.here(torch.tensor([1, -1, 3, -4])), lab.flags(6, 6)],
+    lambda ctx: [six(ctx), ctx.to_device(torch.tensor([1, -1, 3, -4])), ctx.bools(6, 6)],
     smoke=True,
 )
-graphs.function("indices-of-slices", ["C1"], selected, lambda lab: [six(lab), lab.here(lab.order(6)[:4])], smoke=True)
 graphs.function(
-    "ranks", ["C1"], ranked, lambda lab: [lab.order(30).view(5, 6).to(lab.dtype), lab.index(4, 7)], smoke=True
+    "indices-of-slices", ["C1"], selected, lambda ctx: [six(ctx), ctx.to_device(ctx.permutation(6)[:4])], smoke=True
 )
-graphs.function("pieces-dealt", ["C1"], dealt, lambda lab: [six(lab)], smoke=True)
-graphs.function("memory-with-other-strides", ["C1"], strided, lambda lab: [six(lab)])
-graphs.function("views-that-outlive", ["C1"], kept_alive, lambda lab: [six(lab)], smoke=True)
-graphs.function("chains-in-place", ["C1"], chains_in_place, lambda lab: [six(lab)], smoke=True)
+graphs.function(
+    "ranks", ["C1"], ranked, lambda ctx: [ctx.permutation(30).view(5, 6).to(ctx.dtype), ctx.indices(4, 7)], smoke=True
+)
+graphs.function("pieces-dealt", ["C1"], dealt, lambda ctx: [six(ctx)], smoke=True)
+graphs.function("memory-with-other-strides", ["C1"], strided, lambda ctx: [six(ctx)])
+graphs.function("views-that-outlive", ["C1"], kept_alive, lambda ctx: [six(ctx)], smoke=True)
+graphs.function("chains-in-place", ["C1"], chains_in_place, lambda ctx: [six(ctx)], smoke=True)

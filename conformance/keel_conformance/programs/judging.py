@@ -19,11 +19,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from ..devices import HOST, made_on
+from ..devices import HOST, default_device
 from ..results.verdict import Verdict
-from .context import Lab
+from .context import Context
 from .monte_carlo import Noise
-from .observation import Fact, Observed, same
+from .observation import Fact, Observation, same
 from .program import Program
 
 TIMES, FLOOR = 8.0, 16.0
@@ -33,26 +33,30 @@ ENOUGH = 6
 """Wrong elements, small integers all, that are an earlier call's by no chance."""
 
 
-def perform(
+def run_program(
     program: Program, compiler: Callable[..., Any], seed: int, calls: int, device: str = HOST, *, wide: bool = False
-) -> Lab:
-    """Runs the program from a clean state on the device; the lab has the facts. Raises what the program raises."""
+) -> Context:
+    """Runs the program from a clean state on the device; the context has the facts. Raises what the program raises."""
     torch.compiler.reset()
     torch.manual_seed(seed)
-    lab = Lab(compiler, program.clauses[0], seed, calls, wide, HOST if program.hosted else device)
-    with made_on(lab.device):
-        program.body(lab)
-    return lab
+    ctx = Context(compiler, program.clauses[0], seed, calls, wide, HOST if program.hosted else device)
+    with default_device(ctx.device):
+        program.body(ctx)
+    return ctx
 
 
-def said(error: Exception) -> str:
+def summarize(error: Exception) -> str:
     """What it was and, of the parties, the first one's reason, in a line."""
     lines = [line.strip() for line in str(error).strip().splitlines() if line.strip()]
     return f"{type(error).__name__}: {' '.join(lines[:2])}"
 
 
 def judge(
-    program: Program, case: str, observed: Observed, expected: Observed, noisy: Callable[[], Iterator[Observed]]
+    program: Program,
+    case: str,
+    observed: Observation,
+    expected: Observation,
+    noisy: Callable[[], Iterator[Observation]],
 ) -> Verdict:
     """``expected`` is eager PyTorch's run; ``noisy`` gives the float64 run, and then the disturbed ones."""
 
@@ -84,7 +88,7 @@ def _true(fact: tuple[str, str, Any]) -> bool:
     return not fact[0].startswith("must: ") or fact[2] is True
 
 
-def differences(observed: Observed, expected: Observed, exact: bool) -> tuple[str, str, str] | None:
+def differences(observed: Observation, expected: Observation, exact: bool) -> tuple[str, str, str] | None:
     """The first fact that differs and must not: its name, clause, and how."""
     mine, theirs = {f[0]: f for f in observed.facts}, {f[0]: f for f in expected.facts}
     for name, clause, want in expected.facts:
@@ -152,7 +156,7 @@ class Worst(NamedTuple):
     value: str = ""
 
 
-def worst_of(observed: Observed, expected: Observed, runs: list[Observed]) -> Worst:
+def worst_of(observed: Observation, expected: Observation, runs: list[Observation]) -> Worst:
     """The first value whose error is above its bound, or else the worst one."""
     reference, disturbed = runs[0], [{f[0]: f[2] for f in r.facts} for r in runs[1:]]
     mine, theirs = ({f[0]: f[2] for f in o.facts} for o in (observed, expected))
@@ -185,11 +189,11 @@ def worst_of(observed: Observed, expected: Observed, runs: list[Observed]) -> Wo
     return worst
 
 
-def noisy_runs(program: Program, seed: int, calls: int, plain: Callable[..., Any]) -> Iterator[Observed]:
+def noisy_runs(program: Program, seed: int, calls: int, plain: Callable[..., Any]) -> Iterator[Observation]:
     """The float64 run, and then the disturbed ones."""
 
-    def wide() -> Observed:
-        return Observed(perform(program, plain, seed, calls, wide=True).finish())
+    def wide() -> Observation:
+        return Observation(run_program(program, plain, seed, calls, wide=True).finish())
 
     yield wide()
     yield from disturbed_by(
@@ -197,7 +201,7 @@ def noisy_runs(program: Program, seed: int, calls: int, plain: Callable[..., Any
     )
 
 
-def disturbed_by(noise: Callable[[int], Noise], count: int, wide: Callable[[], Observed]) -> Iterator[Observed]:
+def disturbed_by(noise: Callable[[int], Noise], count: int, wide: Callable[[], Observation]) -> Iterator[Observation]:
     """``wide``, which runs in float64, under each of ``count`` noises."""
     for k in range(count):
         with noise(k):

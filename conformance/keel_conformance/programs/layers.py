@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from .context import Lab
+from .context import Context
 from .program import Chapter
 
 graphs = Chapter("graphs")
@@ -128,7 +128,7 @@ graphs.function(
     "attention-and-its-scales",
     ["C1"],
     scaled,
-    lambda lab: [lab.normal(2, 2, 5, 8), lab.normal(2, 2, 7, 8), lab.normal(2, 2, 7, 8)],
+    lambda ctx: [ctx.normal(2, 2, 5, 8), ctx.normal(2, 2, 7, 8), ctx.normal(2, 2, 7, 8)],
     exact=False,
     smoke=True,
 )
@@ -136,7 +136,7 @@ graphs.function(
     "attention-and-its-masks",
     ["C1"],
     masked,
-    lambda lab: [lab.normal(2, 5, 8), lab.normal(2, 7, 8), lab.normal(2, 7, 8)],
+    lambda ctx: [ctx.normal(2, 5, 8), ctx.normal(2, 7, 8), ctx.normal(2, 7, 8)],
     exact=False,
     smoke=True,
 )
@@ -144,14 +144,14 @@ graphs.function(
     "attention-of-groups-of-heads",
     ["C1"],
     grouped,
-    lambda lab: [lab.normal(2, 6, 5, 4), lab.normal(2, 2, 7, 4), lab.normal(2, 2, 7, 4)],
+    lambda ctx: [ctx.normal(2, 6, 5, 4), ctx.normal(2, 2, 7, 4), ctx.normal(2, 2, 7, 4)],
     exact=False,
     smoke=True,
 )
 graphs.function(
-    "attention-of-one-product", ["C1"], headed, lambda lab: [lab.normal(2, 5, 8), lab.normal(8, 24)], exact=False
+    "attention-of-one-product", ["C1"], headed, lambda ctx: [ctx.normal(2, 5, 8), ctx.normal(8, 24)], exact=False
 )
-graphs.function("positions-that-turn", ["C1"], turning, lambda lab: [lab.normal(2, 3, 6, 8)], exact=False)
+graphs.function("positions-that-turn", ["C1"], turning, lambda ctx: [ctx.normal(2, 3, 6, 8)], exact=False)
 
 
 # -- norms -------------------------------------------------------------------------------------------------------------
@@ -234,14 +234,14 @@ def scaled_norms(x: Tensor, scale: Tensor, shift: Tensor) -> tuple[Tensor, ...]:
 
 
 graphs.function(
-    "softmaxes-written-out", ["C1"], softmaxes, lambda lab: [64 * lab.normal(4, 4, 4)], exact=False, smoke=True
+    "softmaxes-written-out", ["C1"], softmaxes, lambda ctx: [64 * ctx.normal(4, 4, 4)], exact=False, smoke=True
 )
-graphs.function("norms-written-out", ["C1"], normalised, lambda lab: [lab.normal(5, 5, 5) + 1], exact=False, smoke=True)
+graphs.function("norms-written-out", ["C1"], normalised, lambda ctx: [ctx.normal(5, 5, 5) + 1], exact=False, smoke=True)
 graphs.function(
     "norms-and-what-follows",
     ["C1"],
     scaled_norms,
-    lambda lab: [lab.normal(2, 6, 6), lab.normal(6), lab.normal(6)],
+    lambda ctx: [ctx.normal(2, 6, 6), ctx.normal(6), ctx.normal(6)],
     exact=False,
 )
 
@@ -310,7 +310,7 @@ graphs.function(
     "losses-of-classes",
     ["C1"],
     crossed,
-    lambda lab: [lab.normal(8, 5), lab.here(torch.tensor([2, 0, 4, 2, 1, 3, 0, 2])), lab.normal(5).abs() + 1],
+    lambda ctx: [ctx.normal(8, 5), ctx.to_device(torch.tensor([2, 0, 4, 2, 1, 3, 0, 2])), ctx.normal(5).abs() + 1],
     exact=False,
     smoke=True,
 )
@@ -318,7 +318,7 @@ graphs.function(
     "losses-of-distances",
     ["C1"],
     apart,
-    lambda lab: [lab.normal(5, 8), lab.normal(5, 8), lab.here(torch.arange(40).view(5, 8) % 3 > 0)],
+    lambda ctx: [ctx.normal(5, 8), ctx.normal(5, 8), ctx.to_device(torch.arange(40).view(5, 8) % 3 > 0)],
     exact=False,
 )
 
@@ -441,24 +441,24 @@ graphs.function(
     "activations-after-products",
     ["C1"],
     activated,
-    lambda lab: [lab.normal(6, 6), lab.normal(6, 6), lab.normal(6)],
+    lambda ctx: [ctx.normal(6, 6), ctx.normal(6, 6), ctx.normal(6)],
     exact=False,
     smoke=True,
 )
 graphs.function(
-    "scales-after-products", ["C1"], followed, lambda lab: [lab.ints(5, 5), lab.ints(5, 5), lab.ints(5)], smoke=True
+    "scales-after-products", ["C1"], followed, lambda ctx: [ctx.ints(5, 5), ctx.ints(5, 5), ctx.ints(5)], smoke=True
 )
 graphs.function(
     "what-follows-convolutions",
     ["C1"],
     convolved,
-    lambda lab: [lab.ints(2, 3, 5, 5) * 2, lab.ints(3, 3, 3, 3), lab.ints(3)],
+    lambda ctx: [ctx.ints(2, 3, 5, 5) * 2, ctx.ints(3, 3, 3, 3), ctx.ints(3)],
     smoke=True,
 )
 
 
-def image(lab: Lab) -> list[Tensor]:
-    return [lab.ints(2, 4, 6, 6, low=-9, high=0)]
+def image(ctx: Context) -> list[Tensor]:
+    return [ctx.ints(2, 4, 6, 6, low=-9, high=0)]
 
 
 def pooled(x: Tensor) -> tuple[Tensor, ...]:

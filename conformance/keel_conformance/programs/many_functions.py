@@ -9,7 +9,7 @@ from functools import partial
 from itertools import product
 from typing import Any
 
-from .context import Lab
+from .context import Context
 from .program import Chapter, Function, Program
 
 MOST: Mapping[bool, int] = {True: 8, False: 4}
@@ -18,15 +18,15 @@ twenty has some two hundred kernels, which are more than some backends compile i
 """
 
 
-def program(functions: Mapping[str, Function], dynamic: bool | None, lab: Lab) -> None:
+def program(functions: Mapping[str, Function], dynamic: bool | None, ctx: Context) -> None:
     """All of the functions as one, whose results have their names."""
 
     def fn(given: Mapping[str, Any]) -> dict[str, Any]:
         return {name: one.fn(*given[name]) for name, one in functions.items()}
 
-    go = lab.compile(fn, dynamic=dynamic)
-    for call in lab.each():
-        lab.run(go, {name: one.drawn(lab, call) for name, one in functions.items()})
+    go = ctx.compile(fn, dynamic=dynamic)
+    for call in ctx.rounds():
+        ctx.run(go, {name: one.draw_arguments(ctx, call) for name, one in functions.items()})
 
 
 def groups_of(chapters: Sequence[Chapter], functions: Mapping[str, Function]) -> Chapter:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode, resolve_name
 
-from ..pytree import tensors
+from ..pytree import tensor_leaves
 
 LAPPED = 4.0
 """Roundings counted for each result: an operator that a backend writes out has about that many in a row."""
@@ -66,7 +66,7 @@ class Noise(TorchFunctionMode):
         )
 
     def disturbed(self, found: Tensor, args: Any) -> Tensor:
-        memory = {a.untyped_storage().data_ptr() for a in tensors(args)}
+        memory = {a.untyped_storage().data_ptr() for a in tensor_leaves(args)}
         if (
             found.dtype != torch.float64
             or not found.numel()

@@ -8,24 +8,24 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from .context import Lab
+from .context import Context
 from .program import Chapter
 from .rewrites import special
 
 graphs = Chapter("graphs")
 
 
-def far(lab: Lab, *shape: int) -> Tensor:
+def far(ctx: Context, *shape: int) -> Tensor:
     """-1000, 0 and 1000: their exponentials and sigmoids round nothing."""
-    return 1000.0 * (lab.index(3, *shape) - 1).to(lab.dtype)
+    return 1000.0 * (ctx.indices(3, *shape) - 1).to(ctx.dtype)
 
 
-def whole(lab: Lab, *shape: int) -> Tensor:
-    return lab.index(1 << 20, *shape) - (1 << 19)
+def whole(ctx: Context, *shape: int) -> Tensor:
+    return ctx.indices(1 << 20, *shape) - (1 << 19)
 
 
-def complexes(lab: Lab, *shape: int) -> Tensor:
-    return torch.complex(lab.ints(*shape, dtype=torch.float32), lab.ints(*shape, dtype=torch.float32))
+def complexes(ctx: Context, *shape: int) -> Tensor:
+    return torch.complex(ctx.ints(*shape, dtype=torch.float32), ctx.ints(*shape, dtype=torch.float32))
 
 
 # -- formulas that have a name -----------------------------------------------------------------------------------------
@@ -47,10 +47,10 @@ graphs.function(
         x * (x * 1000).sigmoid(),
         x * (1 - y.sigmoid()),
     ),
-    lambda lab: [lab.ints(5, 9), far(lab, 5, 9)],
+    lambda ctx: [ctx.ints(5, 9), far(ctx, 5, 9)],
     smoke=True,
 )
-graphs.function("shares", ["C1"], shares, lambda lab: [far(lab, 3, 4, 40)])
+graphs.function("shares", ["C1"], shares, lambda ctx: [far(ctx, 3, 4, 40)])
 graphs.function(
     "exponentials",
     ["C1"],
@@ -59,13 +59,13 @@ graphs.function(
         (x.abs() + 100).exp() / (x * x + 100).exp(),
         (x * 0).exp() * (x * 0).exp(),
     ),
-    lambda lab: [lab.ints(5, 9)],
+    lambda ctx: [ctx.ints(5, 9)],
 )
 graphs.function(
     "sums-over-numbers",
     ["C1"],
     lambda x: (x.sum(1) / 4, x.sum(0) * 0.25, x.sum() / 2, (x.sum(1) / 8).sum(), (x * 2).sum(0) / 16, x.mean(0) * 8),
-    lambda lab: [lab.ints(8, 6)],
+    lambda ctx: [ctx.ints(8, 6)],
 )
 graphs.function(
     "remainders",
@@ -79,7 +79,7 @@ graphs.function(
         x // 5 * 5 + x % 5,
         (x * 6) % 4,
     ),
-    lambda lab: [whole(lab, 5, 9)],
+    lambda ctx: [whole(ctx, 5, 9)],
 )
 graphs.function(
     "sums-and-multiples",
@@ -91,7 +91,7 @@ graphs.function(
         torch.add(c, a @ b, alpha=-1),
         (a @ b) * 2 + c * 3,
     ),
-    lambda lab: [lab.ints(5, 7), lab.ints(7, 4), lab.ints(5, 4)],
+    lambda ctx: [ctx.ints(5, 7), ctx.ints(7, 4), ctx.ints(5, 4)],
 )
 graphs.function(
     "magnitudes",
@@ -105,13 +105,13 @@ graphs.function(
         x.abs().abs(),
         (-x.abs()).relu(),
     ),
-    lambda lab: [special(lab, 6, 9)],
+    lambda ctx: [special(ctx, 6, 9)],
 )
 graphs.function(
     "magnitudes-of-integers",
     ["C1", "dtypes.C3"],
     lambda x: (x.abs().clamp(min=0), (x * x).relu(), x.abs().abs(), (x * x).abs(), x.neg().abs().clamp(min=0)),
-    lambda lab: [torch.where(lab.index(3, 6, 9) == 0, torch.iinfo(torch.int32).min, whole(lab, 6, 9)).int()],
+    lambda ctx: [torch.where(ctx.indices(3, 6, 9) == 0, torch.iinfo(torch.int32).min, whole(ctx, 6, 9)).int()],
 )
 
 
@@ -127,7 +127,7 @@ def _ranges(x: Tensor) -> tuple[Tensor, ...]:
     )
 
 
-graphs.function("ranges-times-numbers", ["C1", "dtypes.C3"], _ranges, lambda lab: [whole(lab, 17)])
+graphs.function("ranges-times-numbers", ["C1", "dtypes.C3"], _ranges, lambda ctx: [whole(ctx, 17)])
 
 
 # -- moves that are nearly none ----------------------------------------------------------------------------------------
@@ -160,7 +160,7 @@ def residual(a: Tensor, b: Tensor, c: Tensor) -> tuple[Tensor, ...]:
     return found.relu(), r + 1, (r - found).sum(0), torch.addmm(r, a, b), r.amax(1)
 
 
-graphs.function("pieces-in-another-order", ["C1"], pieces, lambda lab: [lab.ints(6, 6)])
+graphs.function("pieces-in-another-order", ["C1"], pieces, lambda ctx: [ctx.ints(6, 6)])
 graphs.function(
     "batches-that-are-turned",
     ["C1"],
@@ -172,12 +172,12 @@ graphs.function(
         a @ b.permute(1, 0, 2),
         a @ b.permute(2, 0, 1),
     ),
-    lambda lab: [lab.ints(4, 4, 4), lab.ints(4, 4, 4)],
+    lambda ctx: [ctx.ints(4, 4, 4), ctx.ints(4, 4, 4)],
 )
 graphs.function(
-    "a-window-of-what-is-joined", ["C1"], window, lambda lab: [lab.ints(2, 6, 4), lab.ints(2, 2, 4), lab.ints(2, 6)]
+    "a-window-of-what-is-joined", ["C1"], window, lambda ctx: [ctx.ints(2, 6, 4), ctx.ints(2, 2, 4), ctx.ints(2, 6)]
 )
-graphs.function("residuals", ["C1"], residual, lambda lab: [lab.ints(5, 7), lab.ints(7, 4), lab.ints(5, 4)])
+graphs.function("residuals", ["C1"], residual, lambda ctx: [ctx.ints(5, 7), ctx.ints(7, 4), ctx.ints(5, 4)])
 graphs.function(
     "conjugates",
     ["C1"],
@@ -190,12 +190,12 @@ graphs.function(
         (a @ b.conj().t()).conj(),
         a.conj().sum(0),
     ),
-    lambda lab: [complexes(lab, 3, 4), complexes(lab, 3, 4)],
+    lambda ctx: [complexes(ctx, 3, 4), complexes(ctx, 3, 4)],
 )
 
 
-def normed(lab: Lab) -> list[Any]:
-    return [lab.ints(2, 3, 6, 5), lab.ints(4, 3, 3, 3, low=-2, high=3), *(lab.ints(4) for _ in range(4))]
+def normed(ctx: Context) -> list[Any]:
+    return [ctx.ints(2, 3, 6, 5), ctx.ints(4, 3, 3, 3, low=-2, high=3), *(ctx.ints(4) for _ in range(4))]
 
 
 graphs.function(

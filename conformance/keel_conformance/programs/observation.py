@@ -15,7 +15,7 @@ Fact = tuple[str, str, Any]
 
 
 @dataclass(frozen=True)
-class Observed:
+class Observation:
     """``error`` is what ended the run before its end, in a line; ``parts`` how many pieces of programs the backend
     compiled (None: nobody counted); ``seconds`` what the run took, compiling included.
     """
@@ -29,10 +29,10 @@ class Observed:
         torch.save({"facts": list(self.facts), "error": self.error, "parts": self.parts, "seconds": self.seconds}, file)
 
     @staticmethod
-    def load(file: Path) -> Observed:
+    def load(file: Path) -> Observation:
         """What ``save`` wrote.  Reads data alone: a file cannot make it run anything."""
         held = torch.load(file, weights_only=True)
-        return Observed(tuple(held["facts"]), held["error"], held["parts"], held["seconds"])
+        return Observation(tuple(held["facts"]), held["error"], held["parts"], held["seconds"])
 
 
 def leaves(value: Any, path: str = "") -> list[tuple[str, Any]]:
@@ -53,7 +53,7 @@ def leaves(value: Any, path: str = "") -> list[tuple[str, Any]]:
     return [(path, type(value).__name__)]
 
 
-def held(x: Tensor) -> Tensor:
+def snapshot(x: Tensor) -> Tensor:
     """A copy that shares nothing with ``x`` and does not remember where it came from."""
     return x.detach().clone(memory_format=torch.contiguous_format)
 

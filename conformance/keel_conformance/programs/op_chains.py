@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from ..devices import HOST
-from .context import Lab
+from .context import Context
 from .program import Chapter
 from .rewrites import special
 
@@ -214,38 +214,38 @@ def _weight(x: Tensor) -> Tensor:
     return (torch.arange(36, device=x.device, dtype=x.dtype) % 5 - 2).view(2, 2, 3, 3)
 
 
-def halves(lab: Lab) -> Tensor:
-    return lab.ints(N, N, low=-9, high=10) / 2
+def halves(ctx: Context) -> Tensor:
+    return ctx.ints(N, N, low=-9, high=10) / 2
 
 
-def integers(bits: int, dtype: torch.dtype) -> Callable[[Lab], Tensor]:
+def integers(bits: int, dtype: torch.dtype) -> Callable[[Context], Tensor]:
     """All that the dtype holds."""
 
-    def drawn(lab: Lab) -> Tensor:
-        return (lab.index(1 << bits, N, N) * 2 - (1 << bits) + lab.index(2, N, N)).to(dtype)
+    def drawn(ctx: Context) -> Tensor:
+        return (ctx.indices(1 << bits, N, N) * 2 - (1 << bits) + ctx.indices(2, N, N)).to(dtype)
 
     return drawn
 
 
-KINDS: Mapping[str, tuple[Callable[[Lab], Tensor], Mapping[str, One]]] = {
+KINDS: Mapping[str, tuple[Callable[[Context], Tensor], Mapping[str, One]]] = {
     "": (halves, MOVES | CHOICES | FOLDS | PRODUCTS | FRACTIONS | FLOATS | CASTS),
-    "-of-special-values": (lambda lab: special(lab, N, N), CHOICES | FOLDS | PRODUCTS | FRACTIONS | FLOATS),
-    "-of-images": (lambda lab: lab.ints(2, 2, N, N), IMAGES),
-    "-of-cubes": (lambda lab: lab.ints(4, 4, 4), CUBES),
+    "-of-special-values": (lambda ctx: special(ctx, N, N), CHOICES | FOLDS | PRODUCTS | FRACTIONS | FLOATS),
+    "-of-images": (lambda ctx: ctx.ints(2, 2, N, N), IMAGES),
+    "-of-cubes": (lambda ctx: ctx.ints(4, 4, 4), CUBES),
     "-of-integers": (integers(61, torch.int64), CHOICES | FOLDS | CASTS | WHOLE),
     "-of-int8": (integers(7, torch.int8), CHOICES | FOLDS | FLOATS | CASTS | WHOLE),
 }
 """What is drawn, and the functions that are exact on it and on what they make of it. Moves do the same to all."""
 
 
-def following(first: One, drawn: Callable[[Lab], Tensor], functions: Iterable[One], lab: Lab) -> list[One]:
+def following(first: One, drawn: Callable[[Context], Tensor], functions: Iterable[One], ctx: Context) -> list[One]:
     """Those that take what the first one gives, on the host and then on the device: there an index beyond the end would
     end all that the process has, and some dtypes have no products.
     """
     left = list(functions)
-    for where in dict.fromkeys((HOST, lab.device)):
+    for where in dict.fromkeys((HOST, ctx.device)):
         with torch.device(where):
-            given = first(drawn(Lab(lab.compiler, lab.clause, device=where)))
+            given = first(drawn(Context(ctx.compiler, ctx.clause, device=where)))
             left = [one for one in left if _takes(one, given) and not (one in SCANS.values() and _rounds(given))]
     return left
 
@@ -269,21 +269,21 @@ def _compositions() -> None:
 
             @graphs("C1", name=f"any-after-{name}{kind}")
             def program(
-                lab: Lab,
-                drawn: Callable[[Lab], Tensor] = drawn,
+                ctx: Context,
+                drawn: Callable[[Context], Tensor] = drawn,
                 functions: Mapping[str, One] = functions,
                 first: One = first,
             ) -> None:
-                after = following(first, drawn, functions.values(), lab)
+                after = following(first, drawn, functions.values(), ctx)
 
                 # Nothing but the second reads the first: rewrites ask for that. A view of a result would be left to
                 # PyTorch.
                 def fn(x: Tensor) -> tuple[Any, ...]:
                     return tuple(one(first(x)).clone() for one in after)
 
-                go = lab.compile(fn)
-                for _ in lab.each():
-                    lab.run(go, drawn(lab))
+                go = ctx.compile(fn)
+                for _ in ctx.rounds():
+                    ctx.run(go, drawn(ctx))
 
 
 _compositions()

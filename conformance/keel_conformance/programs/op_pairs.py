@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from .context import Lab
+from .context import Context
 from .program import Chapter
 from .rewrites import in_turns, special
 
@@ -145,12 +145,12 @@ def of_places(x: Tensor, i: Tensor, c: Tensor) -> tuple[Tensor, ...]:
     )
 
 
-def five(lab: Lab) -> list[Tensor]:
-    return [lab.ints(5, 5), lab.ints(5, 5)]
+def five(ctx: Context) -> list[Tensor]:
+    return [ctx.ints(5, 5), ctx.ints(5, 5)]
 
 
 for _name, _dtype in (("", None), ("-of-float64", torch.float64)):
-    graphs.function(f"pairs{_name}", ["C1"], of_numbers, lambda lab, d=_dtype: [lab.ints(7, 9, dtype=d)])
+    graphs.function(f"pairs{_name}", ["C1"], of_numbers, lambda ctx, d=_dtype: [ctx.ints(7, 9, dtype=d)])
     graphs.function(
         f"pairs-of-special-values{_name}",
         ["C1"],
@@ -170,43 +170,43 @@ for _name, _dtype in (("", None), ("-of-float64", torch.float64)):
             torch.where(x != x, x, -x),
             x.clamp(min=0) + x.clamp(max=0),
         ),
-        lambda lab, d=_dtype: [special(lab, 5, 9, dtype=d)],
+        lambda ctx, d=_dtype: [special(ctx, 5, 9, dtype=d)],
     )
     graphs.function(
         f"pairs-of-pieces{_name}",
         ["C1"],
         of_joins,
-        lambda lab, d=_dtype: [lab.ints(5, 7, dtype=d), lab.ints(5, 7, dtype=d)],
+        lambda ctx, d=_dtype: [ctx.ints(5, 7, dtype=d), ctx.ints(5, 7, dtype=d)],
         smoke=not _name,
     )
-    graphs.function(f"pairs-of-sizes{_name}", ["C1"], of_sizes, lambda lab, d=_dtype: [lab.ints(5, 5, dtype=d)])
+    graphs.function(f"pairs-of-sizes{_name}", ["C1"], of_sizes, lambda ctx, d=_dtype: [ctx.ints(5, 5, dtype=d)])
     graphs.function(
         f"pairs-of-places{_name}",
         ["C1"],
         of_places,
-        lambda lab, d=_dtype: [lab.ints(5, 5, dtype=d), lab.index(5, 5), lab.flags(5, 5)],
+        lambda ctx, d=_dtype: [ctx.ints(5, 5, dtype=d), ctx.index(5, 5), ctx.flags(5, 5)],
     )
 graphs.function(
     "pairs-of-what-a-mask-takes",
     ["C1"],
     lambda x, c: (x[c.any(1)].sum(0), x[c][1:] * 2, x[c].sum() - x[~c].sum(), (x + 1)[c.all(0)] - 1),
-    lambda lab: [lab.ints(5, 5), lab.flags(5, 5)],
+    lambda ctx: [ctx.ints(5, 5), ctx.bools(5, 5)],
     breaks=True,
 )
 graphs.function(
     "pairs-of-integers",
     ["C1", "dtypes.C3"],
     of_integers,
-    lambda lab: [lab.index(1 << 62, 5, 7) - (1 << 61)],
+    lambda ctx: [ctx.indices(1 << 62, 5, 7) - (1 << 61)],
     smoke=True,
 )
 graphs.function(
     "pairs-of-integers-of-32-bits",
     ["C1", "dtypes.C3"],
     of_integers,
-    lambda lab: [(lab.index(1 << 31, 5, 7) - (1 << 30)).to(torch.int32)],
+    lambda ctx: [(ctx.indices(1 << 31, 5, 7) - (1 << 30)).to(torch.int32)],
 )
-graphs.function("pairs-of-small-integers", ["C1", "dtypes.C3"], of_integers, lambda lab: [lab.index(99, 6, 9) - 49])
+graphs.function("pairs-of-small-integers", ["C1", "dtypes.C3"], of_integers, lambda ctx: [ctx.indices(99, 6, 9) - 49])
 graphs.function(
     "operands-that-change-places",
     ["C1"],
@@ -263,7 +263,7 @@ graphs.function(
         torch.einsum("bij,bkj->ikb", a, b),
         torch.einsum("bij,bjk->bk", a, b),
     ),
-    lambda lab: [lab.ints(4, 4, 4), lab.ints(4, 4, 4)],
+    lambda ctx: [ctx.ints(4, 4, 4), ctx.ints(4, 4, 4)],
 )
 
 
@@ -290,9 +290,9 @@ for _dtype in (torch.float32, torch.float64):
         f"numbers-with-digits-{str(_dtype).removeprefix('torch.')}",
         ["C1", "scalars.C2"],
         numbers,
-        lambda lab, d=_dtype: [
-            lab.normal(5, 9).to(torch.float64 if lab.wide else d),
-            torch.tensor(0.7234567890123, dtype=torch.float64 if lab.wide else d),
+        lambda ctx, d=_dtype: [
+            ctx.normal(5, 9).to(torch.float64 if ctx.wide else d),
+            torch.tensor(0.7234567890123, dtype=torch.float64 if ctx.wide else d),
         ],
         exact=False,
     )
@@ -300,7 +300,7 @@ graphs.function(
     "numbers-with-digits-of-0-d",
     ["C1", "scalars.C1"],
     lambda x, s: (x * s, s - x, x + s * 2, torch.where(x > 0, s.to(x.dtype), x)),
-    lambda lab: [lab.normal(7, 5), torch.tensor(0.1, dtype=torch.float64)],
+    lambda ctx: [ctx.normal(7, 5), torch.tensor(0.1, dtype=torch.float64)],
     exact=False,
 )
 
@@ -320,35 +320,35 @@ graphs.function(
     "a-chain-of-integers",
     ["C1", "dtypes.C3"],
     chain,
-    lambda lab: [lab.ints(5, 5, dtype=torch.int64), lab.ints(5, 5, dtype=torch.int64)],
+    lambda ctx: [ctx.ints(5, 5, dtype=torch.int64), ctx.ints(5, 5, dtype=torch.int64)],
 )
 graphs.function(
     "twenty-arguments",
     ["C1", "arguments.C1"],
     lambda *xs: (sum((k + 1) * x for k, x in enumerate(xs)), *(x - xs[0] for x in xs[10:]), torch.cat(xs[::-1])),
-    lambda lab: [lab.ints(3, 4) for _ in range(20)],
+    lambda ctx: [ctx.ints(3, 4) for _ in range(20)],
 )
 graphs.function(
     "forty-arguments-and-results",
     ["C1", "arguments.C1"],
     lambda *xs: tuple(x * (k % 7) - xs[k - 1] for k, x in enumerate(xs)),
-    lambda lab: [lab.ints(5) for _ in range(40)],
+    lambda ctx: [ctx.ints(5) for _ in range(40)],
 )
 graphs.function(
     "arguments-of-many-types",
     ["C1", "arguments.C1"],
     lambda *xs: tuple(x + xs[k - 4].to(x.dtype).sum() for k, x in enumerate(xs)),
-    lambda lab: [
-        lab.ints(3, dtype=d) for _ in range(5) for d in (torch.float32, torch.int64, torch.float64, torch.int32)
+    lambda ctx: [
+        ctx.ints(3, dtype=d) for _ in range(5) for d in (torch.float32, torch.int64, torch.float64, torch.int32)
     ],
 )
 
 
 @graphs("C1", "models.C1", name="programs-alike-but-for-literals")
-def _literals(lab: Lab) -> None:
+def _literals(ctx: Context) -> None:
     """Whatever is kept by a program's operators and types serves only one of these."""
     made = [
-        lab.compile(fn)
+        ctx.compile(fn)
         for fn in (
             lambda x: (x.sum(0) * 2.0, x[1:] + 1.5, x.clamp(-2, 2)),
             lambda x: (x.sum(0) * 3.0, x[1:] + 2.5, x.clamp(-1, 1)),
@@ -356,14 +356,14 @@ def _literals(lab: Lab) -> None:
             lambda x: (x.sum(1) * 2.0, x[1:] + 1.5, x.clamp(-2, 1)),
         )
     ]
-    in_turns(lab, made, 5, 5)
+    in_turns(ctx, made, 5, 5)
 
 
 @graphs("C1", "models.C1", name="programs-alike-but-for-dimensions")
-def _dimensions(lab: Lab) -> None:
+def _dimensions(ctx: Context) -> None:
     """Along which one each goes tells them apart, of a cube nothing else does."""
     made = [
-        lab.compile(
+        ctx.compile(
             lambda x, i=i, j=j, k=k: (
                 x.permute(i, j, k) * 2,
                 x.cumsum(i),
@@ -375,22 +375,22 @@ def _dimensions(lab: Lab) -> None:
         )
         for i, j, k in ((0, 2, 1), (2, 0, 1), (1, 0, 2))
     ]
-    in_turns(lab, made, 4, 4, 4)
+    in_turns(ctx, made, 4, 4, 4)
 
 
 @graphs("C1", "models.C1", name="programs-alike-but-for-their-tensors")
-def _tensors(lab: Lab) -> None:
+def _tensors(ctx: Context) -> None:
     """Tables that programs were written with."""
-    tables = [lab.ints(5), lab.ints(5), lab.ints(5)]
-    made = [lab.compile(lambda x, t=t: x * t + t) for t in tables]
+    tables = [ctx.ints(5), ctx.ints(5), ctx.ints(5)]
+    made = [ctx.compile(lambda x, t=t: x * t + t) for t in tables]
     made += [
-        lab.compile(fn)
+        ctx.compile(fn)
         for fn in (
             lambda x: x + torch.tensor([1.0, 2, 3, 4, 5], dtype=x.dtype, device=x.device),
             lambda x: x + torch.tensor([5.0, 4, 3, 2, 1], dtype=x.dtype, device=x.device),
         )
     ]
-    in_turns(lab, made, 3, 5)
+    in_turns(ctx, made, 3, 5)
 
 
 # What else tells programs apart that are alike in operators and types: numbers that are one in a text of six digits or
@@ -434,18 +434,18 @@ def _alike() -> None:
     for name, fn in ALIKE.items():
 
         @graphs("C1", "models.C1", name=f"programs-alike-but-for-{name}")
-        def body(lab: Lab, fn: Callable[[Tensor, int], Any] = fn, name: str = name) -> None:
-            in_turns(lab, [lab.compile(_alone(fn, k, name)) for k in (2, 3, 4)], 4, 5)
+        def body(ctx: Context, fn: Callable[[Tensor, int], Any] = fn, name: str = name) -> None:
+            in_turns(ctx, [ctx.compile(_alone(fn, k, name)) for k in (2, 3, 4)], 4, 5)
 
 
 _alike()
 
 
 @graphs("C1", "models.C1", name="programs-alike-but-for-their-order", smoke=True)
-def _orders(lab: Lab) -> None:
+def _orders(ctx: Context) -> None:
     """The same operators, of operands and results in another order, or of another intermediate value."""
     made = [
-        lab.compile(fn)
+        ctx.compile(fn)
         for fn in (
             lambda x: (x - x.t(), (x * 2 + 1) * 3, x + 1, x * 2),
             lambda x: (x.t() - x, (x * 2 + 1) * 3, x + 1, x * 2),
@@ -454,4 +454,4 @@ def _orders(lab: Lab) -> None:
             lambda x: (x - x.t(), (x * 3 + 1) * 2, x + 1, x * 2),
         )
     ]
-    in_turns(lab, made, 5, 5)
+    in_turns(ctx, made, 5, 5)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from .context import Lab
+from .context import Context
 from .program import Chapter
 from .rewrites import special
 
@@ -17,9 +17,9 @@ mutation, graphs = Chapter("mutation"), Chapter("graphs")
 # -- float64 -----------------------------------------------------------------------------------------------------------
 
 
-def long(lab: Lab, *shape: int) -> Tensor:
+def long(ctx: Context, *shape: int) -> Tensor:
     """Whole numbers of 41 bits, of which float32 has 24."""
-    return lab.index(1 << 41, *shape).double() - float(1 << 40)
+    return ctx.indices(1 << 41, *shape).double() - float(1 << 40)
 
 
 graphs.function(
@@ -35,7 +35,7 @@ graphs.function(
         x.cumsum(1),
         torch.where(x > y, x, -y),
     ),
-    lambda lab: [long(lab, 5, 7), long(lab, 5, 7)],
+    lambda ctx: [long(ctx, 5, 7), long(ctx, 5, 7)],
     smoke=True,
 )
 graphs.function(
@@ -52,13 +52,13 @@ graphs.function(
         x.roll(2, 1) + x.relu(),
         x.index_add(0, i, x[i]),
     ),
-    lambda lab: [long(lab, 5, 5), lab.index(5, 5)],
+    lambda ctx: [long(ctx, 5, 5), ctx.indices(5, 5)],
 )
 graphs.function(
     "products-of-float64",
     ["C1", "dtypes.C1"],
     lambda x, s: (x @ s, (x * s.sum()).relu(), (s.t() @ x.t()).sum(1), x * s[0, 0] - x, torch.addmm(x, x, s)),
-    lambda lab: [long(lab, 5, 5), lab.ints(5, 5, dtype=torch.float64)],
+    lambda ctx: [long(ctx, 5, 5), ctx.ints(5, 5, dtype=torch.float64)],
 )
 for _name, _fn in (
     ("", lambda x: (torch.where(x > 0, 0.1, x), x.masked_fill(x > 1, 1 / 3), x.clamp(-0.7, 1.1))),
@@ -85,7 +85,7 @@ for _name, _fn in (
     ),
 ):
     graphs.function(
-        f"numbers-kept-whole{_name}", ["C1", "scalars.C2"], _fn, lambda lab: [lab.ints(5, 9, dtype=torch.float64)]
+        f"numbers-kept-whole{_name}", ["C1", "scalars.C2"], _fn, lambda ctx: [ctx.ints(5, 9, dtype=torch.float64)]
     )
 graphs.function(
     "tables-kept-whole",
@@ -95,7 +95,7 @@ graphs.function(
         x + torch.tensor([1 << 40, 3, 1 << 30], dtype=torch.float64, device=x.device),
         torch.tensor([1 << 40, (1 << 62) + 1], dtype=torch.int64, device=x.device)[:, None] + x.long()[:2],
     ),
-    lambda lab: [lab.ints(4, 3, dtype=torch.float64)],
+    lambda ctx: [ctx.ints(4, 3, dtype=torch.float64)],
 )
 
 # -- below the normal numbers ------------------------------------------------------------------------------------------
@@ -120,16 +120,16 @@ for _name, _dtype, _power in (("", torch.float32, 2.0**-140), ("-of-float64", to
             f"subnormal{_more}{_name}",
             ["C1"],
             _fn,
-            lambda lab, d=_dtype, p=_power: [lab.ints(5, 7, dtype=d) * p for _ in range(2)],
+            lambda ctx, d=_dtype, p=_power: [ctx.ints(5, 7, dtype=d) * p for _ in range(2)],
         )
 
 # -- what is undone, and what is left out of a product -----------------------------------------------------------------
 
 
-def squares(lab: Lab, *shape: int, dtype: torch.dtype | None = None) -> Tensor:
+def squares(ctx: Context, *shape: int, dtype: torch.dtype | None = None) -> Tensor:
     """Powers of four of either sign, zeros and special values: their roots and reciprocals are exact."""
-    few = torch.tensor([1, 4, 16, -4, -1, 0.25, -64, 0], dtype=torch.float64).to(dtype or lab.dtype)
-    x, other = few[lab.index(len(few), *shape)], special(lab, *shape, dtype=dtype)
+    few = torch.tensor([1, 4, 16, -4, -1, 0.25, -64, 0], dtype=torch.float64).to(dtype or ctx.dtype)
+    x, other = few[ctx.indices(len(few), *shape)], special(ctx, *shape, dtype=dtype)
     return torch.where(other.isfinite() & (other != 0), x, other)
 
 
@@ -190,28 +190,28 @@ def chosen_after(x: Tensor, c: Tensor) -> tuple[Tensor, ...]:
 
 for _name, _dtype in (("", None), ("-of-float64", torch.float64), ("-of-bfloat16", torch.bfloat16)):
     graphs.function(
-        f"undone{_name}", ["C1"], undone, lambda lab, d=_dtype: [squares(lab, 5, 9, dtype=d)], smoke=not _name
+        f"undone{_name}", ["C1"], undone, lambda ctx, d=_dtype: [squares(ctx, 5, 9, dtype=d)], smoke=not _name
     )
     graphs.function(
         f"undone-at-their-ends{_name}",
         ["C1"],
         ends,
-        lambda lab, d=_dtype: [
-            torch.where(lab.flags(5, 9), lab.ints(5, 9, dtype=d) * 1e5, special(lab, 5, 9, dtype=d))
+        lambda ctx, d=_dtype: [
+            torch.where(ctx.bools(5, 9), ctx.ints(5, 9, dtype=d) * 1e5, special(ctx, 5, 9, dtype=d))
         ],
     )
     graphs.function(
         f"masks-times-values{_name}",
         ["C1"],
         masked,
-        lambda lab, d=_dtype: [special(lab, 5, 9, dtype=d), lab.flags(5, 9)],
+        lambda ctx, d=_dtype: [special(ctx, 5, 9, dtype=d), ctx.bools(5, 9)],
         smoke=not _name,
     )
     graphs.function(
         f"chosen-after-what-is-not-finite{_name}",
         ["C1"],
         chosen_after,
-        lambda lab, d=_dtype: [special(lab, 5, 9, dtype=d), lab.flags(5, 9)],
+        lambda ctx, d=_dtype: [special(ctx, 5, 9, dtype=d), ctx.bools(5, 9)],
     )
     graphs.function(
         f"a-row-and-a-column{_name}",
@@ -226,7 +226,7 @@ for _name, _dtype in (("", None), ("-of-float64", torch.float64), ("-of-bfloat16
             torch.where(y[:, None] > y[None], x, 0),
             y[None] - x.t(),
         ),
-        lambda lab, d=_dtype: [lab.ints(6, 6, dtype=d), lab.ints(6, dtype=d)],
+        lambda ctx, d=_dtype: [ctx.ints(6, 6, dtype=d), ctx.ints(6, dtype=d)],
     )
     graphs.function(
         f"later-results-alone{_name}",
@@ -241,7 +241,7 @@ for _name, _dtype in (("", None), ("-of-float64", torch.float64), ("-of-bfloat16
             x.cummax(0)[1],
             x.topk(2)[1],
         ),
-        lambda lab, d=_dtype: [lab.order(36).view(6, 6).to(d or lab.dtype)],
+        lambda ctx, d=_dtype: [ctx.permutation(36).view(6, 6).to(d or ctx.dtype)],
     )
 
 
@@ -267,7 +267,7 @@ for _name, _dtype in (("", None), ("-of-float64", torch.float64), ("-of-integers
         f"written-beside-what-they-were{_name}",
         ["C1"],
         written_beside,
-        lambda lab, d=_dtype: [lab.ints(5, 5, dtype=d), torch.tensor([4, 0, 3, 1, 2]), lab.ints(5, 5, dtype=d)],
+        lambda ctx, d=_dtype: [ctx.ints(5, 5, dtype=d), torch.tensor([4, 0, 3, 1, 2]), ctx.ints(5, 5, dtype=d)],
     )
 
 # -- arguments that are read after their new values are known ----------------------------------------------------------
@@ -294,12 +294,12 @@ def _row(x: Tensor) -> Tensor:
     return rest - row
 
 
-mutation.function("read-after-its-new-value", ["C2", "C3"], _late, lambda lab: [lab.ints(5, 7)], smoke=True)
-mutation.function("two-that-become-each-other", ["C2", "C3"], _both, lambda lab: [lab.ints(5, 7), lab.ints(5, 7)])
-mutation.function("a-row-read-before", ["C2", "C3", "C5"], _row, lambda lab: [lab.ints(5, 7)])
+mutation.function("read-after-its-new-value", ["C2", "C3"], _late, lambda ctx: [ctx.ints(5, 7)], smoke=True)
+mutation.function("two-that-become-each-other", ["C2", "C3"], _both, lambda ctx: [ctx.ints(5, 7), ctx.ints(5, 7)])
+mutation.function("a-row-read-before", ["C2", "C3", "C5"], _row, lambda ctx: [ctx.ints(5, 7)])
 for _name, _view in (
-    ("of-transposed", lambda lab: [lab.ints(7, 5).t()]),
-    ("of-every-second", lambda lab: [lab.ints(10, 14)[::2, 1::2]]),
-    ("of-an-offset", lambda lab: [lab.ints(7, 9)[1:6, 2:]]),
+    ("of-transposed", lambda ctx: [ctx.ints(7, 5).t()]),
+    ("of-every-second", lambda ctx: [ctx.ints(10, 14)[::2, 1::2]]),
+    ("of-an-offset", lambda ctx: [ctx.ints(7, 9)[1:6, 2:]]),
 ):
     mutation.function(f"read-after-its-new-value-{_name}", ["C2", "C3", "C5"], _late, _view)

@@ -22,7 +22,7 @@ from torch import distributed as dist
 
 from keel.opset import MEMBERS
 
-from .context import Lab
+from .context import Context
 
 ops: Any = torch.ops._c10d_functional
 SIZE = 2
@@ -40,14 +40,14 @@ class Group:
     rank: int
     name: str
 
-    def meet(self, lab: Lab, call: int) -> None:
+    def meet(self, ctx: Context, call: int) -> None:
         """One more collective, outside the program: it finds another one's partner where the program made too few."""
         mine = torch.full((4, 3), 100.0 * call + 10 * self.rank + 1)
         found = waited(ops.all_reduce.default(mine, "sum", self.name))
-        lab.see(f"met after call {call}", found, "contract.collectives.C2")
+        ctx.record(f"met after call {call}", found, "contract.collectives.C2")
 
 
-Body = Callable[[Lab, Group], None]
+Body = Callable[[Context, Group], None]
 
 
 def can_meet() -> bool:
@@ -60,28 +60,28 @@ def waited(x: Tensor) -> Tensor:
     return found
 
 
-def together(body: Body, lab: Lab) -> None:
-    """Runs the program in both processes; the lab is told what this one sees."""
+def together(body: Body, ctx: Context) -> None:
+    """Runs the program in both processes; the context records what this one sees."""
     if not MEMBERS["all_reduce"].targets:  # to ask imports what tells the types of their results
         raise RuntimeError("This PyTorch has no functional collectives.")
     with TemporaryDirectory(prefix="keel-group-") as folder:
         peer = _forked(
             lambda: _joined(
-                body, Lab(lambda fn, **how: fn, lab.clause, lab.seed + SEED, lab.calls), 1, Path(folder), LONG
+                body, Context(lambda fn, **how: fn, ctx.clause, ctx.seed + SEED, ctx.calls), 1, Path(folder), LONG
             )
         )
         try:
-            _joined(body, lab, 0, Path(folder), PATIENCE)
+            _joined(body, ctx, 0, Path(folder), PATIENCE)
         finally:
             os.kill(peer, signal.SIGKILL)  # until it is waited for its number is nobody else's
             os.waitpid(peer, 0)
 
 
-def _joined(body: Body, lab: Lab, rank: int, folder: Path, patience: timedelta) -> None:
+def _joined(body: Body, ctx: Context, rank: int, folder: Path, patience: timedelta) -> None:
     store = dist.FileStore(str(folder / "meet"), SIZE)
     dist.init_process_group("gloo", store=store, rank=rank, world_size=SIZE, timeout=patience)
     try:
-        body(lab, Group(rank, dist.group.WORLD.group_name))  # type: ignore[union-attr]
+        body(ctx, Group(rank, dist.group.WORLD.group_name))  # type: ignore[union-attr]
     finally:
         dist.destroy_process_group()
 

@@ -1,4 +1,4 @@
-"""A contract program: a function of a ``Lab``, its name, and the clauses that it witnesses."""
+"""A contract program: a function of a ``Context``, its name, and the clauses that it witnesses."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any
 
 from torch import Tensor
 
-from .context import Lab
+from .context import Context
 from .contract import CLAUSES
 
-Body = Callable[[Lab], None]
+Body = Callable[[Context], None]
 
 
 @dataclass(frozen=True)
@@ -40,11 +40,11 @@ class Function:
     """A function to compile, and how the arguments of a call are drawn."""
 
     fn: Callable[..., Any]
-    arguments: Callable[[Lab], Sequence[Any]]
+    arguments: Callable[[Context], Sequence[Any]]
 
-    def drawn(self, lab: Lab, call: int) -> list[Any]:
+    def draw_arguments(self, ctx: Context, call: int) -> list[Any]:
         """Fresh arguments; at the second call ones that lie in a larger memory."""
-        return [placed(lab, x, call) for x in self.arguments(lab)]
+        return [placed(ctx, x, call) for x in self.arguments(ctx)]
 
 
 PROFILES: Mapping[str, str] = {
@@ -84,7 +84,7 @@ class Chapter:
         name: str,
         clauses: Sequence[str],
         fn: Callable[..., Any],
-        arguments: Callable[[Lab], Sequence[Any]],
+        arguments: Callable[[Context], Sequence[Any]],
         *,
         gradients: bool = False,
         dynamic: bool | None = None,
@@ -99,16 +99,16 @@ class Chapter:
         if dynamic is None and not (gradients or without or breaks):
             self.functions[f"{self.name}-{name}"] = function
 
-        def body(lab: Lab) -> None:
-            go = lab.compile(fn, dynamic=dynamic, without=without)
-            for call in lab.each():
-                args = function.drawn(lab, call)
+        def body(ctx: Context) -> None:
+            go = ctx.compile(fn, dynamic=dynamic, without=without)
+            for call in ctx.rounds():
+                args = function.draw_arguments(ctx, call)
                 wanted = [
                     x.requires_grad_() for x in args if gradients and isinstance(x, Tensor) and x.is_floating_point()
                 ]
-                results = lab.run(go, *args)
+                results = ctx.run(go, *args)
                 if wanted:
-                    lab.backward(results, args)
+                    ctx.backward(results, args)
 
         self._add(name, clauses, body, **more)
 
@@ -121,7 +121,7 @@ class Chapter:
         self.programs.append(Program(f"{self.name}-{name}", self.name, cited, body, **more))
 
 
-def placed(lab: Lab, x: Any, call: int) -> Any:
+def placed(ctx: Context, x: Any, call: int) -> Any:
     """``x``, at the second call of three in the middle of a larger memory if it is a whole one of its own."""
     plain = isinstance(x, Tensor) and x.is_contiguous() and x.untyped_storage().nbytes() == x.numel() * x.itemsize
-    return lab.within(x) if plain and call % 3 == 1 and x.dim() else x
+    return ctx.inside_larger_storage(x) if plain and call % 3 == 1 and x.dim() else x

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ..devices import made_on
-from .context import Lab
+from ..devices import default_device
+from .context import Context
 from .program import Chapter
 
 buffers, scalars, arguments, calls = Chapter("buffers"), Chapter("scalars"), Chapter("arguments"), Chapter("calls")
@@ -32,33 +32,33 @@ def _norms() -> None:
     for name, (make, shape) in kinds.items():
 
         @buffers("C1", "gradients.C1", name=name, exact=False, smoke=name == "batch-norm-2d")
-        def trained(lab: Lab, make: Any = make, shape: tuple[int, ...] = shape) -> None:
-            module = make().to(lab.dtype)
-            go = lab.compile(module)
-            for call in lab.each():
+        def trained(ctx: Context, make: Any = make, shape: tuple[int, ...] = shape) -> None:
+            module = make().to(ctx.dtype)
+            go = ctx.compile(module)
+            for call in ctx.rounds():
                 module.zero_grad()
-                x = (lab.normal(*shape) + call).requires_grad_()
-                found = lab.run(go, x)
-                lab.backward([found], [x, *module.parameters()], lambda y: lab.normal(*y.shape))
-                lab.state(f"call{call}", module)
+                x = (ctx.normal(*shape) + call).requires_grad_()
+                found = ctx.run(go, x)
+                ctx.backward([found], [x, *module.parameters()], lambda y: ctx.normal(*y.shape))
+                ctx.state(f"call{call}", module)
 
 
 _norms()
 
 
 @buffers("C2", "C1", exact=False, smoke=True)
-def statistics_read_in_eval(lab: Lab) -> None:
+def statistics_read_in_eval(ctx: Context) -> None:
     module = nn.BatchNorm1d(5)
-    module = module.double() if lab.wide else module
-    go = lab.compile(module)
-    for call in lab.each():
+    module = module.double() if ctx.wide else module
+    go = ctx.compile(module)
+    for call in ctx.rounds():
         module.train(call % 2 == 0)
-        lab.run(go, lab.normal(16, 5) * 2 + 1)
-        lab.state(f"call{call}", module, "contract.buffers.C2" if call % 2 else "")
+        ctx.run(go, ctx.normal(16, 5) * 2 + 1)
+        ctx.state(f"call{call}", module, "contract.buffers.C2" if call % 2 else "")
 
 
 @buffers("C3", profile="core", smoke=True)
-def counter(lab: Lab) -> None:
+def counter(ctx: Context) -> None:
     class Counting(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -70,15 +70,15 @@ def counter(lab: Lab) -> None:
             self.total.add_(x.sum(0))
             return x * self.count
 
-    module = Counting().double() if lab.wide else Counting()
-    go = lab.compile(module)
-    for call in lab.each():
-        lab.run(go, lab.ints(4, 3))
-        lab.state(f"call{call}", module)
+    module = Counting().double() if ctx.wide else Counting()
+    go = ctx.compile(module)
+    for call in ctx.rounds():
+        ctx.run(go, ctx.ints(4, 3))
+        ctx.state(f"call{call}", module)
 
 
 @buffers("C3", profile="core")
-def replaced_buffer(lab: Lab) -> None:
+def replaced_buffer(ctx: Context) -> None:
     class Last(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -90,65 +90,65 @@ def replaced_buffer(lab: Lab) -> None:
             return found
 
     module = Last()
-    go = lab.compile(module)
-    for call in lab.each():
-        lab.run(go, lab.ints(3))
-        lab.state(f"call{call}", module)
+    go = ctx.compile(module)
+    for call in ctx.rounds():
+        ctx.run(go, ctx.ints(3))
+        ctx.state(f"call{call}", module)
 
 
 @buffers("C3", profile="core")
-def ring(lab: Lab) -> None:
+def ring(ctx: Context) -> None:
     """A cache that one row of is written at each call, at a place that is a tensor."""
-    cache, at = torch.zeros(5, 3, dtype=lab.dtype), torch.zeros(1, dtype=torch.int64)
+    cache, at = torch.zeros(5, 3, dtype=ctx.dtype), torch.zeros(1, dtype=torch.int64)
 
     def fn(x: Tensor) -> Tensor:
         cache.index_copy_(0, at, x[None])
         at.add_(1).remainder_(5)
         return cache.sum(0)
 
-    go = lab.compile(fn)
-    for call in lab.each():
-        lab.run(go, lab.ints(3))
-        lab.see(f"cache {call}", [cache, at])
+    go = ctx.compile(fn)
+    for call in ctx.rounds():
+        ctx.run(go, ctx.ints(3))
+        ctx.record(f"cache {call}", [cache, at])
 
 
 # -- scalars -----------------------------------------------------------------------------------------------------------
 
 
-def vector(lab: Lab) -> list[Tensor]:
-    return [lab.ints(9)]
+def vector(ctx: Context) -> list[Tensor]:
+    return [ctx.ints(9)]
 
 
-scalars.function("0-d", ["C1"], lambda x, s: (x * s, s + x, s - 1), lambda lab: [lab.ints(9), lab.ints()], smoke=True)
+scalars.function("0-d", ["C1"], lambda x, s: (x * s, s + x, s - 1), lambda ctx: [ctx.ints(9), ctx.ints()], smoke=True)
 scalars.function(
-    "0-d-on-the-host", ["C1"], lambda x, s: (x * s, s + x, x - s), lambda lab: [lab.ints(9), lab.ints(low=1).cpu()]
+    "0-d-on-the-host", ["C1"], lambda x, s: (x * s, s + x, x - s), lambda ctx: [ctx.ints(9), ctx.ints(low=1).cpu()]
 )
 scalars.function(
     "0-d-of-a-wider-dtype",
     ["C1"],
     lambda x, s: (x * s, s * x),
-    lambda lab: [lab.ints(9, dtype=torch.float16), lab.ints(dtype=torch.float64)],
+    lambda ctx: [ctx.ints(9, dtype=torch.float16), ctx.ints(dtype=torch.float64)],
 )
 scalars.function(
     "0-d-integer-with-floats",
     ["C1"],
     lambda x, s: (x + s, x // s),
-    lambda lab: [lab.ints(9, low=0), lab.ints(low=1, dtype=torch.int64)],
+    lambda ctx: [ctx.ints(9, low=0), ctx.ints(low=1, dtype=torch.int64)],
 )
 scalars.function(
     "0-d-float-with-integers",
     ["C1"],
     lambda x, s: (x * s, x + s),
-    lambda lab: [lab.ints(9, dtype=torch.int32), lab.ints()],
+    lambda ctx: [ctx.ints(9, dtype=torch.int32), ctx.ints()],
 )
 scalars.function(
-    "0-d-alone", ["C1"], lambda a, b: (a * b + 1, torch.where(a > b, a, b)), lambda lab: [lab.ints(), lab.ints()]
+    "0-d-alone", ["C1"], lambda a, b: (a * b + 1, torch.where(a > b, a, b)), lambda ctx: [ctx.ints(), ctx.ints()]
 )
 scalars.function(
     "0-d-differentiated",
     ["C1", "gradients.C1"],
     lambda x, s: x * s + s,
-    lambda lab: [lab.ints(9), lab.ints()],
+    lambda ctx: [ctx.ints(9), ctx.ints()],
     gradients=True,
     profile="training",
 )
@@ -157,44 +157,44 @@ scalars.function(
     "numbers-and-integers",
     ["C2"],
     lambda x: (x * 2, x + 0.5, x / 2, x // 2, x % 3),
-    lambda lab: [lab.ints(9, dtype=torch.int32)],
+    lambda ctx: [ctx.ints(9, dtype=torch.int32)],
 )
 scalars.function(
     "filled-with-a-0-d",
     ["C1"],
     lambda x, s: (torch.full_like(x, 2) * s, x.masked_fill(x > 0, 7)),
-    lambda lab: [lab.ints(9), lab.ints()],
+    lambda ctx: [ctx.ints(9), ctx.ints()],
 )
 
 
 @scalars("C2", smoke=True)
-def numbers_that_change(lab: Lab) -> None:
-    go = lab.compile(lambda x, n, f: (x * n, x + f))
-    for call in lab.each():
-        lab.run(go, lab.ints(6), call + 2, call * 0.5)
+def numbers_that_change(ctx: Context) -> None:
+    go = ctx.compile(lambda x, n, f: (x * n, x + f))
+    for call in ctx.rounds():
+        ctx.run(go, ctx.ints(6), call + 2, call * 0.5)
 
 
 @scalars("C2")
-def flags_that_change(lab: Lab) -> None:
-    go = lab.compile(lambda x, twice: x * 2 if twice else x + 1)
-    for call in lab.each():
-        lab.run(go, lab.ints(6), call % 2 == 0)
+def flags_that_change(ctx: Context) -> None:
+    go = ctx.compile(lambda x, twice: x * 2 if twice else x + 1)
+    for call in ctx.rounds():
+        ctx.run(go, ctx.ints(6), call % 2 == 0)
 
 
 @scalars("C3")
-def numbers_as_results(lab: Lab) -> None:
-    go = lab.compile(lambda x, n: (x.shape[0], n + 1, x * n, 2.5, x.dim(), None, "word"))
-    for call in lab.each():
-        lab.run(go, lab.ints(6), call)
+def numbers_as_results(ctx: Context) -> None:
+    go = ctx.compile(lambda x, n: (x.shape[0], n + 1, x * n, 2.5, x.dim(), None, "word"))
+    for call in ctx.rounds():
+        ctx.run(go, ctx.ints(6), call)
 
 
 @scalars("C1", "calls.C1")
-def learning_rate(lab: Lab) -> None:
+def learning_rate(ctx: Context) -> None:
     """A 0-d tensor whose value the caller changes between calls."""
-    rate = torch.tensor(1.0, dtype=lab.dtype)
-    go = lab.compile(lambda x, g: x - rate * g)
-    for _ in lab.each():
-        lab.run(go, lab.ints(6), lab.ints(6))
+    rate = torch.tensor(1.0, dtype=ctx.dtype)
+    go = ctx.compile(lambda x, g: x - rate * g)
+    for _ in ctx.rounds():
+        ctx.run(go, ctx.ints(6), ctx.ints(6))
         rate.mul_(0.5)
 
 
@@ -202,55 +202,55 @@ def learning_rate(lab: Lab) -> None:
 
 
 @arguments("C1", smoke=True)
-def structures(lab: Lab) -> None:
+def structures(ctx: Context) -> None:
     def fn(xs: list[Tensor], table: dict[str, Tensor], *rest: Tensor, scale: Tensor) -> dict[str, Any]:
         return {"sum": xs[0] + xs[1], "pair": (table["a"] * scale, [rest[0]]), "b": table["b"] - 1}
 
-    go = lab.compile(fn)
-    for _ in lab.each():
-        a, b, c, d, e, f = (lab.ints(3, 2) for _ in range(6))
-        lab.run(go, [a, b], {"b": d, "a": c}, e, scale=f)
+    go = ctx.compile(fn)
+    for _ in ctx.rounds():
+        a, b, c, d, e, f = (ctx.ints(3, 2) for _ in range(6))
+        ctx.run(go, [a, b], {"b": d, "a": c}, e, scale=f)
 
 
 @arguments("C1")
-def keywords_in_another_order(lab: Lab) -> None:
-    go = lab.compile(lambda a, b=None, *, c=1: a - (b if b is not None else 0) * c)
-    for call in lab.each():
-        a, b, c = (lab.ints(4) for _ in range(3))
-        lab.run(go, **[{"a": a, "b": b, "c": c}, {"c": c, "b": b, "a": a}, {"a": a, "c": c}][call % 3])
+def keywords_in_another_order(ctx: Context) -> None:
+    go = ctx.compile(lambda a, b=None, *, c=1: a - (b if b is not None else 0) * c)
+    for call in ctx.rounds():
+        a, b, c = (ctx.ints(4) for _ in range(3))
+        ctx.run(go, **[{"a": a, "b": b, "c": c}, {"c": c, "b": b, "a": a}, {"a": a, "c": c}][call % 3])
 
 
 @arguments("C2")
-def none_and_words(lab: Lab) -> None:
+def none_and_words(ctx: Context) -> None:
     def fn(x: Tensor, bias: Tensor | None, mode: str) -> Tensor:
         y = x if bias is None else x + bias
         return y.sum(0) if mode == "sum" else y.amax(0)
 
-    go = lab.compile(fn)
-    for call in lab.each():
-        lab.run(go, lab.ints(4, 3), None if call % 2 else lab.ints(3), "sum" if call < 2 else "max")
+    go = ctx.compile(fn)
+    for call in ctx.rounds():
+        ctx.run(go, ctx.ints(4, 3), None if call % 2 else ctx.ints(3), "sum" if call < 2 else "max")
 
 
 @arguments("C3")
-def closed_over(lab: Lab) -> None:
-    weights = [lab.ints(4), lab.ints(4)]
-    go = lab.compile(lambda x: x * weights[0] + weights[1])
-    for call in lab.each():
-        lab.run(go, lab.ints(4))
+def closed_over(ctx: Context) -> None:
+    weights = [ctx.ints(4), ctx.ints(4)]
+    go = ctx.compile(lambda x: x * weights[0] + weights[1])
+    for call in ctx.rounds():
+        ctx.run(go, ctx.ints(4))
         weights[0].add_(1)
         if call % 2:
-            weights[1] = lab.ints(4)
+            weights[1] = ctx.ints(4)
 
 
 @arguments("C1")
-def same_structure_other_lengths(lab: Lab) -> None:
-    go = lab.compile(lambda xs: torch.cat([x * k for k, x in enumerate(xs)]))
-    for call in lab.each():
-        lab.run(go, [lab.ints(2 + k) for k in range(2 + call % 3)])
+def same_structure_other_lengths(ctx: Context) -> None:
+    go = ctx.compile(lambda xs: torch.cat([x * k for k, x in enumerate(xs)]))
+    for call in ctx.rounds():
+        ctx.run(go, [ctx.ints(2 + k) for k in range(2 + call % 3)])
 
 
 @arguments("C1", "errors.C1")
-def part_of_the_program_in_python(lab: Lab) -> None:
+def part_of_the_program_in_python(ctx: Context) -> None:
     """A graph break: what comes before and after it works on the same tensors."""
 
     def fn(x: Tensor) -> tuple[Tensor, float]:
@@ -259,16 +259,16 @@ def part_of_the_program_in_python(lab: Lab) -> None:
         y.add_(total)
         return y + 1, total
 
-    go = lab.compile(fn)
-    for _ in lab.each():
-        lab.run(go, lab.ints(5))
+    go = ctx.compile(fn)
+    for _ in ctx.rounds():
+        ctx.run(go, ctx.ints(5))
 
 
 # -- calls -------------------------------------------------------------------------------------------------------------
 
 
-def some(lab: Lab) -> list[Tensor]:
-    return [lab.ints(4, 6), lab.ints(6, 3)]
+def some(ctx: Context) -> list[Tensor]:
+    return [ctx.ints(4, 6), ctx.ints(6, 3)]
 
 
 calls.function("values-and-addresses-change", ["C1", "C2"], lambda a, b: ((a @ b).relu(), a.sum(1)), some, smoke=True)
@@ -296,31 +296,31 @@ def temporaries(a: Tensor, b: Tensor) -> tuple[Tensor, ...]:
 
 
 @calls("C3", "C1", smoke=True)
-def the_same_again(lab: Lab) -> None:
-    go = lab.compile(lambda x, w: ((x @ w).relu().cumsum(0), x.amax(1)))
-    for _ in lab.each():
-        x, w = lab.ints(5, 4), lab.ints(4, 6)
-        first, second = lab.run(go, x, w), lab.run(go, x.clone(), w)
-        lab.check(f"run {lab.runs}: the same arguments, the same results", all(map(torch.equal, first, second)))
+def the_same_again(ctx: Context) -> None:
+    go = ctx.compile(lambda x, w: ((x @ w).relu().cumsum(0), x.amax(1)))
+    for _ in ctx.rounds():
+        x, w = ctx.ints(5, 4), ctx.ints(4, 6)
+        first, second = ctx.run(go, x, w), ctx.run(go, x.clone(), w)
+        ctx.check(f"run {ctx.runs}: the same arguments, the same results", all(map(torch.equal, first, second)))
 
 
 @calls("C1", "C2")
-def same_memory_other_values(lab: Lab) -> None:
-    go = lab.compile(lambda x: (x * 2, x.sum(0)))
-    x = lab.ints(5, 4)
-    for _ in lab.each():
-        lab.run(go, x)
-        x.copy_(lab.ints(5, 4))
+def same_memory_other_values(ctx: Context) -> None:
+    go = ctx.compile(lambda x: (x * 2, x.sum(0)))
+    x = ctx.ints(5, 4)
+    for _ in ctx.rounds():
+        ctx.run(go, x)
+        x.copy_(ctx.ints(5, 4))
 
 
 @calls("C1", "models.C3")
-def same_memory_under_another_name(lab: Lab) -> None:
+def same_memory_under_another_name(ctx: Context) -> None:
     """What lies there is written by the caller; neither address nor version tells."""
-    go = lab.compile(lambda x, w: (x * w, x.sum(0) - w))
-    memory, weights = lab.ints(5, 4), lab.ints(4)
-    for _ in lab.each():
-        lab.run(go, memory.data, weights.detach())
-        memory.copy_(lab.ints(5, 4))
+    go = ctx.compile(lambda x, w: (x * w, x.sum(0) - w))
+    memory, weights = ctx.ints(5, 4), ctx.ints(4)
+    for _ in ctx.rounds():
+        ctx.run(go, memory.data, weights.detach())
+        memory.copy_(ctx.ints(5, 4))
         weights.data.add_(1)
 
 
@@ -333,19 +333,19 @@ def _threads() -> None:
     ):
 
         @calls("C4", "models.C1", name=f"several-threads{name}", smoke=not name)
-        def body(lab: Lab, fn: Any = fn) -> None:
-            go = lab.compile(fn)
+        def body(ctx: Context, fn: Any = fn) -> None:
+            go = ctx.compile(fn)
 
             def call(pair: tuple[Tensor, Tensor]) -> Any:
-                with made_on(lab.device):  # as where it was compiled: that is of a thread
+                with default_device(ctx.device):  # as where it was compiled: that is of a thread
                     return go(*pair)
 
-            for _ in lab.each():
-                lab.run(go, lab.ints(48, 48), lab.ints(48, 48))
-                given = [(lab.ints(48, 48), lab.ints(48, 48)) for _ in range(24)]
+            for _ in ctx.rounds():
+                ctx.run(go, ctx.ints(48, 48), ctx.ints(48, 48))
+                given = [(ctx.ints(48, 48), ctx.ints(48, 48)) for _ in range(24)]
                 with switching(1e-5), ThreadPoolExecutor(4) as pool:
                     found = list(pool.map(call, given))
-                lab.see("results of threads", found)
+                ctx.record("results of threads", found)
 
 
 _threads()
@@ -363,33 +363,33 @@ def switching(seconds: float) -> Iterator[None]:
 
 
 @calls("C1")
-def results_dropped_at_once(lab: Lab) -> None:
+def results_dropped_at_once(ctx: Context) -> None:
     """Memory that results left is used again by the next call."""
-    go = lab.compile(lambda x: (x + 1, x * 2, x.t().contiguous()))
-    for _ in lab.each():
+    go = ctx.compile(lambda x: (x + 1, x * 2, x.t().contiguous()))
+    for _ in ctx.rounds():
         for _ in range(4):
-            go(lab.ints(6, 5))
-        lab.see("results", go(lab.ints(6, 5)))
+            go(ctx.ints(6, 5))
+        ctx.record("results", go(ctx.ints(6, 5)))
 
 
 @calls("C1", "C2")
-def misaligned(lab: Lab) -> None:
-    go = lab.compile(lambda a, b: (a * b, (a - b).sum(0), a.amax(1)))
-    for call in lab.each():
-        memory = lab.ints(400)
-        lab.run(go, memory[call + 1 : call + 1 + 153].view(9, 17), memory[200 - call : 353 - call].view(9, 17))
+def misaligned(ctx: Context) -> None:
+    go = ctx.compile(lambda a, b: (a * b, (a - b).sum(0), a.amax(1)))
+    for call in ctx.rounds():
+        memory = ctx.ints(400)
+        ctx.run(go, memory[call + 1 : call + 1 + 153].view(9, 17), memory[200 - call : 353 - call].view(9, 17))
 
 
 @calls("C1")
-def large(lab: Lab) -> None:
-    go = lab.compile(lambda x: (x * 2 + 1, x.sum(), x.amax(0)))
-    for _ in lab.each():
-        lab.run(go, lab.ints(270, 257, low=-1, high=2))
+def large(ctx: Context) -> None:
+    go = ctx.compile(lambda x: (x * 2 + 1, x.sum(), x.amax(0)))
+    for _ in ctx.rounds():
+        ctx.run(go, ctx.ints(270, 257, low=-1, high=2))
 
 
 @calls("C1", "C2")
-def recursion_between_programs(lab: Lab) -> None:
-    inner = lab.compile(lambda x: x * 2)
-    outer = lab.compile(lambda x: inner(x) + F.relu(x))
-    for _ in lab.each():
-        lab.run(outer, lab.ints(5))
+def recursion_between_programs(ctx: Context) -> None:
+    inner = ctx.compile(lambda x: x * 2)
+    outer = ctx.compile(lambda x: inner(x) + F.relu(x))
+    for _ in ctx.rounds():
+        ctx.run(outer, ctx.ints(5))

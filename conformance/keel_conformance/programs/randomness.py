@@ -9,15 +9,15 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
-from .context import Lab
+from .context import Context
 from .program import Chapter
 
 random = Chapter("random")
 MANY = 4096
 
 
-def moved(lab: Lab, name: str, found: Tensor, before: Tensor) -> None:
-    lab.check(f"{name} differs from the call before", not torch.equal(found, before), "contract.random.C2")
+def moved(ctx: Context, name: str, found: Tensor, before: Tensor) -> None:
+    ctx.check(f"{name} differs from the call before", not torch.equal(found, before), "contract.random.C2")
 
 
 DRAWS: dict[str, Callable[[Tensor], Tensor]] = {
@@ -33,18 +33,18 @@ def _seeds() -> None:
     for name, fn in DRAWS.items():
 
         @random("C1", "C2", name=f"seed-of-{name}", smoke=name == "dropout")
-        def seeds(lab: Lab, fn: Callable[[Tensor], Tensor] = fn) -> None:
-            go = lab.compile(fn)
+        def seeds(ctx: Context, fn: Callable[[Tensor], Tensor] = fn) -> None:
+            go = ctx.compile(fn)
             x = torch.ones(MANY)
-            for call in lab.each():
-                torch.manual_seed(lab.seed + call)
+            for call in ctx.rounds():
+                torch.manual_seed(ctx.seed + call)
                 first, second = go(x), go(x)
-                torch.manual_seed(lab.seed + call)
-                lab.check(f"call {call}: the seed gives the same", torch.equal(go(x), first), "contract.random.C1")
-                lab.check(f"call {call}: and after it too", torch.equal(go(x), second), "contract.random.C1")
-                moved(lab, f"call {call}", second, first)
-                torch.manual_seed(lab.seed + call + 1000)
-                lab.check(
+                torch.manual_seed(ctx.seed + call)
+                ctx.check(f"call {call}: the seed gives the same", torch.equal(go(x), first), "contract.random.C1")
+                ctx.check(f"call {call}: and after it too", torch.equal(go(x), second), "contract.random.C1")
+                moved(ctx, f"call {call}", second, first)
+                torch.manual_seed(ctx.seed + call + 1000)
+                ctx.check(
                     f"call {call}: another seed, other numbers", not torch.equal(go(x), first), "contract.random.C2"
                 )
 
@@ -60,88 +60,88 @@ def share(found: Tensor, p: float) -> bool:
 
 
 @random("C5", smoke=True)
-def dropout_keeps_and_scales(lab: Lab) -> None:
+def dropout_keeps_and_scales(ctx: Context) -> None:
     for p in (0.25, 0.5, 0.75):
-        go = lab.compile(lambda x, p=p: F.dropout(x, p))
-        for call in lab.each():
-            torch.manual_seed(lab.seed + call)
-            x = lab.ints(64, 64, low=1)
+        go = ctx.compile(lambda x, p=p: F.dropout(x, p))
+        for call in ctx.rounds():
+            torch.manual_seed(ctx.seed + call)
+            x = ctx.ints(64, 64, low=1)
             found = go(x)
             scaled = (found == x / (1 - p)) | (found - x / (1 - p)).abs().le(4e-7 * x / (1 - p))
-            lab.check(f"p={p}, call {call}: kept elements are scaled", ((found == 0) | scaled).all())
-            lab.check(f"p={p}, call {call}: as many are kept as should be", share(found, 1 - p))
+            ctx.check(f"p={p}, call {call}: kept elements are scaled", ((found == 0) | scaled).all())
+            ctx.check(f"p={p}, call {call}: as many are kept as should be", share(found, 1 - p))
             rows = (found != 0).sum(1)
-            lab.check(f"p={p}, call {call}: rows differ", rows.min() < rows.max())
+            ctx.check(f"p={p}, call {call}: rows differ", rows.min() < rows.max())
 
 
 @random("C5")
-def dropout_of_nothing_and_all(lab: Lab) -> None:
-    none, everything = lab.compile(lambda x: F.dropout(x, 0.0)), lab.compile(lambda x: F.dropout(x, 1.0))
-    for _ in lab.each():
-        x = lab.ints(9, 9)
-        lab.see("p = 0", none(x))
-        lab.see("p = 1", everything(x))
+def dropout_of_nothing_and_all(ctx: Context) -> None:
+    none, everything = ctx.compile(lambda x: F.dropout(x, 0.0)), ctx.compile(lambda x: F.dropout(x, 1.0))
+    for _ in ctx.rounds():
+        x = ctx.ints(9, 9)
+        ctx.record("p = 0", none(x))
+        ctx.record("p = 1", everything(x))
 
 
 @random("C5")
-def dropout_of_eval(lab: Lab) -> None:
+def dropout_of_eval(ctx: Context) -> None:
     module = nn.Sequential(nn.Dropout(0.5), nn.ReLU())
-    go = lab.compile(module)
-    for call in lab.each():
+    go = ctx.compile(module)
+    for call in ctx.rounds():
         module.train(call % 2 == 1)
-        torch.manual_seed(lab.seed + call)
-        x = lab.ints(40, 40, low=1)
+        torch.manual_seed(ctx.seed + call)
+        x = ctx.ints(40, 40, low=1)
         found = go(x)
         if module.training:
-            lab.check(f"call {call}: training drops", share(found, 0.5))
+            ctx.check(f"call {call}: training drops", share(found, 0.5))
         else:
-            lab.see("eval", found)
+            ctx.record("eval", found)
 
 
 @random("C3", "C5", smoke=True, profile="training")
-def backward_has_the_mask(lab: Lab) -> None:
-    go = lab.compile(lambda x: F.dropout(x * 2, 0.5) * 3)
-    for call in lab.each():
-        torch.manual_seed(lab.seed + call)
-        x = lab.ints(50, 40, low=1).requires_grad_()
+def backward_has_the_mask(ctx: Context) -> None:
+    go = ctx.compile(lambda x: F.dropout(x * 2, 0.5) * 3)
+    for call in ctx.rounds():
+        torch.manual_seed(ctx.seed + call)
+        x = ctx.ints(50, 40, low=1).requires_grad_()
         found = go(x)
         found.backward(torch.ones_like(found))
-        lab.check(f"call {call}: gradient where the result is", ((x.grad != 0) == (found != 0)).all())
-        lab.check(f"call {call}: gradient of its size", ((x.grad == 0) | (x.grad == 12)).all())
-        lab.check(f"call {call}: some are kept", share(found, 0.5))
+        ctx.check(f"call {call}: gradient where the result is", ((x.grad != 0) == (found != 0)).all())
+        ctx.check(f"call {call}: gradient of its size", ((x.grad == 0) | (x.grad == 12)).all())
+        ctx.check(f"call {call}: some are kept", share(found, 0.5))
 
 
 @random("C3", profile="training")
-def backward_after_other_draws(lab: Lab) -> None:
-    go = lab.compile(lambda x: F.dropout(x, 0.5) * 3)
-    for call in lab.each():
-        torch.manual_seed(lab.seed + call)
-        x, other = lab.ints(50, 40, low=1).requires_grad_(), lab.ints(50, 40, low=1)
+def backward_after_other_draws(ctx: Context) -> None:
+    go = ctx.compile(lambda x: F.dropout(x, 0.5) * 3)
+    for call in ctx.rounds():
+        torch.manual_seed(ctx.seed + call)
+        x, other = ctx.ints(50, 40, low=1).requires_grad_(), ctx.ints(50, 40, low=1)
         found = go(x)
         go(other)
         torch.rand(17)
         torch.manual_seed(5)
         found.backward(torch.ones_like(found))
-        lab.check(f"call {call}: gradient where the result is", ((x.grad != 0) == (found != 0)).all())
+        ctx.check(f"call {call}: gradient where the result is", ((x.grad != 0) == (found != 0)).all())
 
 
 @random("C3", "C6", profile="training")
-def two_dropouts_in_a_row(lab: Lab) -> None:
-    go = lab.compile(lambda x: (first := F.dropout(x, 0.5), F.dropout(first, 0.5)))
-    for call in lab.each():
-        torch.manual_seed(lab.seed + call)
+def two_dropouts_in_a_row(ctx: Context) -> None:
+    go = ctx.compile(lambda x: (first := F.dropout(x, 0.5), F.dropout(first, 0.5)))
+    for call in ctx.rounds():
+        torch.manual_seed(ctx.seed + call)
         x = torch.ones(80, 50, requires_grad=True)
         first, second = go(x)
-        lab.check(f"call {call}: the second drops of what is left", share(second, 0.25))
-        lab.check(f"call {call}: nothing comes back", not ((first == 0) & (second != 0)).any())
+        ctx.check(f"call {call}: the second drops of what is left", share(second, 0.25))
+        ctx.check(f"call {call}: nothing comes back", not ((first == 0) & (second != 0)).any())
         second.backward(torch.ones_like(second))
-        lab.check(
+        ctx.check(
             f"call {call}: gradient where the result is", ((x.grad != 0) == (second != 0)).all(), "contract.random.C3"
         )
 
 
 def recomputations(
-    lab: Lab,
+    ctx: Context,
     block: Callable[[Tensor], Tensor],
     draw: Callable[[], Tensor],
     count: int = 1,
@@ -155,9 +155,9 @@ def recomputations(
             x = checkpoint(block, x, use_reentrant=False, preserve_rng_state=True)
         return x
 
-    go = lab.compile(fn)
-    for call in lab.each():
-        torch.manual_seed(lab.seed + call)
+    go = ctx.compile(fn)
+    for call in ctx.rounds():
+        torch.manual_seed(ctx.seed + call)
         x = draw().requires_grad_()
         found = go(x)
         torch.rand(3)
@@ -166,27 +166,27 @@ def recomputations(
 
 
 @random("C4", "C3", profile="training", smoke=True)
-def recomputed(lab: Lab) -> None:
+def recomputed(ctx: Context) -> None:
     """Activation checkpointing draws the mask again; it is the forward pass's."""
     for call, x, found in recomputations(
-        lab, lambda x: F.dropout(x * 2, 0.5).relu() * 3, lambda: lab.ints(50, 40, low=1)
+        ctx, lambda x: F.dropout(x * 2, 0.5).relu() * 3, lambda: ctx.ints(50, 40, low=1)
     ):
         assert x.grad is not None
-        lab.check(f"call {call}: gradient where the result is", ((x.grad != 0) == (found != 0)).all())
-        lab.check(f"call {call}: gradient of its size", ((x.grad == 0) | (x.grad == 12)).all())
+        ctx.check(f"call {call}: gradient where the result is", ((x.grad != 0) == (found != 0)).all())
+        ctx.check(f"call {call}: gradient of its size", ((x.grad == 0) | (x.grad == 12)).all())
 
 
 @random("C6", smoke=True)
-def independent(lab: Lab) -> None:
-    go = lab.compile(lambda x: (torch.rand_like(x), torch.rand_like(x), F.dropout(x, 0.5), F.dropout(x, 0.5)))
-    for call in lab.each():
-        torch.manual_seed(lab.seed + call)
+def independent(ctx: Context) -> None:
+    go = ctx.compile(lambda x: (torch.rand_like(x), torch.rand_like(x), F.dropout(x, 0.5), F.dropout(x, 0.5)))
+    for call in ctx.rounds():
+        torch.manual_seed(ctx.seed + call)
         a, b, c, d = go(torch.ones(MANY))
-        lab.check(f"call {call}: two draws differ", not torch.equal(a, b))
+        ctx.check(f"call {call}: two draws differ", not torch.equal(a, b))
         for name, u, v in (("uniform numbers", a - 0.5, b - 0.5), ("masks", c - 1, d - 1)):
             # A sample correlation of n independent pairs has a standard deviation of 1 / sqrt(n).
             correlation = float((u * v).mean() / (u.square().mean() * v.square().mean()).sqrt())
-            lab.check(f"call {call}: {name} do not correlate", abs(correlation) < 7 / MANY**0.5)
+            ctx.check(f"call {call}: {name} do not correlate", abs(correlation) < 7 / MANY**0.5)
 
 
 TWICE: dict[str, Callable[[Tensor], Tensor]] = {
@@ -203,12 +203,12 @@ def _twice() -> None:
     for name, fn in TWICE.items():
 
         @random("C6", name=f"two-of-{name}", smoke=name == "rand")
-        def body(lab: Lab, fn: Callable[[Tensor], Tensor] = fn) -> None:
-            go = lab.compile(lambda x: (fn(x), fn(x) + 0, x.relu() * 2, fn(x)))
-            for call in lab.each():
-                torch.manual_seed(lab.seed + call)
+        def body(ctx: Context, fn: Callable[[Tensor], Tensor] = fn) -> None:
+            go = ctx.compile(lambda x: (fn(x), fn(x) + 0, x.relu() * 2, fn(x)))
+            for call in ctx.rounds():
+                torch.manual_seed(ctx.seed + call)
                 first, second, _, third = go(torch.ones(MANY))
-                lab.check(
+                ctx.check(
                     f"call {call}: no two are the same",
                     not (torch.equal(first, second) or torch.equal(second, third) or torch.equal(first, third)),
                 )
@@ -218,24 +218,24 @@ _twice()
 
 
 @random("C7")
-def orders_of_few(lab: Lab) -> None:
+def orders_of_few(ctx: Context) -> None:
     """Each of few stands at each place as often as at others: the counts' chi-square within 7 of its deviations."""
     n, times = 4, 60
-    go = lab.compile(lambda x: torch.stack([torch.randperm(n, device=x.device) for _ in range(times)]) + 0 * x)
+    go = ctx.compile(lambda x: torch.stack([torch.randperm(n, device=x.device) for _ in range(times)]) + 0 * x)
     counts = torch.zeros(n, n, dtype=torch.float64)
-    calls = max(lab.calls, 6)
-    torch.manual_seed(lab.seed)
+    calls = max(ctx.calls, 6)
+    torch.manual_seed(ctx.seed)
     for _ in range(calls):
         found = go(torch.zeros((), dtype=torch.int64))
         counts += torch.nn.functional.one_hot(found, n).sum(0)
     mean = calls * times / n
     freedom = (n - 1) ** 2
     off = float((counts - mean).square().sum() / mean)
-    lab.check("each stands at each place", off < freedom + 7 * (2 * freedom) ** 0.5)
+    ctx.check("each stands at each place", off < freedom + 7 * (2 * freedom) ** 0.5)
 
 
 @random("C7")
-def ranges(lab: Lab) -> None:
+def ranges(ctx: Context) -> None:
     def fn(x: Tensor) -> tuple[Tensor, ...]:
         here = {"device": x.device}
         return (
@@ -247,84 +247,84 @@ def ranges(lab: Lab) -> None:
             torch.randint_like(x, 5),
         )
 
-    go = lab.compile(fn)
-    for call in lab.each():
-        torch.manual_seed(lab.seed + call)
+    go = ctx.compile(fn)
+    for call in ctx.rounds():
+        torch.manual_seed(ctx.seed + call)
         uniform, integers, coins, order, normal, like = go(torch.full((MANY,), 0.5))
-        lab.check(f"call {call}: rand", (uniform >= 0).all() & (uniform < 1).all())
-        lab.check(f"call {call}: rand fills the range", uniform.min() < 0.02 and uniform.max() > 0.98)
-        lab.check(f"call {call}: randint", integers.unique().tolist() == list(range(-3, 4)))
-        lab.check(f"call {call}: bernoulli", ((coins == 0) | (coins == 1)).all() and share(coins, 0.5))
-        lab.check(f"call {call}: randperm", order.sort().values.equal(torch.arange(100)))
-        lab.check(f"call {call}: randn", abs(float(normal.mean())) < 7 / MANY**0.5)
-        lab.check(f"call {call}: randint_like", like.unique().tolist() == [0, 1, 2, 3, 4])
-        lab.see("types", [str(x.dtype) for x in (uniform, integers, coins, order, normal, like)])
+        ctx.check(f"call {call}: rand", (uniform >= 0).all() & (uniform < 1).all())
+        ctx.check(f"call {call}: rand fills the range", uniform.min() < 0.02 and uniform.max() > 0.98)
+        ctx.check(f"call {call}: randint", integers.unique().tolist() == list(range(-3, 4)))
+        ctx.check(f"call {call}: bernoulli", ((coins == 0) | (coins == 1)).all() and share(coins, 0.5))
+        ctx.check(f"call {call}: randperm", order.sort().values.equal(torch.arange(100)))
+        ctx.check(f"call {call}: randn", abs(float(normal.mean())) < 7 / MANY**0.5)
+        ctx.check(f"call {call}: randint_like", like.unique().tolist() == [0, 1, 2, 3, 4])
+        ctx.record("types", [str(x.dtype) for x in (uniform, integers, coins, order, normal, like)])
 
 
 @random("C7")
-def moments(lab: Lab) -> None:
+def moments(ctx: Context) -> None:
     """Mean and variance of what is drawn, each within 7 of its standard deviations."""
 
     def fn(x: Tensor) -> tuple[Tensor, Tensor]:
         return torch.rand_like(x), torch.randn_like(x)
 
-    go = lab.compile(fn)
+    go = ctx.compile(fn)
     n = 20000
-    for call in lab.each():
-        torch.manual_seed(lab.seed + call)
+    for call in ctx.rounds():
+        torch.manual_seed(ctx.seed + call)
         uniform, normal = go(torch.ones(n))
         for name, x, mean, variance, fourth in (("uniform", uniform, 0.5, 1 / 12, 1 / 80), ("normal", normal, 0, 1, 3)):
             x = x.double() - mean
-            lab.check(f"call {call}: mean of {name}", abs(float(x.mean())) < 7 * (variance / n) ** 0.5)
+            ctx.check(f"call {call}: mean of {name}", abs(float(x.mean())) < 7 * (variance / n) ** 0.5)
             spread = ((fourth - variance**2) / n) ** 0.5
-            lab.check(f"call {call}: variance of {name}", abs(float(x.square().mean()) - variance) < 7 * spread)
+            ctx.check(f"call {call}: variance of {name}", abs(float(x.square().mean()) - variance) < 7 * spread)
 
 
 @random("C2")
-def every_call_draws_anew(lab: Lab) -> None:
-    go = lab.compile(lambda x: F.dropout(x, 0.5))
-    torch.manual_seed(lab.seed)
+def every_call_draws_anew(ctx: Context) -> None:
+    go = ctx.compile(lambda x: F.dropout(x, 0.5))
+    torch.manual_seed(ctx.seed)
     x, seen = torch.ones(MANY), list[Tensor]()
-    for call in range(max(lab.calls, 6)):
+    for call in range(max(ctx.calls, 6)):
         found = go(x)
-        lab.check(f"call {call} is like none before", not any(torch.equal(found, s) for s in seen))
+        ctx.check(f"call {call} is like none before", not any(torch.equal(found, s) for s in seen))
         seen.append(found)
 
 
 @random("C2", "C1")
-def of_sizes_that_change(lab: Lab) -> None:
-    go = lab.compile(lambda x: F.dropout(x, 0.5), dynamic=True)
-    for call in lab.each():
-        torch.manual_seed(lab.seed + call)
+def of_sizes_that_change(ctx: Context) -> None:
+    go = ctx.compile(lambda x: F.dropout(x, 0.5), dynamic=True)
+    for call in ctx.rounds():
+        torch.manual_seed(ctx.seed + call)
         x = torch.ones(1000 + 333 * call)
         found = go(x)
-        lab.check(f"call {call}: as many are kept as should be", share(found, 0.5), "contract.random.C5")
-        torch.manual_seed(lab.seed + call)
-        lab.check(f"call {call}: the seed gives the same again", torch.equal(go(x), found), "contract.random.C1")
+        ctx.check(f"call {call}: as many are kept as should be", share(found, 0.5), "contract.random.C5")
+        torch.manual_seed(ctx.seed + call)
+        ctx.check(f"call {call}: the seed gives the same again", torch.equal(go(x), found), "contract.random.C1")
 
 
 @random("C8")
-def nothing_drawn(lab: Lab) -> None:
-    go = lab.compile(lambda x: F.dropout(x.relu() + 1, 0.5, training=False))
-    for call in lab.each():
+def nothing_drawn(ctx: Context) -> None:
+    go = ctx.compile(lambda x: F.dropout(x.relu() + 1, 0.5, training=False))
+    for call in ctx.rounds():
         torch.manual_seed(call)
-        state = lab.random_state()
-        lab.run(go, lab.ints(5, 5))
-        lab.check(f"call {call}: the generator is as it was", torch.equal(state, lab.random_state()))
+        state = ctx.random_state()
+        ctx.run(go, ctx.ints(5, 5))
+        ctx.check(f"call {call}: the generator is as it was", torch.equal(state, ctx.random_state()))
 
 
 @random("C1", "C2", profile="training")
-def training_with_dropout_again(lab: Lab) -> None:
+def training_with_dropout_again(ctx: Context) -> None:
     """Two runs from one seed take the same steps."""
     ends = []
     for _ in range(2):
-        torch.manual_seed(lab.seed)
+        torch.manual_seed(ctx.seed)
         module = nn.Sequential(nn.Linear(6, 32), nn.Dropout(0.5), nn.Linear(32, 1))
-        optimizer, go = torch.optim.SGD(module.parameters(), 0.1), lab.compile(module)
+        optimizer, go = torch.optim.SGD(module.parameters(), 0.1), ctx.compile(module)
         x = torch.ones(4, 6)
-        for _ in lab.each():
+        for _ in ctx.rounds():
             optimizer.zero_grad()
             go(x).square().mean().backward()
             optimizer.step()
         ends.append([p.detach().clone() for p in module.parameters()])
-    lab.check("the same parameters", all(map(torch.equal, *ends)))
+    ctx.check("the same parameters", all(map(torch.equal, *ends)))

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from .context import Lab
+from .context import Context
 from .program import Chapter
 
 shapes, dtypes, modes, errors, several = (
@@ -39,21 +39,21 @@ SIZES = (
 )
 FEW = (3, 2)
 """Less than a vector, and neither none nor one, for which programs are compiled apart."""
-BODIES: dict[str, tuple[Callable[..., Any], Callable[[Lab, int, int], list[Tensor]], bool]] = {
-    "pointwise": (lambda a, b: (a * b + 1, a - b), lambda lab, n, m: [lab.ints(n, m), lab.ints(m)], True),
-    "reduced": (lambda a: (a.sum(0), a.sum(1, keepdim=True), a.sum()), lambda lab, n, m: [lab.ints(n, m)], True),
-    "matmul": (lambda a, b: (a @ b).relu(), lambda lab, n, m: [lab.ints(n, m), lab.ints(m, 3)], True),
+BODIES: dict[str, tuple[Callable[..., Any], Callable[[Context, int, int], list[Tensor]], bool]] = {
+    "pointwise": (lambda a, b: (a * b + 1, a - b), lambda ctx, n, m: [ctx.ints(n, m), ctx.ints(m)], True),
+    "reduced": (lambda a: (a.sum(0), a.sum(1, keepdim=True), a.sum()), lambda ctx, n, m: [ctx.ints(n, m)], True),
+    "matmul": (lambda a, b: (a @ b).relu(), lambda ctx, n, m: [ctx.ints(n, m), ctx.ints(m, 3)], True),
     "views": (
         lambda a: (a.t(), a.reshape(-1), a[1:, ::2], a.unsqueeze(1).expand(-1, 2, -1)),
-        lambda lab, n, m: [lab.ints(n, m)],
+        lambda ctx, n, m: [ctx.ints(n, m)],
         True,
     ),
-    "joined": (lambda a, b: torch.cat([a, b, a]), lambda lab, n, m: [lab.ints(n, m), lab.ints(2 * n, m)], True),
-    "padded": (lambda a: F.pad(a, (1, 2), value=3.0), lambda lab, n, m: [lab.ints(n, m)], True),
-    "scanned": (lambda a: (a.cumsum(0), a.cumsum(1)), lambda lab, n, m: [lab.ints(n, m)], True),
+    "joined": (lambda a, b: torch.cat([a, b, a]), lambda ctx, n, m: [ctx.ints(n, m), ctx.ints(2 * n, m)], True),
+    "padded": (lambda a: F.pad(a, (1, 2), value=3.0), lambda ctx, n, m: [ctx.ints(n, m)], True),
+    "scanned": (lambda a: (a.cumsum(0), a.cumsum(1)), lambda ctx, n, m: [ctx.ints(n, m)], True),
     "size-as-number": (
         lambda a: (a * a.shape[0] + a.shape[1], a.sum(0) - a.numel()),
-        lambda lab, n, m: [lab.ints(n, m)],
+        lambda ctx, n, m: [ctx.ints(n, m)],
         True,
     ),
     "sizes-of-sizes": (
@@ -62,7 +62,7 @@ BODIES: dict[str, tuple[Callable[..., Any], Callable[[Lab, int, int], list[Tenso
             torch.arange(a.shape[0] * 2, device=a.device),
             a[: a.shape[1] // 2],
         ),
-        lambda lab, n, m: [lab.ints(n, m)],
+        lambda ctx, n, m: [ctx.ints(n, m)],
         True,
     ),
     "of-what-is-left": (
@@ -73,7 +73,7 @@ BODIES: dict[str, tuple[Callable[..., Any], Callable[[Lab, int, int], list[Tenso
             a[a.shape[0] // 2 :].t() + a.shape[0],
             F.pad(a, (0, 2))[:, 2:] + 1,
         ),
-        lambda lab, n, m: [lab.ints(n, m)],
+        lambda ctx, n, m: [ctx.ints(n, m)],
         True,
     ),
     "counted-by-hand": (
@@ -83,20 +83,20 @@ BODIES: dict[str, tuple[Callable[..., Any], Callable[[Lab, int, int], list[Tenso
             torch.arange(a.shape[0], device=a.device)[:, None] * a.shape[1] + torch.arange(a.shape[1], device=a.device),
             a.new_full((a.shape[1] // 2 + 1,), a.shape[0] * 2 - 1),
         ),
-        lambda lab, n, m: [lab.ints(n, m)],
+        lambda ctx, n, m: [ctx.ints(n, m)],
         True,
     ),
     "masked": (
         lambda a: torch.where(
             torch.arange(a.shape[1], device=a.device) <= torch.arange(a.shape[0], device=a.device)[:, None], a, 0
         ),
-        lambda lab, n, m: [lab.ints(n, m)],
+        lambda ctx, n, m: [ctx.ints(n, m)],
         True,
     ),
-    "written": (lambda a, b: (a.add_(b), a.sum(0))[1], lambda lab, n, m: [lab.ints(n, m), lab.ints(m)], True),
+    "written": (lambda a, b: (a.add_(b), a.sum(0))[1], lambda ctx, n, m: [ctx.ints(n, m), ctx.ints(m)], True),
     "indexed": (
         lambda a, i: (a[i], a.index_select(0, i)),
-        lambda lab, n, m: [lab.ints(n + 1, m), lab.index(n + 1, 4)],
+        lambda ctx, n, m: [ctx.ints(n + 1, m), ctx.indices(n + 1, 4)],
         True,
     ),
 }
@@ -116,59 +116,59 @@ def _sizes() -> None:
                 exact=exact,
                 smoke=bool(dynamic) and name in ("pointwise", "reduced", "size-as-number"),
             )
-            def body(lab: Lab, fn: Any = fn, make: Any = make, dynamic: bool | None = dynamic) -> None:
-                go = lab.compile(fn, dynamic=dynamic)
-                for n, m in sizes(lab):
-                    lab.run(go, *make(lab, n, m))
+            def body(ctx: Context, fn: Any = fn, make: Any = make, dynamic: bool | None = dynamic) -> None:
+                go = ctx.compile(fn, dynamic=dynamic)
+                for n, m in sizes(ctx):
+                    ctx.run(go, *make(ctx, n, m))
 
 
-def sizes(lab: Lab) -> Sequence[tuple[int, int]]:
+def sizes(ctx: Context) -> Sequence[tuple[int, int]]:
     """Sizes of its own kind first, so that the program is not compiled for a special one; then the special ones."""
-    return (SIZES[0], *SIZES[3:5], SIZES[1 + lab.seed % 2], FEW) if lab.calls < 6 else (*SIZES, FEW)
+    return (SIZES[0], *SIZES[3:5], SIZES[1 + ctx.seed % 2], FEW) if ctx.calls < 6 else (*SIZES, FEW)
 
 
 _sizes()
 
 
 @shapes("C2", "gradients.C1", profile="training", smoke=True)
-def trained_at_many_sizes(lab: Lab) -> None:
-    go = lab.compile(lambda x, w: (x @ w).relu() * 2, dynamic=True)
-    w = lab.ints(4, 3).requires_grad_()
-    for n in (5, 1, 8, 0, 3)[: max(lab.calls, 4)]:
-        x = lab.ints(n, 4).requires_grad_()
-        lab.backward([lab.run(go, x, w)], [x, w])
+def trained_at_many_sizes(ctx: Context) -> None:
+    go = ctx.compile(lambda x, w: (x @ w).relu() * 2, dynamic=True)
+    w = ctx.ints(4, 3).requires_grad_()
+    for n in (5, 1, 8, 0, 3)[: max(ctx.calls, 4)]:
+        x = ctx.ints(n, 4).requires_grad_()
+        ctx.backward([ctx.run(go, x, w)], [x, w])
 
 
 @shapes("C5")
-def another_number_of_dimensions(lab: Lab) -> None:
-    go = lab.compile(lambda x: (x * 2).sum(0))
-    for call in lab.each():
-        lab.run(go, lab.ints(*[(4,), (4, 3), (2, 3, 4)][call % 3]))
+def another_number_of_dimensions(ctx: Context) -> None:
+    go = ctx.compile(lambda x: (x * 2).sum(0))
+    for call in ctx.rounds():
+        ctx.run(go, ctx.ints(*[(4,), (4, 3), (2, 3, 4)][call % 3]))
 
 
 @shapes("C1", "C2")
-def two_sizes_that_become_equal(lab: Lab) -> None:
-    go = lab.compile(lambda a, b: a[:, None] * b[None, :], dynamic=True)
+def two_sizes_that_become_equal(ctx: Context) -> None:
+    go = ctx.compile(lambda a, b: a[:, None] * b[None, :], dynamic=True)
     for n, m in ((4, 5), (6, 6), (3, 9), (1, 1), (1, 8)):
-        lab.run(go, lab.ints(n), lab.ints(m))
+        ctx.run(go, ctx.ints(n), ctx.ints(m))
 
 
 @shapes("C2", "layouts.C2")
-def strides_that_change(lab: Lab) -> None:
-    go = lab.compile(lambda x: x * 2 + 1, dynamic=True)
+def strides_that_change(ctx: Context) -> None:
+    go = ctx.compile(lambda x: x * 2 + 1, dynamic=True)
     for n, m in ((4, 5), (7, 3), (2, 9)):
-        lab.run(go, lab.ints(n, m).t())
-        lab.run(go, lab.ints(n, m + 2)[:, 1:-1])
+        ctx.run(go, ctx.ints(n, m).t())
+        ctx.run(go, ctx.ints(n, m + 2)[:, 1:-1])
 
 
 @shapes("C1", "C2", exact=False)
-def attention_of_growing_length(lab: Lab) -> None:
+def attention_of_growing_length(ctx: Context) -> None:
     def fn(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         return torch.softmax(q @ k.transpose(-1, -2) / 4, -1) @ v
 
-    go = lab.compile(fn, dynamic=True)
-    for n in range(2, 3 + max(lab.calls, 4)):
-        lab.run(go, lab.normal(2, 1, 16), lab.normal(2, n, 16), lab.normal(2, n, 16))
+    go = ctx.compile(fn, dynamic=True)
+    for n in range(2, 3 + max(ctx.calls, 4)):
+        ctx.run(go, ctx.normal(2, 1, 16), ctx.normal(2, n, 16), ctx.normal(2, n, 16))
 
 
 # -- dtypes ------------------------------------------------------------------------------------------------------------
@@ -195,11 +195,11 @@ def _dtypes() -> None:
     ):
 
         @dtypes("C1", "C2", name=f"{name}-under-one-cache", exact=name != "division", smoke=name == "arithmetic")
-        def body(lab: Lab, fn: Any = fn) -> None:
-            go = lab.compile(fn)
-            for dtype in ALL[: max(lab.calls, 6)]:
+        def body(ctx: Context, fn: Any = fn) -> None:
+            go = ctx.compile(fn)
+            for dtype in ALL[: max(ctx.calls, 6)]:
                 low = 0 if dtype == torch.uint8 else -3
-                lab.run(go, *(lab.ints(4, 5, low=low, high=4, dtype=dtype) for _ in range(2)))
+                ctx.run(go, *(ctx.ints(4, 5, low=low, high=4, dtype=dtype) for _ in range(2)))
 
 
 _dtypes()
@@ -216,33 +216,33 @@ for _first, _second in (
         f"promoted-{_names}",
         ["C2"],
         lambda a, b: (a + b, b * a, torch.where(b > 0, a, b)),
-        lambda lab, d=_first, e=_second: [lab.ints(6, low=0, dtype=d), lab.ints(6, low=0, dtype=e)],
+        lambda ctx, d=_first, e=_second: [ctx.ints(6, low=0, dtype=d), ctx.ints(6, low=0, dtype=e)],
     )
 
 
 @dtypes("C3")
-def wrapping_integers(lab: Lab) -> None:
-    go = lab.compile(lambda x: (x * x, x + x, -x, x * 77 - 3))
+def wrapping_integers(ctx: Context) -> None:
+    go = ctx.compile(lambda x: (x * x, x + x, -x, x * 77 - 3))
     for dtype in (torch.int32, torch.int64, torch.int8, torch.uint8, torch.int16):
         info = torch.iinfo(dtype)
         x = torch.tensor([info.max, info.min, info.max - 1, 1, 0, info.max // 2 + 1], dtype=dtype)
-        lab.run(go, x.roll(lab.seed % 5))
+        ctx.run(go, x.roll(ctx.seed % 5))
 
 
 @dtypes("C3")
-def large_integers(lab: Lab) -> None:
+def large_integers(ctx: Context) -> None:
     """Beyond 2^53, where a detour through floats would be seen."""
-    go = lab.compile(lambda x: (x + 1, x * 3, x.sum(0), x.amax(), x // 7, x % 1000))
-    for _ in lab.each():
-        lab.run(go, lab.index(1 << 30, 5, 3) + (1 << 60))
+    go = ctx.compile(lambda x: (x + 1, x * 3, x.sum(0), x.amax(), x // 7, x % 1000))
+    for _ in ctx.rounds():
+        ctx.run(go, ctx.indices(1 << 30, 5, 3) + (1 << 60))
 
 
 @dtypes("C1", "gradients.C1", profile="training")
-def gradients_in_each_dtype(lab: Lab) -> None:
-    go = lab.compile(lambda a, b: (a * b).relu() + a)
-    for dtype in (torch.float32, torch.float64, torch.bfloat16, torch.float16)[: max(lab.calls, 3)]:
-        a, b = (lab.ints(4, 5, dtype=dtype).requires_grad_() for _ in range(2))
-        lab.backward([lab.run(go, a, b)], [a, b], lambda y, d=dtype: lab.ints(*y.shape, low=-2, high=3, dtype=d))
+def gradients_in_each_dtype(ctx: Context) -> None:
+    go = ctx.compile(lambda a, b: (a * b).relu() + a)
+    for dtype in (torch.float32, torch.float64, torch.bfloat16, torch.float16)[: max(ctx.calls, 3)]:
+        a, b = (ctx.ints(4, 5, dtype=dtype).requires_grad_() for _ in range(2))
+        ctx.backward([ctx.run(go, a, b)], [a, b], lambda y, d=dtype: ctx.ints(*y.shape, low=-2, high=3, dtype=d))
 
 
 # -- modes -------------------------------------------------------------------------------------------------------------
@@ -253,42 +253,42 @@ def product(a: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
 
 
 @modes("C1", "C4", smoke=True)
-def with_and_without_gradients(lab: Lab) -> None:
-    go = lab.compile(product)
-    for call in lab.each():
-        a, w = lab.ints(3, 4).requires_grad_(), lab.ints(4, 5).requires_grad_()
+def with_and_without_gradients(ctx: Context) -> None:
+    go = ctx.compile(product)
+    for call in ctx.rounds():
+        a, w = ctx.ints(3, 4).requires_grad_(), ctx.ints(4, 5).requires_grad_()
         match call % 3:
             case 0:
-                lab.backward(lab.run(go, a, w), [a, w])
+                ctx.backward(ctx.run(go, a, w), [a, w])
             case 1:
                 with torch.no_grad():
-                    lab.run(go, a, w)
+                    ctx.run(go, a, w)
             case 2:
                 with torch.inference_mode():
-                    lab.run(go, a, w)
+                    ctx.run(go, a, w)
 
 
 @modes("C1")
-def inference_tensors_as_arguments(lab: Lab) -> None:
-    go = lab.compile(product)
-    for call in lab.each():
+def inference_tensors_as_arguments(ctx: Context) -> None:
+    go = ctx.compile(product)
+    for call in ctx.rounds():
         with torch.inference_mode():
-            a, w = lab.ints(3, 4), lab.ints(4, 5)
-            lab.run(go, a, w)
-        lab.run(go, lab.ints(3, 4), lab.ints(4, 5) if call else w.clone())
+            a, w = ctx.ints(3, 4), ctx.ints(4, 5)
+            ctx.run(go, a, w)
+        ctx.run(go, ctx.ints(3, 4), ctx.ints(4, 5) if call else w.clone())
 
 
 @modes("C1", "mutation.C2")
-def writes_under_no_grad(lab: Lab) -> None:
-    go = lab.compile(lambda w, g: w.sub_(g * 2))
-    w = lab.ints(5).requires_grad_()
-    for _ in lab.each():
+def writes_under_no_grad(ctx: Context) -> None:
+    go = ctx.compile(lambda w, g: w.sub_(g * 2))
+    w = ctx.ints(5).requires_grad_()
+    for _ in ctx.rounds():
         with torch.no_grad():
-            lab.run(go, w, lab.ints(5))
+            ctx.run(go, w, ctx.ints(5))
 
 
 @modes("C2")
-def modes_within(lab: Lab) -> None:
+def modes_within(ctx: Context) -> None:
     def fn(a: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
         with torch.no_grad():
             b = a @ w
@@ -296,59 +296,59 @@ def modes_within(lab: Lab) -> None:
             c = a * 2
         return b, c
 
-    go = lab.compile(fn)
-    for _ in lab.each():
-        a, w = lab.ints(3, 4).requires_grad_(), lab.ints(4, 5).requires_grad_()
-        lab.backward(lab.run(go, a, w), [a, w])
+    go = ctx.compile(fn)
+    for _ in ctx.rounds():
+        a, w = ctx.ints(3, 4).requires_grad_(), ctx.ints(4, 5).requires_grad_()
+        ctx.backward(ctx.run(go, a, w), [a, w])
 
 
 @modes("C3", smoke=True)
-def autocast(lab: Lab) -> None:
+def autocast(ctx: Context) -> None:
     """Integers so small that bfloat16 has them, sums included."""
-    go = lab.compile(lambda x, w: ((y := x @ w), y.relu() + x[:, :3], F.linear(y, w), (y * 2).sum(1)))
-    for _ in lab.each():
-        with torch.autocast("cpu", torch.bfloat16, enabled=not lab.wide):
-            lab.run(go, lab.ints(4, 3, low=-2, high=3), lab.ints(3, 3, low=-2, high=3))
+    go = ctx.compile(lambda x, w: ((y := x @ w), y.relu() + x[:, :3], F.linear(y, w), (y * 2).sum(1)))
+    for _ in ctx.rounds():
+        with torch.autocast("cpu", torch.bfloat16, enabled=not ctx.wide):
+            ctx.run(go, ctx.ints(4, 3, low=-2, high=3), ctx.ints(3, 3, low=-2, high=3))
 
 
 @modes("C3", "C2")
-def autocast_within(lab: Lab) -> None:
+def autocast_within(ctx: Context) -> None:
     def fn(x: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
         with torch.autocast("cpu", torch.bfloat16):
             y = x @ w
         return y, x @ w
 
-    go = lab.compile(fn)
-    for _ in lab.each():
-        lab.run(go, lab.ints(4, 3, low=-2, high=3), lab.ints(3, 5, low=-2, high=3))
+    go = ctx.compile(fn)
+    for _ in ctx.rounds():
+        ctx.run(go, ctx.ints(4, 3, low=-2, high=3), ctx.ints(3, 5, low=-2, high=3))
 
 
 @modes("C3", "C4")
-def autocast_on_and_off(lab: Lab) -> None:
-    go = lab.compile(lambda x, w: (x @ w, x + 1))
-    for call in lab.each():
+def autocast_on_and_off(ctx: Context) -> None:
+    go = ctx.compile(lambda x, w: (x @ w, x + 1))
+    for call in ctx.rounds():
         with torch.autocast("cpu", torch.bfloat16, enabled=call % 2 == 1):
-            lab.run(go, lab.ints(4, 3, low=-2, high=3), lab.ints(3, 5, low=-2, high=3))
+            ctx.run(go, ctx.ints(4, 3, low=-2, high=3), ctx.ints(3, 5, low=-2, high=3))
 
 
 @modes("C3", "gradients.C1", profile="training")
-def autocast_trained(lab: Lab) -> None:
-    module = lab.whole(nn.Linear(4, 3))
-    go = lab.compile(module)
-    for _ in lab.each():
+def autocast_trained(ctx: Context) -> None:
+    module = ctx.integer_params(nn.Linear(4, 3))
+    go = ctx.compile(module)
+    for _ in ctx.rounds():
         module.zero_grad()
         with torch.autocast("cpu", torch.bfloat16):
-            found = lab.run(go, lab.ints(5, 4, low=-2, high=3))
-        lab.backward([found], list(module.parameters()), lambda y: lab.ints(*y.shape, low=-1, high=2).to(y.dtype))
+            found = ctx.run(go, ctx.ints(5, 4, low=-2, high=3))
+        ctx.backward([found], list(module.parameters()), lambda y: ctx.ints(*y.shape, low=-1, high=2).to(y.dtype))
 
 
 @modes("C2")
-def no_mode_left_behind(lab: Lab) -> None:
-    go = lab.compile(lambda x: x * 2)
-    for call in lab.each():
+def no_mode_left_behind(ctx: Context) -> None:
+    go = ctx.compile(lambda x: x * 2)
+    for call in ctx.rounds():
         before = _modes()
-        lab.run(go, lab.ints(4))
-        lab.check(f"call {call}", before == _modes())
+        ctx.run(go, ctx.ints(4))
+        ctx.check(f"call {call}", before == _modes())
 
 
 def _modes() -> tuple[object, ...]:
@@ -366,39 +366,39 @@ def _modes() -> tuple[object, ...]:
 # -- exceptions --------------------------------------------------------------------------------------------------------
 
 
-def raised(lab: Lab, name: str, go: Callable[..., Any], *args: Any, own: bool = False) -> None:
+def raised(ctx: Context, name: str, go: Callable[..., Any], *args: Any, own: bool = False) -> None:
     """Tells whether it raises, and of an exception of the program's own also which."""
     try:
         go(*args)
     except Exception as error:
-        lab.see(name, f"raised {type(error).__name__}" if own else "raised", "contract.errors.C1")
+        ctx.record(name, f"raised {type(error).__name__}" if own else "raised", "contract.errors.C1")
     else:
-        lab.see(name, "returned", "contract.errors.C1")
+        ctx.record(name, "returned", "contract.errors.C1")
 
 
 @errors("C1", "C2", smoke=True)
-def sizes_that_do_not_fit(lab: Lab) -> None:
-    go = lab.compile(lambda a, b: (a @ b).relu() + 1)
-    for call in lab.each():
-        lab.run(go, lab.ints(3, 4), lab.ints(4, 2))
-        raised(lab, f"call {call}", go, lab.ints(3, 4), lab.ints(5, 2))
+def sizes_that_do_not_fit(ctx: Context) -> None:
+    go = ctx.compile(lambda a, b: (a @ b).relu() + 1)
+    for call in ctx.rounds():
+        ctx.run(go, ctx.ints(3, 4), ctx.ints(4, 2))
+        raised(ctx, f"call {call}", go, ctx.ints(3, 4), ctx.ints(5, 2))
 
 
 @errors("C1", "C2")
-def exception_of_its_own(lab: Lab) -> None:
+def exception_of_its_own(ctx: Context) -> None:
     def fn(x: Tensor, limit: int) -> Tensor:
         if limit > 2:
             raise KeyError("limit")
         return x * limit
 
-    go = lab.compile(fn)
-    for call in lab.each():
-        lab.run(go, lab.ints(4), 1)
-        raised(lab, f"call {call}", go, lab.ints(4), 3, own=True)
+    go = ctx.compile(fn)
+    for call in ctx.rounds():
+        ctx.run(go, ctx.ints(4), 1)
+        raised(ctx, f"call {call}", go, ctx.ints(4), 3, own=True)
 
 
 @errors("C1", "C2")
-def exception_after_a_write(lab: Lab) -> None:
+def exception_after_a_write(ctx: Context) -> None:
     def fn(x: Tensor, bad: bool) -> Tensor:
         x.add_(1)
         y = x * 2
@@ -409,19 +409,19 @@ def exception_after_a_write(lab: Lab) -> None:
         if bad:
             raise ZeroDivisionError("bad")
 
-    go = lab.compile(fn)
-    for call in lab.each():
-        x = lab.ints(4)
-        raised(lab, f"call {call}", go, x, call % 2 == 1, own=True)
-        lab.see(f"argument {call}", x)
+    go = ctx.compile(fn)
+    for call in ctx.rounds():
+        x = ctx.ints(4)
+        raised(ctx, f"call {call}", go, x, call % 2 == 1, own=True)
+        ctx.record(f"argument {call}", x)
 
 
 @errors("C1", "C2")
-def index_beyond_the_end(lab: Lab) -> None:
-    go = lab.compile(lambda x, i: x[i] * 2)
-    for call in lab.each():
-        lab.run(go, lab.ints(5, 2), lab.index(5, 3))
-        raised(lab, f"call {call}", go, lab.ints(5, 2), torch.tensor([0, 5, 1]))
+def index_beyond_the_end(ctx: Context) -> None:
+    go = ctx.compile(lambda x, i: x[i] * 2)
+    for call in ctx.rounds():
+        ctx.run(go, ctx.ints(5, 2), ctx.indices(5, 3))
+        raised(ctx, f"call {call}", go, ctx.ints(5, 2), torch.tensor([0, 5, 1]))
 
 
 def _outside() -> None:
@@ -433,12 +433,12 @@ def _outside() -> None:
     ):
 
         @errors("C1", "C2", name=f"index-beyond-the-end-{name}", smoke=name == "selected")
-        def body(lab: Lab, fn: Any = fn) -> None:
-            go, other = lab.compile(fn), lab.compile(lambda x: x.sum(0) - 1)
-            for call in lab.each():
-                lab.run(go, lab.ints(5, 2), lab.index(5, 3))
-                raised(lab, f"call {call}", go, lab.ints(5, 2), torch.tensor([0, 5, 1]))
-                lab.run(other, lab.ints(4, 3))
+        def body(ctx: Context, fn: Any = fn) -> None:
+            go, other = ctx.compile(fn), ctx.compile(lambda x: x.sum(0) - 1)
+            for call in ctx.rounds():
+                ctx.run(go, ctx.ints(5, 2), ctx.indices(5, 3))
+                raised(ctx, f"call {call}", go, ctx.ints(5, 2), torch.tensor([0, 5, 1]))
+                ctx.run(other, ctx.ints(4, 3))
 
 
 _outside()
@@ -464,91 +464,91 @@ def _assertions() -> None:
     for fn in (first, between, last):
 
         @errors("C1", "C2", name=f"assertion-on-values-{fn.__name__}")
-        def body(lab: Lab, fn: Any = fn) -> None:
-            go = lab.compile(fn)
-            for call in lab.each():
-                lab.run(go, lab.ints(5, low=1))
-                raised(lab, f"call {call}", go, lab.ints(5, low=-3, high=0))
+        def body(ctx: Context, fn: Any = fn) -> None:
+            go = ctx.compile(fn)
+            for call in ctx.rounds():
+                ctx.run(go, ctx.ints(5, low=1))
+                raised(ctx, f"call {call}", go, ctx.ints(5, low=-3, high=0))
 
 
 _assertions()
 
 
 @errors("C2", "gradients.C1", profile="training")
-def exception_in_backward(lab: Lab) -> None:
-    go = lab.compile(lambda x: (x * x).relu())
-    for call in lab.each():
-        x = lab.ints(4).requires_grad_()
+def exception_in_backward(ctx: Context) -> None:
+    go = ctx.compile(lambda x: (x * x).relu())
+    for call in ctx.rounds():
+        x = ctx.ints(4).requires_grad_()
         found = go(x)
-        raised(lab, f"call {call}", lambda f=found: torch.autograd.backward([f], [torch.ones(5)]))
-        lab.backward([lab.run(go, x)], [x])
+        raised(ctx, f"call {call}", lambda f=found: torch.autograd.backward([f], [torch.ones(5)]))
+        ctx.backward([ctx.run(go, x)], [x])
 
 
 # -- several models ----------------------------------------------------------------------------------------------------
 
 
 @several("C2", "C1", smoke=True)
-def same_model_other_weights(lab: Lab) -> None:
-    modules = [lab.whole(nn.Sequential(nn.Linear(4, 6), nn.ReLU(), nn.Linear(6, 3))) for _ in range(3)]
-    programs = [lab.compile(m) for m in modules]
-    for _ in lab.each():
-        x = lab.ints(5, 4)
+def same_model_other_weights(ctx: Context) -> None:
+    modules = [ctx.integer_params(nn.Sequential(nn.Linear(4, 6), nn.ReLU(), nn.Linear(6, 3))) for _ in range(3)]
+    programs = [ctx.compile(m) for m in modules]
+    for _ in ctx.rounds():
+        x = ctx.ints(5, 4)
         for program in programs:
-            lab.run(program, x)
+            ctx.run(program, x)
 
 
 @several("C1", "calls.C2")
-def two_models_in_turns(lab: Lab) -> None:
-    first, second = lab.whole(nn.Linear(4, 4)), lab.whole(nn.Conv1d(4, 2, 3, padding=1))
-    one, two = lab.compile(first), lab.compile(lambda x: second(x).relu())
-    for _ in lab.each():
-        lab.run(one, lab.ints(3, 4))
-        lab.run(two, lab.ints(1, 4, 7))
-        lab.run(one, lab.ints(3, 4))
+def two_models_in_turns(ctx: Context) -> None:
+    first, second = ctx.integer_params(nn.Linear(4, 4)), ctx.integer_params(nn.Conv1d(4, 2, 3, padding=1))
+    one, two = ctx.compile(first), ctx.compile(lambda x: second(x).relu())
+    for _ in ctx.rounds():
+        ctx.run(one, ctx.ints(3, 4))
+        ctx.run(two, ctx.ints(1, 4, 7))
+        ctx.run(one, ctx.ints(3, 4))
 
 
 @several("C3", smoke=True)
-def weights_written_between_calls(lab: Lab) -> None:
-    module = lab.whole(nn.Linear(4, 3))
-    go = lab.compile(module)
-    for _ in lab.each():
-        lab.run(go, lab.ints(2, 4))
+def weights_written_between_calls(ctx: Context) -> None:
+    module = ctx.integer_params(nn.Linear(4, 3))
+    go = ctx.compile(module)
+    for _ in ctx.rounds():
+        ctx.run(go, ctx.ints(2, 4))
         with torch.no_grad():
             module.weight.add_(1)
-            module.bias.copy_(lab.ints(3))
+            module.bias.copy_(ctx.ints(3))
 
 
 @several("C3")
-def weights_replaced(lab: Lab) -> None:
-    module = lab.whole(nn.Linear(4, 3))
-    go = lab.compile(module)
-    for _ in lab.each():
-        lab.run(go, lab.ints(2, 4))
-        module.weight = nn.Parameter(lab.ints(3, 4))
-        module.load_state_dict({"weight": lab.ints(3, 4), "bias": lab.ints(3)})
+def weights_replaced(ctx: Context) -> None:
+    module = ctx.integer_params(nn.Linear(4, 3))
+    go = ctx.compile(module)
+    for _ in ctx.rounds():
+        ctx.run(go, ctx.ints(2, 4))
+        module.weight = nn.Parameter(ctx.ints(3, 4))
+        module.load_state_dict({"weight": ctx.ints(3, 4), "bias": ctx.ints(3)})
 
 
 @several("C1", "C2")
-def one_layer_used_twice(lab: Lab) -> None:
-    layer = lab.whole(nn.Linear(4, 4))
-    go = lab.compile(lambda x: layer(layer(x).relu()))
-    for _ in lab.each():
+def one_layer_used_twice(ctx: Context) -> None:
+    layer = ctx.integer_params(nn.Linear(4, 4))
+    go = ctx.compile(lambda x: layer(layer(x).relu()))
+    for _ in ctx.rounds():
         layer.zero_grad()
-        x = lab.ints(3, 4, low=-1, high=2).requires_grad_()
-        lab.backward([lab.run(go, x)], [x, *layer.parameters()])
+        x = ctx.ints(3, 4, low=-1, high=2).requires_grad_()
+        ctx.backward([ctx.run(go, x)], [x, *layer.parameters()])
 
 
 @several("C1")
-def functions_alike_but_for_a_constant(lab: Lab) -> None:
-    programs = [lab.compile(lambda x, k=k: (x + k).relu() * (k + 1)) for k in range(4)]
-    for _ in lab.each():
-        x = lab.ints(6)
+def functions_alike_but_for_a_constant(ctx: Context) -> None:
+    programs = [ctx.compile(lambda x, k=k: (x + k).relu() * (k + 1)) for k in range(4)]
+    for _ in ctx.rounds():
+        x = ctx.ints(6)
         for program in programs:
-            lab.run(program, x)
+            ctx.run(program, x)
 
 
 @several("C1", "C3")
-def tied_weights(lab: Lab) -> None:
+def tied_weights(ctx: Context) -> None:
     class Tied(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -557,11 +557,11 @@ def tied_weights(lab: Lab) -> None:
         def forward(self, i: Tensor) -> Tensor:
             return self.table(i) @ self.table.weight.t()
 
-    module = lab.whole(Tied())
-    go = lab.compile(module)
-    for _ in lab.each():
+    module = ctx.integer_params(Tied())
+    go = ctx.compile(module)
+    for _ in ctx.rounds():
         module.zero_grad()
-        found = lab.run(go, lab.index(7, 5))
-        lab.backward([found], list(module.parameters()))
+        found = ctx.run(go, ctx.indices(7, 5))
+        ctx.backward([found], list(module.parameters()))
         with torch.no_grad():
             next(module.parameters()).add_(1)

@@ -9,26 +9,26 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from .context import Lab
+from .context import Context
 from .program import Chapter
 
 graphs = Chapter("graphs")
 NAN, INF = float("nan"), float("inf")
 
 
-def special(lab: Lab, *shape: int, dtype: torch.dtype | None = None) -> Tensor:
+def special(ctx: Context, *shape: int, dtype: torch.dtype | None = None) -> Tensor:
     """Small integers, and among them NaN, infinities and zeros of both signs."""
-    few = torch.tensor([NAN, INF, -INF, 0.0, -0.0], dtype=torch.float64).to(dtype or lab.dtype)
-    x = lab.ints(*shape, dtype=dtype or lab.dtype)
-    return torch.where(lab.index(3, *shape) == 0, few[lab.index(len(few), *shape)], x)
+    few = torch.tensor([NAN, INF, -INF, 0.0, -0.0], dtype=torch.float64).to(dtype or ctx.dtype)
+    x = ctx.ints(*shape, dtype=dtype or ctx.dtype)
+    return torch.where(ctx.indices(3, *shape) == 0, few[ctx.indices(len(few), *shape)], x)
 
 
-def in_turns(lab: Lab, programs: Sequence[Callable[..., Any]], *shape: int) -> None:
+def in_turns(ctx: Context, programs: Sequence[Callable[..., Any]], *shape: int) -> None:
     """Each on the same argument, with every call's another."""
-    for _ in lab.each():
-        x = lab.ints(*shape)
+    for _ in ctx.rounds():
+        x = ctx.ints(*shape)
         for go in programs:
-            lab.run(go, x)
+            ctx.run(go, x)
 
 
 # -- what folds for most values ----------------------------------------------------------------------------------------
@@ -71,16 +71,16 @@ def chosen(x: Tensor, y: Tensor) -> tuple[Tensor, ...]:
 
 for _name, _dtype in (("", None), ("-of-float64", torch.float64), ("-of-bfloat16", torch.bfloat16)):
     graphs.function(
-        f"folded{_name}", ["C1"], folded, lambda lab, d=_dtype: [special(lab, 9, 7, dtype=d)], smoke=not _name
+        f"folded{_name}", ["C1"], folded, lambda ctx, d=_dtype: [special(ctx, 9, 7, dtype=d)], smoke=not _name
     )
     graphs.function(
-        f"folded-within{_name}", ["C1"], folded_within, lambda lab, d=_dtype: [special(lab, 6, 17, dtype=d)]
+        f"folded-within{_name}", ["C1"], folded_within, lambda ctx, d=_dtype: [special(ctx, 6, 17, dtype=d)]
     )
     graphs.function(
         f"chosen{_name}",
         ["C1"],
         chosen,
-        lambda lab, d=_dtype: [special(lab, 5, 9, dtype=d), special(lab, 5, 9, dtype=d)],
+        lambda ctx, d=_dtype: [special(ctx, 5, 9, dtype=d), special(ctx, 5, 9, dtype=d)],
     )
 graphs.function(
     "folded-integers",
@@ -100,7 +100,7 @@ graphs.function(
         x * 2 // 4,
         (x + 1) * 2 - 2,
     ),
-    lambda lab: [lab.index(1 << 62, 5, 7) - (1 << 61)],
+    lambda ctx: [ctx.indices(1 << 62, 5, 7) - (1 << 61)],
 )
 
 
@@ -119,25 +119,25 @@ def whole_there_and_back(x: Tensor) -> tuple[Tensor, ...]:
     )
 
 
-def fractions(lab: Lab, *shape: int) -> Tensor:
+def fractions(ctx: Context, *shape: int) -> Tensor:
     """Numbers from -60 to 60 with more digits than 16-bit floats have."""
-    return lab.ints(*shape, low=-60 * 4096, high=60 * 4096) / 4096
+    return ctx.ints(*shape, low=-60 * 4096, high=60 * 4096) / 4096
 
 
 graphs.function(
-    "casts-there-and-back", ["C1", "dtypes.C2"], there_and_back, lambda lab: [fractions(lab, 5, 9)], smoke=True
+    "casts-there-and-back", ["C1", "dtypes.C2"], there_and_back, lambda ctx: [fractions(ctx, 5, 9)], smoke=True
 )
 graphs.function(
     "casts-of-integers-there-and-back",
     ["C1", "dtypes.C3"],
     whole_there_and_back,
-    lambda lab: [lab.index(1 << 40, 5, 9) - (1 << 39)],
+    lambda ctx: [ctx.indices(1 << 40, 5, 9) - (1 << 39)],
 )
 graphs.function(
     "casts-there-and-back-of-special-values",
     ["C1"],
     lambda x: tuple(x.to(d).to(x.dtype) + 0 for d in (torch.bfloat16, torch.float16, torch.float64, torch.bool)),
-    lambda lab: [special(lab, 5, 9) * 1001 / 16],
+    lambda ctx: [special(ctx, 5, 9) * 1001 / 16],
 )
 graphs.function(
     "casts-between-operators",
@@ -150,7 +150,7 @@ graphs.function(
         x.to(torch.bool).to(torch.int32).sum(0),
         (x / 2).to(torch.int32).amax(1),
     ),
-    lambda lab: [fractions(lab, 6, 17)],
+    lambda ctx: [fractions(ctx, 6, 17)],
     smoke=True,
 )
 graphs.function(
@@ -163,7 +163,7 @@ graphs.function(
         x.to(torch.bfloat16).amax(0),
         x.to(torch.float16).to(torch.float64).sum(1),
     ),
-    lambda lab: [fractions(lab, 8, 9)],
+    lambda ctx: [fractions(ctx, 8, 9)],
 )
 
 
@@ -215,7 +215,7 @@ def joined(a: Tensor, b: Tensor) -> tuple[Tensor, ...]:
     )
 
 
-graphs.function("expanded-and-summed", ["C1"], expanded, lambda lab: [lab.ints(5, 9)], smoke=True)
+graphs.function("expanded-and-summed", ["C1"], expanded, lambda ctx: [ctx.ints(5, 9)], smoke=True)
 graphs.function(
     "expanded-by-broadcasting-and-summed",
     ["C1"],
@@ -227,13 +227,13 @@ graphs.function(
         b.expand(4, 7).sum(1),
         b.expand(4, 7).cumsum(1),
     ),
-    lambda lab: [lab.ints(7), lab.ints(4, 1)],
+    lambda ctx: [ctx.ints(7), ctx.ints(4, 1)],
 )
 graphs.function(
     "sums-of-given-expanded",
     ["C1", "layouts.C2"],
     lambda x: (x.sum(0), x.sum(1), x.sum(), x.amax(0)),
-    lambda lab: [lab.ints(1, 9).expand(5, 9)],
+    lambda ctx: [ctx.ints(1, 9).expand(5, 9)],
 )
 graphs.function(
     "summed-after-being-repeated",
@@ -244,9 +244,9 @@ graphs.function(
         x[None, None].expand(2, 2, -1, -1).sum((0, 1)),
         x.expand(4, 9).mean(0),
     ),
-    lambda lab: [lab.ints(1, 9)],
+    lambda ctx: [ctx.ints(1, 9)],
 )
-graphs.function("turned-twice", ["C1"], turned, lambda lab: [lab.ints(4, 4, 4)], smoke=True)
+graphs.function("turned-twice", ["C1"], turned, lambda ctx: [ctx.ints(4, 4, 4)], smoke=True)
 graphs.function(
     "turned-twice-in-a-row",
     ["C1"],
@@ -258,7 +258,7 @@ graphs.function(
         (x - x.t()).t().flatten(),
         x.flip(0).t().flip(0),
     ),
-    lambda lab: [lab.ints(7, 7)],
+    lambda ctx: [ctx.ints(7, 7)],
 )
 graphs.function(
     "turned-and-multiplied",
@@ -270,7 +270,7 @@ graphs.function(
         a.permute(2, 0, 1).permute(2, 0, 1) * b,
         a.permute(1, 2, 0).reshape(9, 3) @ b[0],
     ),
-    lambda lab: [lab.ints(3, 3, 3), lab.ints(3, 3, 3)],
+    lambda ctx: [ctx.ints(3, 3, 3), ctx.ints(3, 3, 3)],
 )
 graphs.function(
     "sliced-twice-in-a-row",
@@ -283,9 +283,9 @@ graphs.function(
         x[2:][:, 3:] @ x[:5, 1:3],
         x[::3][1:] + x[1][None],
     ),
-    lambda lab: [lab.ints(9, 8)],
+    lambda ctx: [ctx.ints(9, 8)],
 )
-graphs.function("sliced-twice", ["C1"], sliced, lambda lab: [lab.ints(9, 8)], smoke=True)
+graphs.function("sliced-twice", ["C1"], sliced, lambda ctx: [ctx.ints(9, 8)], smoke=True)
 graphs.function(
     "joined-within",
     ["C1"],
@@ -295,7 +295,7 @@ graphs.function(
         torch.stack([a - 1, b + 1]).amax(0) * torch.stack([b, a], 2).sum(2),
         torch.cat([torch.cat([a, b]), b - a]).t(),
     ),
-    lambda lab: [lab.ints(6, 7), lab.ints(6, 7)],
+    lambda ctx: [ctx.ints(6, 7), ctx.ints(6, 7)],
 )
 graphs.function(
     "joined-of-three",
@@ -305,9 +305,9 @@ graphs.function(
         torch.stack([c, a, b], -1),
         torch.cat([c, c, b]) - torch.cat([a, b, a]),
     ),
-    lambda lab: [lab.ints(3, 4), lab.ints(3, 4), lab.ints(3, 4)],
+    lambda ctx: [ctx.ints(3, 4), ctx.ints(3, 4), ctx.ints(3, 4)],
 )
-graphs.function("joined-and-cut", ["C1"], joined, lambda lab: [lab.ints(5, 7), lab.ints(5, 7)], smoke=True)
+graphs.function("joined-and-cut", ["C1"], joined, lambda ctx: [ctx.ints(5, 7), ctx.ints(5, 7)], smoke=True)
 
 
 # -- nodes that are alike ----------------------------------------------------------------------------------------------
@@ -350,23 +350,23 @@ def constants(x: Tensor) -> tuple[Tensor, ...]:
     )
 
 
-graphs.function("alike-but-for-numbers", ["C1"], alike, lambda lab: [lab.ints(6, 6)], smoke=True)
+graphs.function("alike-but-for-numbers", ["C1"], alike, lambda ctx: [ctx.ints(6, 6)], smoke=True)
 
 
 @graphs("C1", "models.C1", name="programs-alike-but-for-numbers", smoke=True)
-def _programs(lab: Lab) -> None:
+def _programs(ctx: Context) -> None:
     """Programs of the same operators and types of arguments, one after another and in turns."""
     made = [
-        lab.compile(lambda x, k=k: (x.sum(k), x * (k + 2), x[k : k + 3] - 1, x.roll(1, k), x.clamp(-1 - k, k + 1)))
+        ctx.compile(lambda x, k=k: (x.sum(k), x * (k + 2), x[k : k + 3] - 1, x.roll(1, k), x.clamp(-1 - k, k + 1)))
         for k in (0, 1)
     ]
-    in_turns(lab, made, 6, 6)
+    in_turns(ctx, made, 6, 6)
 
 
 @graphs("C1", "models.C1", name="programs-alike-but-for-constants")
-def _programs_of_constants(lab: Lab) -> None:
+def _programs_of_constants(ctx: Context) -> None:
     made = [
-        lab.compile(
+        ctx.compile(
             lambda x, k=k: (
                 x + torch.full((5,), k, dtype=x.dtype),
                 x - torch.arange(5 * k, 5 * k + 5, device=x.device),
@@ -375,7 +375,7 @@ def _programs_of_constants(lab: Lab) -> None:
         )
         for k in (1, 3, 2)
     ]
-    in_turns(lab, made, 4, 5)
+    in_turns(ctx, made, 4, 5)
 
 
 graphs.function(
@@ -388,7 +388,7 @@ graphs.function(
         x.relu() + (-x).relu() * 2,
         x.amax(0, keepdim=True) - x.amax(1, keepdim=True),
     ),
-    lambda lab: [lab.ints(6, 6)],
+    lambda ctx: [ctx.ints(6, 6)],
 )
 graphs.function(
     "alike-integers",
@@ -407,9 +407,9 @@ graphs.function(
         x.gather(0, x % 5),
         x.gather(1, x % 5),
     ),
-    lambda lab: [lab.index(9, 5, 5)],
+    lambda ctx: [ctx.indices(9, 5, 5)],
 )
-graphs.function("constants-of-one-size", ["C1"], constants, lambda lab: [lab.ints(4, 7)], smoke=True)
+graphs.function("constants-of-one-size", ["C1"], constants, lambda ctx: [ctx.ints(4, 7)], smoke=True)
 graphs.function(
     "constants-of-one-size-used-late",
     ["C1"],
@@ -419,7 +419,7 @@ graphs.function(
         x.masked_fill(x > 0, 4.0).masked_fill(x < 0, -9.0),
         x.new_full((5,), 8) * x.new_full((5,), 2),
     ),
-    lambda lab: [lab.ints(5, 5)],
+    lambda ctx: [ctx.ints(5, 5)],
 )
 graphs.function(
     "constants-of-one-size-and-other-dtypes",
@@ -432,7 +432,7 @@ graphs.function(
         x + torch.full((3,), 6),
         torch.where(x > 0, torch.full((3,), 5.0, dtype=x.dtype), torch.full((3,), 7.0, dtype=x.dtype)),
     ),
-    lambda lab: [lab.ints(3)],
+    lambda ctx: [ctx.ints(3)],
 )
 
 
@@ -472,7 +472,7 @@ def reduced(x: Tensor, y: Tensor) -> tuple[Tensor, ...]:
 
 
 graphs.function(
-    "products-and-epilogues", ["C1"], products, lambda lab: [lab.ints(5, 5), lab.ints(5, 5), lab.ints(5)], smoke=True
+    "products-and-epilogues", ["C1"], products, lambda ctx: [ctx.ints(5, 5), ctx.ints(5, 5), ctx.ints(5)], smoke=True
 )
 graphs.function(
     "products-used-twice",
@@ -485,7 +485,7 @@ graphs.function(
         (a @ a).sum(0) - bias,
         (b @ a).amax(1) - bias,
     ),
-    lambda lab: [lab.ints(7, 7), lab.ints(7, 7), lab.ints(7)],
+    lambda ctx: [ctx.ints(7, 7), ctx.ints(7, 7), ctx.ints(7)],
 )
 graphs.function(
     "products-of-batches-and-epilogues",
@@ -497,7 +497,7 @@ graphs.function(
         -(a @ b[0]),
         torch.baddbmm(bias.expand(3, 4, 4), a, b).relu(),
     ),
-    lambda lab: [lab.ints(3, 4, 4), lab.ints(3, 4, 4), lab.ints(4)],
+    lambda ctx: [ctx.ints(3, 4, 4), ctx.ints(3, 4, 4), ctx.ints(4)],
 )
 graphs.function(
     "convolutions-and-epilogues",
@@ -509,6 +509,6 @@ graphs.function(
         F.conv2d(x, w, padding=1) + x[:, :1],
         F.conv2d(x, w.transpose(2, 3), bias),
     ),
-    lambda lab: [lab.ints(2, 3, 6, 6), lab.ints(3, 3, 3, 3), lab.ints(3)],
+    lambda ctx: [ctx.ints(2, 3, 6, 6), ctx.ints(3, 3, 3, 3), ctx.ints(3)],
 )
-graphs.function("reductions-and-epilogues", ["C1"], reduced, lambda lab: [lab.ints(6, 9), lab.ints(9)], smoke=True)
+graphs.function("reductions-and-epilogues", ["C1"], reduced, lambda ctx: [ctx.ints(6, 9), ctx.ints(9)], smoke=True)

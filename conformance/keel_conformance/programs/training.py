@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from .. import models
 from ..devices import HOST
-from .context import Lab
+from .context import Context
 from .program import Chapter
 
 training, partition, whole = Chapter("training"), Chapter("partition"), Chapter("models", "inference")
@@ -34,134 +34,134 @@ ROUNDED: dict[str, Optimizer] = {
 }
 
 
-def linear(lab: Lab) -> nn.Module:
-    return lab.whole(nn.Linear(4, 3))
+def linear(ctx: Context) -> nn.Module:
+    return ctx.integer_params(nn.Linear(4, 3))
 
 
-def perceptron(lab: Lab) -> nn.Module:
-    return lab.drawn(nn.Sequential(nn.Linear(6, 16), nn.Tanh(), nn.Linear(16, 3)))
+def perceptron(ctx: Context) -> nn.Module:
+    return ctx.normal_params(nn.Sequential(nn.Linear(6, 16), nn.Tanh(), nn.Linear(16, 3)))
 
 
 def _optimizers() -> None:
     for name, make in EXACT.items():
 
         @training("C1", "gradients.C1", name=name, smoke=name == "sgd-momentum")
-        def exact(lab: Lab, make: Optimizer = make) -> None:
-            module = linear(lab)
-            optimizer, go = make(module.parameters()), lab.compile(module)
-            for call in range(min(lab.calls, 4)):
+        def exact(ctx: Context, make: Optimizer = make) -> None:
+            module = linear(ctx)
+            optimizer, go = make(module.parameters()), ctx.compile(module)
+            for call in range(min(ctx.calls, 4)):
                 optimizer.zero_grad()
-                found = lab.run(go, lab.ints(4, 4, low=-1, high=2))
-                found.backward(lab.ints(4, 3, low=-1, high=2))
+                found = ctx.run(go, ctx.ints(4, 4, low=-1, high=2))
+                found.backward(ctx.ints(4, 3, low=-1, high=2))
                 optimizer.step()
-                lab.state(f"step{call}", module)
+                ctx.state(f"step{call}", module)
 
     for name, make in ROUNDED.items():
 
         @training("C1", "gradients.C1", name=name, exact=False, smoke=name == "adam")
-        def rounded(lab: Lab, make: Optimizer = make) -> None:
-            module = perceptron(lab)
-            optimizer, go = make(module.parameters()), lab.compile(module)
-            for call in lab.each():
+        def rounded(ctx: Context, make: Optimizer = make) -> None:
+            module = perceptron(ctx)
+            optimizer, go = make(module.parameters()), ctx.compile(module)
+            for call in ctx.rounds():
                 optimizer.zero_grad()
-                found = lab.run(go, lab.normal(8, 6))
-                (found - lab.normal(8, 3)).square().mean().backward()
+                found = ctx.run(go, ctx.normal(8, 6))
+                (found - ctx.normal(8, 3)).square().mean().backward()
                 optimizer.step()
-                lab.state(f"step{call}", module)
+                ctx.state(f"step{call}", module)
 
 
 _optimizers()
 
 
 @training("C1", exact=False)
-def loss_inside(lab: Lab) -> None:
-    module = perceptron(lab)
+def loss_inside(ctx: Context) -> None:
+    module = perceptron(ctx)
     optimizer = torch.optim.SGD(module.parameters(), 0.1)
-    go = lab.compile(lambda x, t: F.cross_entropy(module(x), t))
-    for call in lab.each():
+    go = ctx.compile(lambda x, t: F.cross_entropy(module(x), t))
+    for call in ctx.rounds():
         optimizer.zero_grad(set_to_none=call % 2 == 0)
-        lab.run(go, lab.normal(8, 6), lab.index(3, 8)).backward()
+        ctx.run(go, ctx.normal(8, 6), ctx.indices(3, 8)).backward()
         optimizer.step()
-        lab.state(f"step{call}", module)
+        ctx.state(f"step{call}", module)
 
 
 @training("C1", exact=False)
-def convolution_and_norm(lab: Lab) -> None:
-    module = lab.drawn(
+def convolution_and_norm(ctx: Context) -> None:
+    module = ctx.normal_params(
         nn.Sequential(nn.Conv2d(3, 4, 3, padding=1), nn.BatchNorm2d(4), nn.SiLU(), nn.Flatten(), nn.Linear(64, 2))
     )
-    optimizer, go = torch.optim.SGD(module.parameters(), 0.05), lab.compile(module)
-    for call in range(min(lab.calls, 4)):
+    optimizer, go = torch.optim.SGD(module.parameters(), 0.05), ctx.compile(module)
+    for call in range(min(ctx.calls, 4)):
         optimizer.zero_grad()
-        lab.run(go, lab.normal(4, 3, 4, 4)).square().mean().backward()
+        ctx.run(go, ctx.normal(4, 3, 4, 4)).square().mean().backward()
         optimizer.step()
-        lab.state(f"step{call}", module)
+        ctx.state(f"step{call}", module)
 
 
 @training("C2", "gradients.C4")
-def gradients_over_several_batches(lab: Lab) -> None:
-    module = linear(lab)
-    go = lab.compile(module)
-    for call in lab.each():
+def gradients_over_several_batches(ctx: Context) -> None:
+    module = linear(ctx)
+    go = ctx.compile(module)
+    for call in ctx.rounds():
         if call % 3 == 2:
             module.zero_grad()
-        lab.backward([lab.run(go, lab.ints(4, 4))], list(module.parameters()), clause="contract.training.C2")
+        ctx.backward([ctx.run(go, ctx.ints(4, 4))], list(module.parameters()), clause="contract.training.C2")
 
 
 @training("C3", "gradients.C2")
-def frozen_layer(lab: Lab) -> None:
-    module = lab.whole(nn.Sequential(nn.Linear(4, 5), nn.ReLU(), nn.Linear(5, 2)), low=-1, high=2)
+def frozen_layer(ctx: Context) -> None:
+    module = ctx.integer_params(nn.Sequential(nn.Linear(4, 5), nn.ReLU(), nn.Linear(5, 2)), low=-1, high=2)
     module[0].requires_grad_(False)
     optimizer = torch.optim.SGD([p for p in module.parameters() if p.requires_grad], 0.25)
-    go = lab.compile(module)
-    for call in range(min(lab.calls, 4)):
+    go = ctx.compile(module)
+    for call in range(min(ctx.calls, 4)):
         optimizer.zero_grad()
-        lab.backward([lab.run(go, lab.ints(3, 4, low=-1, high=2))], list(module.parameters()))
+        ctx.backward([ctx.run(go, ctx.ints(3, 4, low=-1, high=2))], list(module.parameters()))
         optimizer.step()
-        lab.state(f"step{call}", module, "contract.training.C3")
+        ctx.state(f"step{call}", module, "contract.training.C3")
 
 
 @training("C3")
-def frozen_between_steps(lab: Lab) -> None:
-    module = linear(lab)
-    go = lab.compile(module)
-    for call in lab.each():
+def frozen_between_steps(ctx: Context) -> None:
+    module = linear(ctx)
+    go = ctx.compile(module)
+    for call in ctx.rounds():
         module.weight.requires_grad_(call % 2 == 0)
         module.zero_grad()
-        lab.backward([lab.run(go, lab.ints(3, 4))], list(module.parameters()))
+        ctx.backward([ctx.run(go, ctx.ints(3, 4))], list(module.parameters()))
 
 
 @training("C4", "modes.C1", smoke=True)
-def inference_after_training(lab: Lab) -> None:
-    module = linear(lab)
-    optimizer, go = torch.optim.SGD(module.parameters(), 0.25), lab.compile(module)
-    for call in range(min(lab.calls, 4)):
+def inference_after_training(ctx: Context) -> None:
+    module = linear(ctx)
+    optimizer, go = torch.optim.SGD(module.parameters(), 0.25), ctx.compile(module)
+    for call in range(min(ctx.calls, 4)):
         module.train()
         optimizer.zero_grad()
-        go(lab.ints(4, 4, low=-1, high=2)).backward(lab.ints(4, 3, low=-1, high=2))
+        go(ctx.ints(4, 4, low=-1, high=2)).backward(ctx.ints(4, 3, low=-1, high=2))
         optimizer.step()
         module.eval()
         with torch.no_grad():
-            lab.see(f"inference {call}", go(lab.ints(2, 4)))
+            ctx.record(f"inference {call}", go(ctx.ints(2, 4)))
 
 
 @training("C4", "buffers.C2", exact=False)
-def evaluation_between_steps(lab: Lab) -> None:
-    module = lab.drawn(nn.Sequential(nn.Linear(4, 6), nn.BatchNorm1d(6), nn.Tanh(), nn.Linear(6, 2)))
-    optimizer, go = torch.optim.SGD(module.parameters(), 0.05), lab.compile(module)
-    for call in lab.each():
+def evaluation_between_steps(ctx: Context) -> None:
+    module = ctx.normal_params(nn.Sequential(nn.Linear(4, 6), nn.BatchNorm1d(6), nn.Tanh(), nn.Linear(6, 2)))
+    optimizer, go = torch.optim.SGD(module.parameters(), 0.05), ctx.compile(module)
+    for call in ctx.rounds():
         module.train()
         optimizer.zero_grad()
-        go(lab.normal(8, 4)).square().mean().backward()
+        go(ctx.normal(8, 4)).square().mean().backward()
         optimizer.step()
         module.eval()
         with torch.no_grad():
-            lab.see(f"inference {call}", go(lab.normal(3, 4)))
-        lab.state(f"step{call}", module)
+            ctx.record(f"inference {call}", go(ctx.normal(3, 4)))
+        ctx.state(f"step{call}", module)
 
 
 @training("C1", "mutation.C2", exact=False)
-def optimizer_within_the_program(lab: Lab) -> None:
+def optimizer_within_the_program(ctx: Context) -> None:
     """The update itself is compiled: parameters are arguments that are written to."""
 
     def step(ps: list[Tensor], gs: list[Tensor], ms: list[Tensor]) -> None:
@@ -169,17 +169,17 @@ def optimizer_within_the_program(lab: Lab) -> None:
             m.mul_(0.9).add_(g, alpha=0.1)
             p.sub_(m / (m.square().mean().sqrt() + 1e-3), alpha=0.01)
 
-    go = lab.compile(step)
-    ps, ms = [lab.normal(4, 3), lab.normal(5)], [torch.zeros(4, 3, dtype=lab.dtype), torch.zeros(5, dtype=lab.dtype)]
-    for _ in lab.each():
-        lab.run(go, ps, [lab.normal(4, 3), lab.normal(5)], ms)
+    go = ctx.compile(step)
+    ps, ms = [ctx.normal(4, 3), ctx.normal(5)], [torch.zeros(4, 3, dtype=ctx.dtype), torch.zeros(5, dtype=ctx.dtype)]
+    for _ in ctx.rounds():
+        ctx.run(go, ps, [ctx.normal(4, 3), ctx.normal(5)], ms)
 
 
 # -- in several parts --------------------------------------------------------------------------------------------------
 
 
-def pair(lab: Lab) -> list[Tensor]:
-    return [lab.ints(5, 4), lab.ints(4, 6)]
+def pair(ctx: Context) -> list[Tensor]:
+    return [ctx.ints(5, 4), ctx.ints(4, 6)]
 
 
 def _parts() -> None:
@@ -265,7 +265,7 @@ def _parts() -> None:
         "sizes-cross",
         ["C1", "shapes.C2"],
         lambda a, b: ((a @ b + a.shape[0]).relu(), a.sum(0) + 1),
-        lambda lab: [lab.ints(4 + 3 * (lab.runs % 3), 4), lab.ints(4, 6)],
+        lambda ctx: [ctx.ints(4 + 3 * (ctx.runs % 3), 4), ctx.ints(4, 6)],
         dynamic=True,
         without=("aten.add",),
         profile="dynamic",
@@ -276,42 +276,42 @@ _parts()
 
 
 @partition("C1", smoke=True)
-def parts_against_the_whole(lab: Lab) -> None:
+def parts_against_the_whole(ctx: Context) -> None:
     def fn(x: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
         y = (x @ w).relu() + 1
         return y.cumsum(0) * 2, (y - y.amax(1, keepdim=True)).sum(0)
 
     left_out = ((), ("aten.add",), ("aten.sub", "aten.mm"), ("aten.sum",))
-    programs = {ops: lab.compile(fn, without=ops) for ops in left_out}
-    for _ in lab.each():
-        x, w = lab.ints(5, 4), lab.ints(4, 6)
-        found = {ops: lab.run(go, x, w) for ops, go in programs.items()}
+    programs = {ops: ctx.compile(fn, without=ops) for ops in left_out}
+    for _ in ctx.rounds():
+        x, w = ctx.ints(5, 4), ctx.ints(4, 6)
+        found = {ops: ctx.run(go, x, w) for ops, go in programs.items()}
         for ops, results in found.items():
-            lab.check(
-                f"run {lab.runs} without {', '.join(ops) or 'nothing'}", all(map(torch.equal, results, found[()]))
+            ctx.check(
+                f"run {ctx.runs} without {', '.join(ops) or 'nothing'}", all(map(torch.equal, results, found[()]))
             )
 
 
 @partition("C2", "random.C3", profile="training")
-def mask_crosses(lab: Lab) -> None:
-    go = lab.compile(lambda x: (F.dropout(x + 1, 0.5) + 0) * 3, without=("aten.add",))
-    for call in lab.each():
-        torch.manual_seed(lab.seed + call)
-        x = lab.ints(40, 50, low=1).requires_grad_()
+def mask_crosses(ctx: Context) -> None:
+    go = ctx.compile(lambda x: (F.dropout(x + 1, 0.5) + 0) * 3, without=("aten.add",))
+    for call in ctx.rounds():
+        torch.manual_seed(ctx.seed + call)
+        x = ctx.ints(40, 50, low=1).requires_grad_()
         found = go(x)
         found.backward(torch.ones_like(found))
-        lab.check(f"call {call}: gradient where the result is", ((x.grad != 0) == (found != 0)).all())
+        ctx.check(f"call {call}: gradient where the result is", ((x.grad != 0) == (found != 0)).all())
 
 
 @partition("C3", "training.C1", profile="training", exact=False)
-def model_in_parts_trained(lab: Lab) -> None:
-    module = lab.drawn(nn.Sequential(nn.Linear(6, 8), nn.GELU(), nn.LayerNorm(8), nn.Linear(8, 3)))
-    optimizer, go = torch.optim.SGD(module.parameters(), 0.1), lab.compile(module, without=("aten.add", "aten.mul"))
-    for call in lab.each():
+def model_in_parts_trained(ctx: Context) -> None:
+    module = ctx.normal_params(nn.Sequential(nn.Linear(6, 8), nn.GELU(), nn.LayerNorm(8), nn.Linear(8, 3)))
+    optimizer, go = torch.optim.SGD(module.parameters(), 0.1), ctx.compile(module, without=("aten.add", "aten.mul"))
+    for call in ctx.rounds():
         optimizer.zero_grad()
-        F.cross_entropy(lab.run(go, lab.normal(5, 6)), lab.index(3, 5)).backward()
+        F.cross_entropy(ctx.run(go, ctx.normal(5, 6)), ctx.indices(3, 5)).backward()
         optimizer.step()
-        lab.state(f"step{call}", module)
+        ctx.state(f"step{call}", module)
 
 
 # -- whole models ------------------------------------------------------------------------------------------------------
@@ -322,51 +322,51 @@ def _models() -> None:
         needs = models.package(name)
 
         @whole("C4", name=name, exact=False, smoke=name == "gpt2", noise=3, needs=needs)
-        def inference(lab: Lab, name: str = name) -> None:
-            case = built(lab, name)
-            go = lab.compile(case.model)
-            with torch.no_grad(), models.InDouble() if lab.wide else torch.no_grad():
+        def inference(ctx: Context, name: str = name) -> None:
+            case = built(ctx, name)
+            go = ctx.compile(case.model)
+            with torch.no_grad(), models.InDouble() if ctx.wide else torch.no_grad():
                 for call in range(2):
-                    lab.see(
+                    ctx.record(
                         f"call{call}",
-                        go(*(moved(lab, x) for x in case.args), **{k: moved(lab, v) for k, v in case.kwargs.items()}),
+                        go(*(moved(ctx, x) for x in case.args), **{k: moved(ctx, v) for k, v in case.kwargs.items()}),
                     )
 
         @whole("C4", "training.C1", name=f"{name}-trained", exact=False, profile="training", noise=3, needs=needs)
-        def trained(lab: Lab, name: str = name) -> None:
-            case = built(lab, name)
-            go = lab.compile(case.model)
+        def trained(ctx: Context, name: str = name) -> None:
+            case = built(ctx, name)
+            go = ctx.compile(case.model)
             optimizer = torch.optim.SGD(case.model.parameters(), 1e-3)
-            with models.InDouble() if lab.wide else torch.enable_grad():
+            with models.InDouble() if ctx.wide else torch.enable_grad():
                 for call in range(2):
                     optimizer.zero_grad()
                     loss = case.loss(
                         go(
-                            *(moved(lab, x) for x in case.args),
-                            **{k: moved(lab, v) for k, v in case.kwargs.items()},
+                            *(moved(ctx, x) for x in case.args),
+                            **{k: moved(ctx, v) for k, v in case.kwargs.items()},
                             **case.targets,
                         )
                     )
                     loss.backward()
                     optimizer.step()
-                    lab.see(f"loss {call}", loss.detach())
-            lab.state("trained", case.model)
+                    ctx.record(f"loss {call}", loss.detach())
+            ctx.state("trained", case.model)
 
 
-def built(lab: Lab, name: str) -> models.ModelCase:
+def built(ctx: Context, name: str) -> models.ModelCase:
     """The model, its parameters drawn on the host."""
     with torch.device(HOST):
-        case = models.build(name, scale="tiny", seed=lab.seed, device=lab.device)
-    return case.twin(torch.float64) if lab.wide else case
+        case = models.build(name, scale="tiny", seed=ctx.seed, device=ctx.device)
+    return case.twin(torch.float64) if ctx.wide else case
 
 
-def moved(lab: Lab, x: Any) -> Any:
+def moved(ctx: Context, x: Any) -> Any:
     """The same argument with other values: floats are drawn anew, tokens change places."""
     if not isinstance(x, Tensor):
         return x
     if x.is_floating_point():
-        return lab.normal(*x.shape)
-    return x[..., lab.order(x.shape[-1])] if x.dim() and x.dtype == torch.int64 else x.clone()
+        return ctx.normal(*x.shape)
+    return x[..., ctx.permutation(x.shape[-1])] if x.dim() and x.dtype == torch.int64 else x.clone()
 
 
 _models()

@@ -11,7 +11,7 @@ from typing import Any
 from keel.opset import MEMBERS, Op
 
 from ..cases.case import Case
-from ..cases.domains import domain_of, exempt
+from ..cases.domains import domain_of, why_excluded
 from ..cases.plan import PROFILES
 from ..programs.contract import CLAUSES
 from ..results.verdict import Verdict
@@ -27,7 +27,7 @@ class Clause:
 
 
 @dataclass(frozen=True)
-class Left:
+class UntestedOp:
     """An operator or program, how many of its cases are left, of how many, and why."""
 
     op: str
@@ -43,9 +43,9 @@ class Untested:
     """
 
     clauses: tuple[Clause, ...] = ()
-    unclaimed: tuple[Left, ...] = ()
-    unrun: tuple[Left, ...] = ()
-    caseless: tuple[Left, ...] = ()
+    unclaimed: tuple[UntestedOp, ...] = ()
+    unrun: tuple[UntestedOp, ...] = ()
+    caseless: tuple[UntestedOp, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
         return {k: list(v) for k, v in asdict(self).items()}
@@ -79,7 +79,7 @@ def untested(planned: Sequence[Case], verdicts: Iterable[Verdict], head: Mapping
         tuple(clauses),
         _by_op(left["not claimed"], by_id, of),
         _by_op(left["not run"], by_id, of),
-        tuple(Left(op.name, 0, 0, _caseless(op, profile)) for op in wanted if op.name not in has_cases),
+        tuple(UntestedOp(op.name, 0, 0, _caseless(op, profile)) for op in wanted if op.name not in has_cases),
     )
 
 
@@ -97,16 +97,18 @@ def _open(cited: bool) -> str:
 
 
 def _caseless(op: Op, profile: str) -> str:
-    if (why := exempt(op)) is not None:
+    if (why := why_excluded(op)) is not None:
         return why
     if op.profile not in PROFILES.get(profile, frozenset()):
         return f"Profile {profile} does not ask for it; {op.profile} does."
     return "No call of it is known, or this part of the run has none."
 
 
-def _by_op(verdicts: Iterable[Verdict], by_id: Mapping[str, Case], of: Mapping[str, int]) -> tuple[Left, ...]:
+def _by_op(verdicts: Iterable[Verdict], by_id: Mapping[str, Case], of: Mapping[str, int]) -> tuple[UntestedOp, ...]:
     """By operator, with the reason that most cases have."""
     reasons: dict[str, Counter[str]] = defaultdict(Counter)
     for v in verdicts:
         reasons[by_id[v.case].op][v.sentence] += 1
-    return tuple(Left(op, sum(why.values()), of[op], why.most_common(1)[0][0]) for op, why in sorted(reasons.items()))
+    return tuple(
+        UntestedOp(op, sum(why.values()), of[op], why.most_common(1)[0][0]) for op, why in sorted(reasons.items())
+    )

@@ -83,7 +83,7 @@ def document(
             for s in STATUSES
         ],
         "table": _table(verdicts, by_id),
-        "verdicts": [_told(v, by_id[v.case], run.scripts.get(v.case)) for v in verdicts if v.status != "pass"],
+        "verdicts": [_verdict_entry(v, by_id[v.case], run.scripts.get(v.case)) for v in verdicts if v.status != "pass"],
         "worst": _worst(verdicts, by_id),
         "untested": (left if left is not None else untested(run.planned, verdicts, run.head)).as_json(),
     }
@@ -101,7 +101,7 @@ def _table(verdicts: Iterable[Verdict], by_id: Mapping[str, Case]) -> list[dict[
     ]
 
 
-def _told(v: Verdict, case: Case, script: str | None) -> dict[str, Any]:
+def _verdict_entry(v: Verdict, case: Case, script: str | None) -> dict[str, Any]:
     return {
         "case": v.case,
         "op": case.op,

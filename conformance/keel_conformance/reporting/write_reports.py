@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ..cases.case import Case
 from ..harness.journal import FILE, read
-from ..report import named
+from ..report import join_names
 from ..repro.write_scripts import paths
 from ..repro.write_scripts import write as write_scripts
 from ..repro.written_script import FOLDER
@@ -50,5 +50,5 @@ def reports(
         seen = f"{shown} of these {'was' if shown == 1 else 'were'} seen to fail when run alone"
         said.append(f"{with_script} of {len(found)} failures have a script in {folder / FOLDER}; {seen}.")
     if lacking := [w for w in found if not w.path]:
-        said.append(f"No script for {named((w.case for w in lacking), 3)}: {lacking[0].lacking}")
+        said.append(f"No script for {join_names((w.case for w in lacking), 3)}: {lacking[0].lacking}")
     return said

@@ -15,16 +15,16 @@ from torch import Tensor
 from ..cases.case import Case
 from ..devices import HOST
 from ..graphs import graph_ir, program_of
-from ..graphs.graph_ir import Drawn, Input, Node, given, module, pruned, run
-from ..harness.backend_under_test import subject
+from ..graphs.graph_ir import Input, Node, RandomGraph, module, pruned, random_inputs, run
+from ..harness.backend_under_test import load_backend
 from ..programs.judging import disturbed_by, worst_of
 from ..programs.monte_carlo import Noise
-from ..programs.observation import Observed, same
+from ..programs.observation import Observation, same
 from ..programs.restricted_compiler import Compiler
 from ..results.verdict import Verdict
 from . import script
-from .minimize import Deadline, cut_where, cuts, ddmin, steepest
-from .replay import Bench
+from .minimize import Deadline, cut_where, cuts, ddmin, greedy_descent
+from .replay import ReplayPool
 from .tensor_literals import tensor
 from .written_script import Written, name_of
 
@@ -36,11 +36,11 @@ class Graph:
     """A program on what ``subject`` names, called with each of ``calls``."""
 
     subject: str
-    program: Drawn
+    program: RandomGraph
     calls: tuple[tuple[Tensor, ...], ...]
 
 
-def tried(graph: Graph) -> tuple[str, str, int]:
+def replay(graph: Graph) -> tuple[str, str, int]:
     """How it fails: the kind ('' if it does not), a sentence, and the result that is wrong."""
     torch.compiler.reset()
     try:
@@ -48,7 +48,7 @@ def tried(graph: Graph) -> tuple[str, str, int]:
     except Exception as e:
         return "harness error", f"Eager PyTorch cannot run it: {e}", 0
     try:
-        under_test = subject(graph.subject)
+        under_test = load_backend(graph.subject)
         go = Compiler(under_test.backend)(module(graph.program))
         found = [
             tuple(x.detach().to(HOST, copy=True) for x in go(*(x.to(under_test.device, copy=True) for x in call)))
@@ -75,14 +75,14 @@ def _name(call: int, result: int) -> str:
     return f"call{call}.result[{result}] values"
 
 
-def _facts(results: Sequence[Sequence[Tensor]]) -> Observed:
-    return Observed(tuple((_name(c, k), "", x) for c, call in enumerate(results) for k, x in enumerate(call)))
+def _facts(results: Sequence[Sequence[Tensor]]) -> Observation:
+    return Observation(tuple((_name(c, k), "", x) for c, call in enumerate(results) for k, x in enumerate(call)))
 
 
-def _references(graph: Graph) -> list[Observed]:
+def _references(graph: Graph) -> list[Observation]:
     """The float64 run and disturbed ones, by which a program that rounds is judged."""
 
-    def wide() -> Observed:
+    def wide() -> Observation:
         program = replace(
             graph.program,
             nodes=tuple(
@@ -98,7 +98,7 @@ def _references(graph: Graph) -> list[Observed]:
 # -- smaller -----------------------------------------------------------------------------------------------------------
 
 
-def minimised(graph: Graph, fails: Callable[[Graph], bool], deadline: Deadline) -> Graph:
+def minimize(graph: Graph, fails: Callable[[Graph], bool], deadline: Deadline) -> Graph:
     """Fewer calls, outputs and nodes; then smaller sizes; then plainer values."""
     for call in graph.calls if len(graph.calls) > 1 else ():
         if fails(one := replace(graph, calls=(call,))):
@@ -107,8 +107,8 @@ def minimised(graph: Graph, fails: Callable[[Graph], bool], deadline: Deadline) 
     whole = graph
     outputs = ddmin(whole.program.outputs, lambda some: bool(some) and fails(with_outputs(whole, some)), deadline)
     graph = with_outputs(whole, outputs) if outputs else whole
-    graph = steepest(graph, fewer_nodes, fails, deadline)
-    graph = steepest(graph, smaller, fails, deadline)
+    graph = greedy_descent(graph, fewer_nodes, fails, deadline)
+    graph = greedy_descent(graph, smaller, fails, deadline)
     return plainer(graph, fails, deadline)
 
 
@@ -121,7 +121,7 @@ def with_outputs(graph: Graph, outputs: Sequence[int]) -> Graph:
     return replace(graph, program=left, calls=tuple(tuple(c[k] for k in keep) for c in graph.calls))
 
 
-def _needed(program: Drawn) -> set[int]:
+def _needed(program: RandomGraph) -> set[int]:
     needed, first = set(program.outputs), len(program.inputs)
     for k in range(len(program.nodes) - 1, -1, -1):
         if first + k in needed:
@@ -134,7 +134,7 @@ def fewer_nodes(graph: Graph) -> Iterator[Graph]:
     program, first = graph.program, len(graph.program.inputs)
     for k in range(len(program.nodes) - 1, -1, -1):
         for arg in dict.fromkeys(program.nodes[k].args):
-            yield with_outputs(graph, program.outputs) if arg == first + k else _instead(graph, first + k, arg)
+            yield with_outputs(graph, program.outputs) if arg == first + k else _substitute(graph, first + k, arg)
     try:
         values = [run(replace(program, outputs=tuple(range(first + len(program.nodes)))), c) for c in graph.calls]
     except Exception:
@@ -145,7 +145,7 @@ def fewer_nodes(graph: Graph) -> Iterator[Graph]:
         yield _as_input(graph, k, [v[first + k] for v in values])
 
 
-def _instead(graph: Graph, value: int, by: int) -> Graph:
+def _substitute(graph: Graph, value: int, by: int) -> Graph:
     program = graph.program
     changed = replace(
         program,
@@ -162,7 +162,7 @@ def _as_input(graph: Graph, k: int, values: Sequence[Tensor]) -> Graph:
         return first if a == first + k else a if a < first else a + 1 if a < first + k else a
 
     x = values[0]
-    made = Drawn(
+    made = RandomGraph(
         (*program.inputs, Input(tuple(x.shape), str(x.dtype).removeprefix("torch."))),
         tuple(Node(n.op, tuple(map(moved, n.args)), n.attrs) for j, n in enumerate(program.nodes) if j != k),
         tuple(map(moved, program.outputs)),
@@ -237,7 +237,7 @@ def expression(node: Node, names: Sequence[str]) -> str:
 
 def of(graph: Graph, verdict: Verdict, which: int) -> str:
     """The script of a program."""
-    program, backend, device = graph.program, script.backend_of(graph.subject), subject(graph.subject).device
+    program, backend, device = graph.program, script.backend_of(graph.subject), load_backend(graph.subject).device
     values = [f"x{k}" for k in range(len(program.inputs))]
     inside = []
     for k, node in enumerate(program.nodes, len(program.inputs)):
@@ -281,24 +281,24 @@ def of(graph: Graph, verdict: Verdict, which: int) -> str:
             "near = ((found.double() - expected).abs() <= bound) | ~expected.isfinite()",
             "sys.exit(not bool(near.all()))",
         ]
-    return script.assembled(script.title(verdict, graph.subject), [*functional, *backend.imports], body)
+    return script.assemble(script.title(verdict, graph.subject), [*functional, *backend.imports], body)
 
 
 def of_graph(
-    folder: Path, subject_text: str, case: Case, v: Verdict, bench: Bench, deadline: Deadline, *, trying: bool = True
+    folder: Path, subject: str, case: Case, v: Verdict, bench: ReplayPool, deadline: Deadline, *, trying: bool = True
 ) -> Written:
     """The script of a failing drawn program, made as small as time allows."""
     program = program_of(case)
-    graph = Graph(subject_text, program, tuple(tuple(given(program, case.seed, k)) for k in range(CALLS)))
-    kind, sentence, which = bench.value(tried, graph) or ("died", v.sentence, 0) if trying else ("", v.sentence, 0)
+    graph = Graph(subject, program, tuple(tuple(random_inputs(program, case.seed, k)) for k in range(CALLS)))
+    kind, sentence, which = bench.value(replay, graph) or ("died", v.sentence, 0) if trying else ("", v.sentence, 0)
     nodes_before = len(program.nodes)
     if trying and kind not in ("", "harness error"):
 
         def fails(one: Graph) -> bool:
-            return (bench.value(tried, one) or ("died",))[0] == kind
+            return (bench.value(replay, one) or ("died",))[0] == kind
 
-        graph = minimised(graph, fails, deadline)
-        kind, sentence, which = bench.value(tried, graph) or ("died", v.sentence, 0)
+        graph = minimize(graph, fails, deadline)
+        kind, sentence, which = bench.value(replay, graph) or ("died", v.sentence, 0)
     path = folder / name_of(case)
     path.write_text(of(graph, replace(v, sentence=sentence or v.sentence), which), encoding="utf-8")
     shown = trying and bench.status(str(path)) == 1

@@ -8,13 +8,13 @@ from torch import Tensor
 from keel.loops import show
 
 from ..cases.case import Case
-from ..harness.backend_under_test import subject
-from ..kernels import Builder, Made, made_of, perform
+from ..harness.backend_under_test import load_backend
+from ..kernels import Builder, KernelCase, kernel_case_of, run_case
 from ..kernels.judging import expectation, off
 from ..kernels.kernel_case import ZONE
 from ..results.verdict import Verdict
-from .replay import Bench
-from .script import assembled, backend_of, title
+from .replay import ReplayPool
+from .script import assemble, backend_of, title
 from .tensor_literals import tensor
 
 SHOWN = 8
@@ -24,12 +24,12 @@ SIGNED = {torch.uint16: torch.int16, torch.uint32: torch.int32, torch.uint64: to
 Asked = tuple[Case, str, Verdict]
 
 
-def of_kernel(asked: Asked, bench: Bench, *, trying: bool = True) -> str:
+def of_kernel(asked: Asked, bench: ReplayPool, *, trying: bool = True) -> str:
     """The script of a case's kernel on a backend, with what it should give where a process could run it.  Raises
     ValueError for one that has no text of forty lines.
     """
     found: str | None = bench.value(with_results, asked) if trying else None
-    return found if found is not None else _script(asked, made_of(asked[0]), asked[2].call, _RUNS)
+    return found if found is not None else _script(asked, kernel_case_of(asked[0]), asked[2].call, _RUNS)
 
 
 _RUNS = ('print("expected that it is built and runs, and it was and did")',)
@@ -38,9 +38,9 @@ _RUNS = ('print("expected that it is built and runs, and it was and did")',)
 def with_results(asked: Asked) -> str:
     """The script of a kernel, which is run here for the elements that are wrong."""
     case, text, v = asked
-    made, under_test = made_of(case), subject(text)
+    made, under_test = kernel_case_of(case), load_backend(text)
     target = under_test.backend.target
-    seen = perform(case, Builder(target), under_test.device) if target is not None else None
+    seen = run_case(case, Builder(target), under_test.device) if target is not None else None
     have = {name: value for name, _, value in seen.facts} if seen is not None and not seen.error else {}
     for call in range(len(made.sizes)):
         for k, (b, want) in enumerate(zip(made.kernel.buffers, expectation(made, case.seed, call), strict=True)):
@@ -66,7 +66,7 @@ def _compared(buffer: int, places: Tensor, right: Tensor, allowed: Tensor) -> tu
     )
 
 
-def _script(asked: Asked, made: Made, call: int, checks: tuple[str, ...]) -> str:
+def _script(asked: Asked, made: KernelCase, call: int, checks: tuple[str, ...]) -> str:
     case, text, v = asked
     backend, memory = backend_of(text), made.memory(case.seed, call)
     kernel = show(made.kernel).strip().splitlines()
@@ -77,13 +77,13 @@ def _script(asked: Asked, made: Made, call: int, checks: tuple[str, ...]) -> str
         "memory = [",
         *(f"    {tensor(m)}," for m in memory),
         "]",
-        f"memory = [m.to({subject(text).device!r}) for m in memory]",
+        f"memory = [m.to({load_backend(text).device!r}) for m in memory]",
         f"launch(*(m[{ZONE}:len(m) - {ZONE}] for m in memory){''.join(f', {n}' for n in made.symbols(call))})",
         *checks,
     ]
     whole = ['kernel = keel.loops.parse("""' + kernel[0], *kernel[1:], '""")']
     try:
-        return assembled(title(v, text), backend.imports, [*whole, *body])
+        return assemble(title(v, text), backend.imports, [*whole, *body])
     except ValueError:  # of many statements: all in one line
         line = f"kernel = keel.loops.parse({chr(10).join(kernel) + chr(10)!r})"
-        return assembled(title(v, text), backend.imports, [line, *body])
+        return assemble(title(v, text), backend.imports, [line, *body])

@@ -13,9 +13,9 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from ..cases.case import Trial
-from ..pytree import mapped
-from .replay import Calls
+from ..cases.case import Inputs
+from ..pytree import tree_map
+from .replay import FailingCalls
 from .tensor_literals import SMALL
 
 T = TypeVar("T")
@@ -56,7 +56,7 @@ def ddmin(items: Sequence[T], fails: Callable[[Sequence[T]], bool], deadline: De
     return found
 
 
-def steepest(start: C, smaller: Callable[[C], Iterator[C]], fails: Callable[[C], bool], deadline: Deadline) -> C:
+def greedy_descent(start: C, smaller: Callable[[C], Iterator[C]], fails: Callable[[C], bool], deadline: Deadline) -> C:
     """Takes the first smaller candidate that fails, again and again, until none does or time runs out."""
     found, moved = start, True
     while moved:
@@ -74,48 +74,51 @@ def steepest(start: C, smaller: Callable[[C], Iterator[C]], fails: Callable[[C],
 
 
 def of_calls(
-    calls: Calls, at: Sequence[int] | None, fails: Callable[[Calls], bool], deadline: Deadline | None = None
-) -> Calls:
+    calls: FailingCalls,
+    at: Sequence[int] | None,
+    fails: Callable[[FailingCalls], bool],
+    deadline: Deadline | None = None,
+) -> FailingCalls:
     """Fewer calls, smaller tensors, plainer values. ``at`` is where the wrong element of the result is, if known."""
     deadline = deadline or Deadline()
-    if len(calls.trials) > 1:
-        calls = steepest(calls, _fewer, fails, deadline)
+    if len(calls.inputs) > 1:
+        calls = greedy_descent(calls, _fewer, fails, deadline)
     if at is not None and not deadline.over:
         for one in _at(calls, at):
             if fails(one):
                 calls = one
                 break
-    calls = steepest(calls, _smaller, fails, deadline)
-    calls = steepest(calls, _straighter, fails, deadline)
+    calls = greedy_descent(calls, _smaller, fails, deadline)
+    calls = greedy_descent(calls, _straighter, fails, deadline)
     calls = _plainer(calls, fails, deadline)
     return _drawn(calls, fails, deadline)
 
 
-def _fewer(calls: Calls) -> Iterator[Calls]:
-    for k in range(len(calls.trials) - 1, -1, -1):
-        if len(calls.trials) > 1:
-            yield replace(calls, trials=calls.trials[:k] + calls.trials[k + 1 :])
+def _fewer(calls: FailingCalls) -> Iterator[FailingCalls]:
+    for k in range(len(calls.inputs) - 1, -1, -1):
+        if len(calls.inputs) > 1:
+            yield replace(calls, inputs=calls.inputs[:k] + calls.inputs[k + 1 :])
 
 
-def size_of(calls: Calls) -> int:
-    return sum(x.numel() for t in calls.trials for x in t.tensors)
+def size_of(calls: FailingCalls) -> int:
+    return sum(x.numel() for t in calls.inputs for x in t.tensors)
 
 
-def _changed(calls: Calls, change: Callable[[Tensor], Tensor]) -> Calls:
+def _changed(calls: FailingCalls, change: Callable[[Tensor], Tensor]) -> FailingCalls:
     """The calls with tensors changed; one that is an argument twice stays so."""
 
-    def over(trial: Trial) -> Trial:
+    def over(inputs: Inputs) -> Inputs:
         made: dict[int, Tensor] = {}
 
         def one(x: Any) -> Any:
             return made.setdefault(id(x), change(x)) if isinstance(x, Tensor) else x
 
-        return replace(trial, args=mapped(tuple(trial.args), one), kwargs=mapped(dict(trial.kwargs), one))
+        return replace(inputs, args=tree_map(tuple(inputs.args), one), kwargs=tree_map(dict(inputs.kwargs), one))
 
-    return replace(calls, trials=tuple(map(over, calls.trials)))
+    return replace(calls, inputs=tuple(map(over, calls.inputs)))
 
 
-def _at(calls: Calls, at: Sequence[int]) -> Iterator[Calls]:
+def _at(calls: FailingCalls, at: Sequence[int]) -> Iterator[FailingCalls]:
     """The one element of each tensor from which, where all goes by elements, the wrong one is computed; with its row,
     if that is not enough.
     """
@@ -130,19 +133,19 @@ def _at(calls: Calls, at: Sequence[int]) -> Iterator[Calls]:
                 x = x.narrow(x.dim() - back, place, 1)
         return x
 
-    for keep in range(max((x.dim() for t in calls.trials for x in t.tensors), default=0)):
+    for keep in range(max((x.dim() for t in calls.inputs for x in t.tensors), default=0)):
         yield _changed(calls, lambda x, keep=keep: cut(x, keep))  # type: ignore[misc]
 
 
-def _smaller(calls: Calls) -> Iterator[Calls]:
+def _smaller(calls: FailingCalls) -> Iterator[FailingCalls]:
     """Each size that several dimensions may share cut to 1, to its halves, by one at an end; then single tensors."""
-    sizes = sorted({n for t in calls.trials for x in t.tensors for n in x.shape if n > 1}, reverse=True)
+    sizes = sorted({n for t in calls.inputs for x in t.tensors for n in x.shape if n > 1}, reverse=True)
     for n in sizes:
         for start, length in cuts(n):
             yield _changed(calls, lambda x, n=n, s=start, k=length: cut_where(x, n, s, k))  # type: ignore[misc]
-    for which in range(max((len(t.tensors) for t in calls.trials), default=0)):
-        mine = {id(t.tensors[which]) for t in calls.trials if len(t.tensors) > which}
-        for n in {n for t in calls.trials for x in t.tensors if id(x) in mine for n in x.shape if n > 1}:
+    for which in range(max((len(t.tensors) for t in calls.inputs), default=0)):
+        mine = {id(t.tensors[which]) for t in calls.inputs if len(t.tensors) > which}
+        for n in {n for t in calls.inputs for x in t.tensors if id(x) in mine for n in x.shape if n > 1}:
             for start, length in cuts(n):
                 yield _changed(
                     calls,
@@ -179,7 +182,7 @@ def cut_where(x: Tensor, n: int, start: int, length: int) -> Tensor:
     return x
 
 
-def _straighter(calls: Calls) -> Iterator[Calls]:
+def _straighter(calls: FailingCalls) -> Iterator[FailingCalls]:
     """Tensors in row-major order in memory of their own, all, then one by one."""
 
     def plain(x: Tensor) -> bool:
@@ -189,17 +192,17 @@ def _straighter(calls: Calls) -> Iterator[Calls]:
     def straight(x: Tensor) -> Tensor:
         return x if plain(x) else x.clone(memory_format=torch.contiguous_format)
 
-    odd = [id(x) for t in calls.trials for x in t.tensors if not plain(x)]
+    odd = [id(x) for t in calls.inputs for x in t.tensors if not plain(x)]
     if odd:
         yield _changed(calls, straight)
     for one in odd if len(odd) > 1 else ():
         yield _changed(calls, lambda x, one=one: straight(x) if id(x) == one else x)  # type: ignore[misc]
 
 
-def _plainer(calls: Calls, fails: Callable[[Calls], bool], deadline: Deadline) -> Calls:
+def _plainer(calls: FailingCalls, fails: Callable[[FailingCalls], bool], deadline: Deadline) -> FailingCalls:
     """As many elements as can be replaced by 1, or rounded, in the order of ``ddmin``, tensor by tensor."""
-    for k, trial in enumerate(calls.trials):
-        for n, x in enumerate(trial.tensors):
+    for k, inputs in enumerate(calls.inputs):
+        for n, x in enumerate(inputs.tensors):
             if deadline.over or not x.numel() or x.dtype == torch.bool or x.numel() > 4096:
                 continue
             for value in (lambda v: torch.ones_like(v), lambda v: v.round() if v.is_floating_point() else v):
@@ -208,11 +211,16 @@ def _plainer(calls: Calls, fails: Callable[[Calls], bool], deadline: Deadline) -
 
 
 def _with_values(
-    calls: Calls, k: int, n: int, value: Callable[[Tensor], Tensor], fails: Callable[[Calls], bool], deadline: Deadline
-) -> Calls:
-    def made(keep: Sequence[int]) -> Calls:
+    calls: FailingCalls,
+    k: int,
+    n: int,
+    value: Callable[[Tensor], Tensor],
+    fails: Callable[[FailingCalls], bool],
+    deadline: Deadline,
+) -> FailingCalls:
+    def made(keep: Sequence[int]) -> FailingCalls:
         def change(x: Tensor) -> Tensor:
-            if x is not calls.trials[k].tensors[n]:
+            if x is not calls.inputs[k].tensors[n]:
                 return x
             flat, plain = x.reshape(-1), value(x).reshape(-1).clone()
             plain[list(keep)] = flat[list(keep)]
@@ -224,17 +232,17 @@ def _with_values(
 
         return _changed(calls, change)
 
-    x = calls.trials[k].tensors[n]
+    x = calls.inputs[k].tensors[n]
     if 0 in x.stride() and x.numel() > 1:
         return calls
     kept = ddmin(range(x.numel()), lambda keep: fails(made(keep)), deadline)
     return made(kept) if len(kept) < x.numel() else calls
 
 
-def _drawn(calls: Calls, fails: Callable[[Calls], bool], deadline: Deadline) -> Calls:
+def _drawn(calls: FailingCalls, fails: Callable[[FailingCalls], bool], deadline: Deadline) -> FailingCalls:
     """Large tensors by a recipe with a seed, where that fails too."""
-    for k, trial in enumerate(calls.trials):
-        for n, x in enumerate(trial.tensors):
+    for k, inputs in enumerate(calls.inputs):
+        for n, x in enumerate(inputs.tensors):
             if x.numel() <= SMALL or not x.is_floating_point() or not x.is_contiguous() or deadline.over:
                 continue
             shape, seed = tuple(x.shape), k * 16 + n

@@ -23,18 +23,18 @@ from keel.plugin import CompileContext, with_context
 
 from ..cases.case import Case
 from ..devices import HOST
-from ..harness.backend_under_test import subject
+from ..harness.backend_under_test import load_backend
 from ..harness.red_zones import same_bits
 from ..oracles.error_rules import NoRule
 from ..oracles.graph import graph_bounds
 from ..programs import PROGRAMS
-from ..programs import perform as perform_program
+from ..programs import run_case as perform_program
 from ..programs.observation import same
 from ..programs.restricted_compiler import Compiler
 from ..results.verdict import Verdict
 from . import script
-from .minimize import Deadline, steepest
-from .replay import Bench
+from .minimize import Deadline, greedy_descent
+from .replay import ReplayPool
 from .tensor_literals import tensor, text_of
 from .written_script import Written, name_of
 
@@ -72,10 +72,10 @@ class Part:
         return replace(self, lines=tuple((n, _DEVICE.sub(f"torch.device('{HOST}')", e), of) for n, e, of in self.lines))
 
 
-def recorded(given: tuple[str, Case]) -> Part | None:
+def record_failing_part(given: tuple[str, Case]) -> Part | None:
     """Runs a case's program on what the text names, and gives the first part that went wrong; None if none did."""
     text, case = given
-    backend, wrong = subject(text).backend, list[Part]()
+    backend, wrong = load_backend(text).backend, list[Part]()
 
     def compile(gm: fx.GraphModule, ctx: CompileContext) -> Callable[..., Any]:
         run, seen = with_context(backend.compile, ctx)(gm), list[tuple[Any, ...]]()
@@ -179,24 +179,24 @@ def _values(gm: fx.GraphModule, inputs: Sequence[Any]) -> dict[str, Any]:
     return found
 
 
-def made(part: Part) -> Callable[..., Any]:
+def build_function(part: Part) -> Callable[..., Any]:
     """The part as a function.  Its text is of checked names and of literals: ``_part`` makes no other."""
     space: dict[str, Any] = {"torch": torch, "inf": float("inf"), "nan": float("nan")}
     exec("\n".join(part.text), space)  # Dynamo wants a function with a code of its own
     return space["program"]  # type: ignore[no-any-return]
 
 
-def tried(part: Part) -> tuple[str, int]:
+def replay(part: Part) -> tuple[str, int]:
     """How the part fails ('' if it does not), and which result is wrong."""
     torch.compiler.reset()
-    program, under_test = made(part.on_host), subject(part.subject)
+    program, under_test = build_function(part.on_host), load_backend(part.subject)
     try:
         want = [program(*(_copy(c[p]) for p in part.params)) for c in part.calls]
     except Exception:
         return "harness error", 0
     found = []
     try:
-        go = keel.compile(made(part), backends=under_test.backends, strict=True)
+        go = keel.compile(build_function(part), backends=under_test.with_eager, strict=True)
         with torch.no_grad():
             for call in part.calls:
                 inputs = [_copy(call[p], under_test.device) for p in part.params]
@@ -219,7 +219,9 @@ def bound_of(part: Part, call: dict[str, Any], k: int) -> tuple[Tensor, Tensor] 
     if part.exact or not all(isinstance(call[p], Tensor) for p in part.params):
         return None
     try:
-        bounded = graph_bounds(fx.symbolic_trace(made(part.on_host)), [_copy(call[p]) for p in part.params])[k]
+        bounded = graph_bounds(fx.symbolic_trace(build_function(part.on_host)), [_copy(call[p]) for p in part.params])[
+            k
+        ]
     except (NoRule, RuntimeError):
         return None
     return None if bounded is None else (bounded.reference, torch.where(bounded.mask, torch.inf, bounded.bound))
@@ -242,7 +244,7 @@ def _allowed(part: Part, program: Callable[..., Any], call: dict[str, Any], k: i
 # -- smaller -----------------------------------------------------------------------------------------------------------
 
 
-def needed(part: Part) -> Part:
+def prune(part: Part) -> Part:
     """The part without lines and parameters that no output needs."""
     names = set(part.outputs)
     for name, _, uses in reversed(part.lines):
@@ -261,14 +263,14 @@ def smaller(part: Part) -> Iterator[Part]:
         if len(part.calls) > 1:
             yield replace(part, calls=part.calls[k : k + 1])
     for name in part.outputs if len(part.outputs) > 1 else ():
-        yield needed(replace(part, outputs=(name,)))
+        yield prune(replace(part, outputs=(name,)))
     for name, _, _ in part.lines[:-1]:
         if name not in part.outputs and all(isinstance(c.get(name), Tensor) for c in part.calls):
-            yield needed(replace(part, outputs=(name,)))
+            yield prune(replace(part, outputs=(name,)))
     for k in range(len(part.lines) - 2, -1, -1):
         name = part.lines[k][0]
         if name not in part.outputs and all(isinstance(c.get(name), Tensor) for c in part.calls):
-            yield needed(replace(part, params=(*part.params, name), lines=part.lines[:k] + part.lines[k + 1 :]))
+            yield prune(replace(part, params=(*part.params, name), lines=part.lines[:k] + part.lines[k + 1 :]))
 
 
 # -- the script --------------------------------------------------------------------------------------------------------
@@ -276,7 +278,7 @@ def smaller(part: Part) -> Iterator[Part]:
 
 def of(part: Part, verdict: Verdict, kind: str, which: int) -> str:
     """The script of a part."""
-    backend, device = script.backend_of(part.subject), subject(part.subject).device
+    backend, device = script.backend_of(part.subject), load_backend(part.subject).device
     last = part.calls[-1]
     calls = [text_of(tuple(c[p] for p in part.params), device=device) for c in part.calls]
     body = [
@@ -292,12 +294,12 @@ def of(part: Part, verdict: Verdict, kind: str, which: int) -> str:
             'print("expected arguments as before", before, "found", args0)',
             "sys.exit(not all(torch.equal(a, b) for a, b in zip(args0, before)))",
         ]
-        return script.assembled(script.title(verdict, part.subject), backend.imports, body)
+        return script.assemble(script.title(verdict, part.subject), backend.imports, body)
     body += [f"found = run(*args{k})" for k in range(len(calls))]
     if kind in ("raises", "died"):
         body += ['print("expected no exception, and found none")']
-        return script.assembled(script.title(verdict, part.subject), backend.imports, body)
-    want = made(part.on_host)(*(_copy(last[p]) for p in part.params))[which]
+        return script.assemble(script.title(verdict, part.subject), backend.imports, body)
+    want = build_function(part.on_host)(*(_copy(last[p]) for p in part.params))[which]
     body += [f"found = found[{which}]{'.cpu()' if isinstance(want, Tensor) else ''}"]
     bounded = bound_of(part, last, which)
     if bounded is not None and want.is_floating_point():
@@ -315,11 +317,11 @@ def of(part: Part, verdict: Verdict, kind: str, which: int) -> str:
             "sys.exit(found.dtype != expected.dtype or found.shape != expected.shape or not torch.equal("
             "found.nan_to_num(7), expected.nan_to_num(7)))",
         ]
-    return script.assembled(script.title(verdict, part.subject), backend.imports, body)
+    return script.assemble(script.title(verdict, part.subject), backend.imports, body)
 
 
 def of_program(
-    folder: Path, subject_text: str, case: Case, v: Verdict, bench: Bench, deadline: Deadline, *, trying: bool = True
+    folder: Path, subject: str, case: Case, v: Verdict, bench: ReplayPool, deadline: Deadline, *, trying: bool = True
 ) -> Written:
     """The script of a failing contract program."""
     if not trying:
@@ -329,7 +331,7 @@ def of_program(
             case.id,
             lacking=f"It takes two processes, which a script is not: keel conform --op {case.op} shows the failure.",
         )
-    part = bench.value(recorded, (subject_text, case))
+    part = bench.value(record_failing_part, (subject, case))
     if part is None:
         return Written(
             case.id,
@@ -338,13 +340,13 @@ def of_program(
         )
 
     def kind_of(one: Part) -> tuple[str, int]:
-        return bench.value(tried, one) or ("died", 0)
+        return bench.value(replay, one) or ("died", 0)
 
-    part = needed(part)
+    part = prune(part)
     kind, which = kind_of(part)
     size = len(part.lines)
     if kind not in ("", "harness error"):
-        part = steepest(part, smaller, lambda one: kind_of(one)[0] == kind, deadline)
+        part = greedy_descent(part, smaller, lambda one: kind_of(one)[0] == kind, deadline)
         kind, which = kind_of(part)
     path = folder / name_of(case)
     path.write_text(of(part, v, kind, which), encoding="utf-8")

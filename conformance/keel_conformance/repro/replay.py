@@ -15,14 +15,14 @@ import torch
 import keel
 from keel import KeelError, TensorType
 
-from ..cases.case import Case, Trial
-from ..harness.backend_under_test import subject
-from ..harness.backend_worker import Called, overload, placed_on, types_on, watch
-from ..harness.protocol import Tried
-from ..harness.red_zones import kept, same_bits
+from ..cases.case import Case, Inputs
+from ..harness.backend_under_test import load_backend
+from ..harness.backend_worker import CallRecord, check_aliasing, inputs_on, overload, types_on
+from ..harness.protocol import CaseResult
+from ..harness.red_zones import same_bits, snapshot
 from ..oracles.judge import judge
 from ..results.verdict import BAD, Verdict
-from ..workers.pool import Crew, Tell
+from ..workers.pool import ReportPhase, WorkerPool
 from ..workers.spawn import forked
 
 WARM = "keel_conformance.harness.preload"
@@ -30,14 +30,14 @@ DIED: Mapping[str, str] = {"late": "timeout", "SIGKILL": "resource"}
 
 
 @dataclass(frozen=True)
-class Calls:
+class FailingCalls:
     """What is tried: the trials of ``case`` one after another, on what ``subject`` names. ``recipes`` has, by place
     (trial, then tensor), the text by which a large tensor is drawn.
     """
 
     subject: str
     case: Case
-    trials: tuple[Trial, ...]
+    inputs: tuple[Inputs, ...]
     recipes: tuple[tuple[tuple[int, int], str], ...] = ()
 
 
@@ -53,29 +53,29 @@ class Work:
     """Any work of a module's function on plain data."""
 
     function: Callable[[Any], Any]
-    given: Any
+    argument: Any
 
 
-def work(job: Calls | Script | Work, tell: Tell) -> Any:
+def work(job: FailingCalls | Script | Work, tell: ReportPhase) -> Any:
     """What the processes do."""
     tell("trying it")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         match job:
-            case Calls():
-                return tried(job)
+            case FailingCalls():
+                return replay(job)
             case Script():
                 return exit_status(job.path)
-        return job.function(job.given)
+        return job.function(job.argument)
 
 
-class Bench:
+class ReplayPool:
     """A process that tries one thing after another, and is replaced where it dies."""
 
     def __init__(self, limit: float = 30.0):
-        self._crew, self.limit = Crew(forked(work, WARM), 1), limit
+        self._crew, self.limit = WorkerPool(forked(work, WARM), 1), limit
 
-    def verdict(self, calls: Calls) -> Verdict:
+    def verdict(self, calls: FailingCalls) -> Verdict:
         """What is said of the calls; of the end of the process if it died."""
         row, end, said = self._do(calls)
         if end:
@@ -92,8 +92,8 @@ class Bench:
         return self._do(Work(function, given))[0]
 
     def _do(self, job: Any) -> tuple[Any, str, str]:
-        self._crew.give(job, self.limit)
-        while not (ends := self._crew.ended(0.5)):
+        self._crew.submit(job, self.limit)
+        while not (ends := self._crew.poll(0.5)):
             pass
         outcome = ends[0][1]
         return outcome.row, "" if outcome.row is not None else outcome.end or "exit", outcome.failure
@@ -101,7 +101,7 @@ class Bench:
     def close(self) -> None:
         self._crew.close()
 
-    def __enter__(self) -> Bench:
+    def __enter__(self) -> ReplayPool:
         return self
 
     def __exit__(self, *_: Any) -> None:
@@ -132,23 +132,25 @@ def reason(v: Verdict) -> tuple[str, ...]:
     return v.status, kinds.get(v.oracle, v.oracle) if v.status == "fail" else ""
 
 
-def tried(calls: Calls) -> Verdict:
+def replay(calls: FailingCalls) -> Verdict:
     """The verdict on the calls: the first one that is bad, else pass."""
-    case, op, under_test = calls.case, overload(calls.case.overload), subject(calls.subject)
-    seen = Called(
+    case, op, under_test = calls.case, overload(calls.case.overload), load_backend(calls.subject)
+    seen = CallRecord(
         case,
         op,
-        list(calls.trials),
-        Tried(case.id),
-        [placed_on(under_test.device, case, trial) for trial in calls.trials],
+        list(calls.inputs),
+        CaseResult(case.id),
+        [inputs_on(under_test.device, case, inputs) for inputs in calls.inputs],
     )
     try:
-        first = seen.given[0]
-        batch = keel.testing.compile_calls([(op, first.args, first.kwargs)], backends=under_test.backends, strict=True)
-        for given in seen.given:
+        first = seen.guarded[0]
+        batch = keel.testing.compile_calls(
+            [(op, first.args, first.kwargs)], backends=under_test.with_eager, strict=True
+        )
+        for given in seen.guarded:
             torch.manual_seed(case.seed)
             seen.results.append(batch.run([(given.args, given.kwargs)])[0])
-            seen.copies.append([kept(r) for r in seen.results[-1]])
+            seen.copies.append([snapshot(r) for r in seen.results[-1]])
     except (Exception, SystemExit) as e:
         if case.kind == "negative":
             return Verdict(case.id, "pass", "precondition")
@@ -163,17 +165,17 @@ def tried(calls: Calls) -> Verdict:
         return Verdict(case.id, "not claimed", "placement")
     if case.kind == "negative":
         return Verdict(case.id, "fail", "precondition", "It gave values for a call that breaks a precondition.")
-    return _judged(seen, types_on(under_test.device, batch.results[0]), under_test.device)
+    return _judge_results(seen, types_on(under_test.device, batch.results[0]), under_test.device)
 
 
-def _judged(seen: Called, types: Sequence[TensorType | None], device: str) -> Verdict:
+def _judge_results(seen: CallRecord, types: Sequence[TensorType | None], device: str) -> Verdict:
     case, calls = seen.case, seen.copies
-    faults = [fault.of_call(k) for k, given in enumerate(seen.given) for fault in given.faults()]
-    watch([seen])
-    if faults := faults + seen.tried.faults:
+    faults = [fault.of_call(k) for k, given in enumerate(seen.guarded) for fault in given.faults()]
+    check_aliasing([seen])
+    if faults := faults + seen.result.faults:
         return Verdict(case.id, "fail", "contract", faults[0].sentence, faults[0].clause, faults[0].figures)
-    for k, (trial, copies) in enumerate(zip(seen.trials, calls, strict=True)):
-        v = judge(case, trial, copies, calls=max(2, len(calls)), types=types, device=device)
+    for k, (inputs, copies) in enumerate(zip(seen.inputs, calls, strict=True)):
+        v = judge(case, inputs, copies, calls=max(2, len(calls)), types=types, device=device)
         if v.status in BAD:
             return replace(v, sentence=f"Call {k}: {v.sentence}", figures={**v.figures, "call": k}) if k else v
     if len(calls) == 3 and any(not same_bits(a, b) for a, b in zip(calls[0], calls[2], strict=True)):

@@ -17,18 +17,18 @@ from torch import Tensor
 from keel.opset import MEMBERS
 from keel.testing import claims_of
 
-from ..cases.case import Trial
-from ..harness.backend_under_test import GROUP, subject
-from ..harness.backend_worker import overload, told
+from ..cases.case import Inputs
+from ..harness.backend_under_test import GROUP, load_backend
+from ..harness.backend_worker import overload, with_device_kwarg
 from ..oracles.compare import TIMES, overflow, wide
 from ..oracles.error_rules import flat, widened
-from ..oracles.judge import expect, narrow_result, signed_zeros
-from ..oracles.relative_to_eager import own_of
+from ..oracles.judge import expected_of, narrow_result, signed_zeros
+from ..oracles.relative_to_eager import eager_error
 from ..oracles.tracked_tensor import error_of, inexact, ulp
-from ..pytree import mapped
+from ..pytree import tree_map
 from ..results.fault import WRITTEN
 from ..results.verdict import Verdict
-from .replay import Calls
+from .replay import FailingCalls
 from .tensor_literals import UNPACK, on, tensor, text_of
 
 LINES = 40
@@ -49,7 +49,7 @@ class Backend:
 
 def backend_of(text: str) -> Backend:
     """That of what ``subject`` finds by the text."""
-    last = subject(text).backend.last_resort
+    last = load_backend(text).backend.last_resort
 
     def listed(single: str) -> str:
         return f"[{single}]" if last else f'[{single}, "eager"]'
@@ -64,14 +64,14 @@ def backend_of(text: str) -> Backend:
     return Backend(("from keel_foreign import foreign",), listed(f'foreign("{text}")'), f'foreign("{text}")')
 
 
-def title(verdict: Verdict, subject_text: str) -> str:
+def title(verdict: Verdict, subject: str) -> str:
     """The first line of a script: who fails at what, and how."""
     said = " ".join(filter(None, [verdict.sentence, verdict.clause and f"[{verdict.clause}]"]))
-    line = f"{subject_text}: {verdict.status} at {verdict.case}. {shorten(said, 300)}"
+    line = f"{subject}: {verdict.status} at {verdict.case}. {shorten(said, 300)}"
     return '"""' + line.replace("\\", "/").replace('"""', "'''") + ' """'
 
 
-def assembled(head: str, imports: Sequence[str], body: Sequence[str]) -> str:
+def assemble(head: str, imports: Sequence[str], body: Sequence[str]) -> str:
     """A script of these parts, with what its expressions need of ``math`` and of packed tensors.  Raises ValueError for
     one of more than forty lines.
     """
@@ -104,13 +104,13 @@ def assembled(head: str, imports: Sequence[str], body: Sequence[str]) -> str:
     return found
 
 
-def of_calls(calls: Calls, verdict: Verdict, *, plain: bool = False) -> str:
+def of_calls(calls: FailingCalls, verdict: Verdict, *, plain: bool = False) -> str:
     """The script of a call, or of some one after another, of one operator. ``plain`` takes a backend of torch.compile
     as ``torch.compile`` does, without Keel.  Raises ValueError for what has no text.
     """
-    backend, device = backend_of(calls.subject), subject(calls.subject).device
+    backend, device = backend_of(calls.subject), load_backend(calls.subject).device
     names, lines = _arguments(calls, device, zone=_writes(verdict))
-    given = [text_of((tuple(t.args), dict(told(device, calls.case, t))), names) for t in calls.trials]
+    given = [text_of((tuple(t.args), dict(with_device_kwarg(device, calls.case, t))), names) for t in calls.inputs]
     lines += [f"calls = [{', '.join(given)}]"]
     imports = list(backend.imports)
     op = f"torch.ops.{calls.case.overload}"
@@ -133,19 +133,19 @@ def of_calls(calls: Calls, verdict: Verdict, *, plain: bool = False) -> str:
             "    sys.exit(done.returncode != 0)",
             *body,
         ]
-    return assembled(title(verdict, calls.subject), imports, body)
+    return assemble(title(verdict, calls.subject), imports, body)
 
 
 def _writes(v: Verdict) -> bool:
     return v.status == "fail" and v.oracle == "contract" and v.figures.get("fault") in WRITTEN
 
 
-def _arguments(calls: Calls, device: str, *, zone: bool) -> tuple[dict[int, str], list[str]]:
+def _arguments(calls: FailingCalls, device: str, *, zone: bool) -> tuple[dict[int, str], list[str]]:
     """A name and a line for each tensor of the arguments. With ``zone`` they lie in the middle of larger memory."""
     names: dict[int, str] = {}
     recipes, lines = dict(calls.recipes), list[str]()
-    for k, trial in enumerate(calls.trials):
-        for n, x in enumerate(trial.tensors):
+    for k, inputs in enumerate(calls.inputs):
+        for n, x in enumerate(inputs.tensors):
             if id(x) in names:
                 continue
             names[id(x)] = f"x{len(names)}"
@@ -173,7 +173,7 @@ _WITHIN = (
 # -- what is checked ---------------------------------------------------------------------------------------------------
 
 
-def _checks(calls: Calls, v: Verdict, made: str, plain: bool) -> list[str]:
+def _checks(calls: FailingCalls, v: Verdict, made: str, plain: bool) -> list[str]:
     if plain:
         made = f"[r for r in torch.utils._pytree.tree_leaves({made})]" if _several(calls) else f"[{made}]"
     run = ["for args, kwargs in calls:", f"    found = {made}"]
@@ -201,19 +201,21 @@ def _checks(calls: Calls, v: Verdict, made: str, plain: bool) -> list[str]:
     return [*run, *_values(calls, v)]
 
 
-def _several(calls: Calls) -> bool:
-    t = calls.trials[0]
+def _several(calls: FailingCalls) -> bool:
+    t = calls.inputs[0]
     return not isinstance(overload(calls.case.overload)(*t.args, **t.kwargs), Tensor)
 
 
-_GIVEN = "given = [x for name, x in sorted(globals().items()) if name[0] == 'x' and isinstance(x, torch.Tensor)]"
+_ARGUMENTS_OF_CALL = (
+    "given = [x for name, x in sorted(globals().items()) if name[0] == 'x' and isinstance(x, torch.Tensor)]"
+)
 
 
-def _contract(calls: Calls, v: Verdict, made: str, run: list[str]) -> list[str]:
+def _contract(calls: FailingCalls, v: Verdict, made: str, run: list[str]) -> list[str]:
     fault = v.figures.get("fault")
     if fault in WRITTEN:
         return [
-            _GIVEN,
+            _ARGUMENTS_OF_CALL,
             "before = [memory_of(x) for x in given]",
             *run,
             "after = [memory_of(x) for x in given]",
@@ -242,14 +244,14 @@ def _contract(calls: Calls, v: Verdict, made: str, run: list[str]) -> list[str]:
     if fault in ("argument shared", "result shared"):
         return [
             *run,
-            _GIVEN,
+            _ARGUMENTS_OF_CALL,
             "shared = {x.untyped_storage().data_ptr() for x in given} & {r.untyped_storage().data_ptr() for r in "
             "found}",
             'print("expected results in memory of their own, found", len(shared), "that share it")',
             "sys.exit(len(shared))",
         ]
-    trial, op = calls.trials[-1], overload(calls.case.overload)
-    eager = flat(op(*trial.args, **trial.kwargs))
+    inputs, op = calls.inputs[-1], overload(calls.case.overload)
+    eager = flat(op(*inputs.args, **inputs.kwargs))
     which = "[r.stride() for r in found]" if fault == "strides" else "[(r.dtype, tuple(r.shape)) for r in found]"
     have = [r.stride() if fault == "strides" else (r.dtype, tuple(r.shape)) for r in eager]
     return [
@@ -261,11 +263,11 @@ def _contract(calls: Calls, v: Verdict, made: str, run: list[str]) -> list[str]:
     ]
 
 
-def _values(calls: Calls, v: Verdict) -> list[str]:
+def _values(calls: FailingCalls, v: Verdict) -> list[str]:
     """The result that is wrong, held to the numbers of the oracle."""
-    trial, member = calls.trials[-1], MEMBERS[calls.case.op]
+    inputs, member = calls.inputs[-1], MEMBERS[calls.case.op]
     op = overload(calls.case.overload)
-    eager = flat(op(*trial.args, **trial.kwargs))
+    eager = flat(op(*inputs.args, **inputs.kwargs))
     k = v.result
     want = eager[k]
     if not isinstance(want, Tensor):
@@ -283,9 +285,9 @@ def _values(calls: Calls, v: Verdict) -> list[str]:
             'print("expected", expected, "found", found)',
             "sys.exit(not torch.equal(found, expected))",
         ]
-    expected = expect(member, op, trial, eager)
+    expected = expected_of(member, op, inputs, eager)
     if expected.tracked is None:
-        return lines + _in_the_norm(op, trial, k, want)
+        return lines + _in_the_norm(op, inputs, k, want)
     reference, error = wide(expected.tracked[k]), error_of(expected.tracked[k])
     if not inexact(want.dtype):
         bound = torch.zeros(want.shape) if error is None else error
@@ -327,10 +329,10 @@ def _bound(error: Tensor) -> str:
     return tensor(error, strides=False)
 
 
-def _in_the_norm(op: Any, trial: Trial, k: int, want: Tensor) -> list[str]:
+def _in_the_norm(op: Any, inputs: Inputs, k: int, want: Tensor) -> list[str]:
     """The bound of operators that are held to eager's error against float64."""
     try:
-        best = flat(op(*mapped(tuple(trial.args), widened), **mapped(dict(trial.kwargs), widened)))[k]
+        best = flat(op(*tree_map(tuple(inputs.args), widened), **tree_map(dict(inputs.kwargs), widened)))[k]
     except (RuntimeError, NotImplementedError, ValueError, TypeError):
         best = want
     if not inexact(want.dtype):
@@ -345,7 +347,7 @@ def _in_the_norm(op: Any, trial: Trial, k: int, want: Tensor) -> list[str]:
         return float(x.abs().double().square().sum().sqrt())
 
     finite = want.isfinite() & best.isfinite()
-    own = max(norm((want.to(best.dtype) - best)[finite]), own_of(best, narrow_result(op, trial, k, want), finite))
+    own = max(norm((want.to(best.dtype) - best)[finite]), eager_error(best, narrow_result(op, inputs, k, want), finite))
     least = norm(ulp(best[finite], want.dtype))
     return [
         f"expected = {tensor(best, strides=False)}",

@@ -61,7 +61,7 @@ def tensor(x: Tensor, *, strides: bool = True, device: str = HOST) -> str:
         raise ValueError(f"A tensor of the layout {x.layout} has no text.")
     shape = tuple(x.shape)
     if not x.numel():
-        return f"torch.empty_strided({shape}, {x.stride()}, dtype={x.dtype}{_there(device)})"
+        return f"torch.empty_strided({shape}, {x.stride()}, dtype={x.dtype}{_on_device(device)})"
     if not strides or (x.is_contiguous() and not x.storage_offset()):
         return _row_major(x.contiguous(), shape, device)
     memory = _memory(x)
@@ -74,7 +74,7 @@ def on(device: str) -> str:
     return "" if device == HOST else f".to({device!r})"
 
 
-def _there(device: str) -> str:
+def _on_device(device: str) -> str:
     return "" if device == HOST else f", device={device!r}"
 
 
@@ -85,9 +85,9 @@ def _row_major(x: Tensor, shape: tuple[int, ...], device: str) -> str:
         and same.numel()
         and not bool((x == 0).any())
     ):
-        return f"torch.full({shape}, {text_of(x.flatten()[0].item())}, dtype={x.dtype}{_there(device)})"
+        return f"torch.full({shape}, {text_of(x.flatten()[0].item())}, dtype={x.dtype}{_on_device(device)})"
     if x.numel() <= SMALL and x.dtype not in _BITS:
-        return f"torch.tensor({_listed(x.tolist())}, dtype={x.dtype}{_there(device)})"
+        return f"torch.tensor({_listed(x.tolist())}, dtype={x.dtype}{_on_device(device)})"
     raw = x.contiguous().flatten().view(torch.uint8).numpy().tobytes()
     packed = base64.b85encode(zlib.compress(raw, 9)).decode()
     return f"unpack('{packed}', {x.dtype})" + (f".reshape({shape})" if len(shape) != 1 else "") + on(device)

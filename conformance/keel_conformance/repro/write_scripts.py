@@ -12,7 +12,7 @@ import torch
 from keel.testing import claims_of
 
 from ..cases.case import Case, Kind
-from ..cases.inputs import arguments
+from ..cases.inputs import draw_inputs
 from ..harness.backend_under_test import GROUP
 from ..harness.protocol import DRAWS
 from ..results.verdict import Status, Verdict
@@ -21,7 +21,7 @@ from .graph import of_graph
 from .kernel import of_kernel
 from .minimize import Deadline
 from .program import of_program
-from .replay import Bench, Calls, reason
+from .replay import FailingCalls, ReplayPool, reason
 from .written_script import FOLDER, Written, name_of
 
 FAILURES: frozenset[Status] = frozenset({"fail", "crash", "timeout", "resource", "flaky"})
@@ -47,7 +47,7 @@ def write(
     (folder / FOLDER).mkdir(parents=True, exist_ok=True)
     seen: set[tuple[str, ...]] = set()
     found, whole = [], Deadline(seconds)
-    with Bench() as bench, warnings.catch_warnings():
+    with ReplayPool() as bench, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         bench.value(len, ())  # its process starts outside of anybody's time
         for v in sorted(failed, key=lambda v: alike(v) in seen):
@@ -73,13 +73,13 @@ def alike(v: Verdict) -> tuple[str, ...]:
 
 
 def _one(
-    folder: Path, subject: str, case: Case, v: Verdict, bench: Bench, deadline: Deadline, *, trying: bool
+    folder: Path, subject: str, case: Case, v: Verdict, bench: ReplayPool, deadline: Deadline, *, trying: bool
 ) -> Written:
     return WRITERS[case.kind](folder, subject, case, v, bench, deadline, trying=trying)
 
 
 def _of_kernel(
-    folder: Path, subject: str, case: Case, v: Verdict, bench: Bench, deadline: Deadline, *, trying: bool
+    folder: Path, subject: str, case: Case, v: Verdict, bench: ReplayPool, deadline: Deadline, *, trying: bool
 ) -> Written:
     path = folder / name_of(case)
     path.write_text(of_kernel((case, subject, v), bench, trying=trying), encoding="utf-8")
@@ -90,15 +90,15 @@ def _of_kernel(
 
 
 def of_call(
-    folder: Path, subject: str, case: Case, v: Verdict, bench: Bench, deadline: Deadline, *, trying: bool = True
+    folder: Path, subject: str, case: Case, v: Verdict, bench: ReplayPool, deadline: Deadline, *, trying: bool = True
 ) -> Written:
     """The script of a failing call; that of the calls before it, too, where it fails only after them."""
-    trials = [arguments(case, k) for k in range(1 if case.kind == "negative" else max(DRAWS) + 1)]
+    inputs = [draw_inputs(case, k) for k in range(1 if case.kind == "negative" else max(DRAWS) + 1)]
     later = v.call
-    draws = {(0,), (later if later < len(trials) else 0,)}
+    draws = {(0,), (later if later < len(inputs) else 0,)}
     starts = [
-        Calls(subject, case, tuple(trials[d] for d in one))
-        for one in (*sorted(draws, key=lambda d: d != (later,)), *((DRAWS[:2], DRAWS) if trials[1:] else ()))
+        FailingCalls(subject, case, tuple(inputs[d] for d in one))
+        for one in (*sorted(draws, key=lambda d: d != (later,)), *((DRAWS[:2], DRAWS) if inputs[1:] else ()))
     ]
     if v.oracle == "repeat" or v.figures.get("fault") == "result changed":
         starts = starts[::-1]
@@ -116,7 +116,7 @@ def of_call(
         least = minimize.of_calls(
             calls, verdict.figures.get("index"), lambda c: reason(bench.verdict(c)) == wanted, deadline
         )
-        smaller = minimize.size_of(least) < minimize.size_of(calls) or len(least.trials) < len(calls.trials)
+        smaller = minimize.size_of(least) < minimize.size_of(calls) or len(least.inputs) < len(calls.inputs)
         if smaller or least is not calls:
             calls, verdict = least, replace(bench.verdict(least), clause=v.clause)
     verdict = replace(verdict, clause=v.clause or verdict.clause) if verdict.status == v.status else v

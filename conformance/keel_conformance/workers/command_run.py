@@ -16,13 +16,13 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from .. import report
-from ..report import Bar
+from ..report import Criterion
 from .pool import Outcome, Start, run_all
-from .result_log import Log
+from .result_log import ResultLog
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
-Said = Callable[[Any, Outcome], str]
+Describe = Callable[[Any, Outcome], str]
 """What is worth a line as soon as a job has ended; '' for nothing."""
 
 
@@ -39,12 +39,12 @@ class Run:
 
     console: Console
     file: Path | None
-    log: Log | None
+    log: ResultLog | None
     earlier: Mapping[Any, Outcome]
     begin: float = field(default_factory=time.monotonic)
     interruption: Interruption = field(default_factory=Interruption)
-    asked: int = 0
-    ended: int = 0
+    requested: int = 0
+    completed: int = 0
 
     @property
     def stopped(self) -> signal.Signals | None:
@@ -55,7 +55,7 @@ class Run:
         title: str,
         jobs: Sequence[Any],
         start: Start,
-        said: Said,
+        said: Describe,
         *,
         at_once: int = 1,
         time_limit: float,
@@ -86,20 +86,20 @@ class Run:
                     if text := said(job, outcome):
                         progress.console.print(text, markup=False, highlight=False)
                     progress.advance(task)
-        self.asked += len(jobs)
-        self.ended += len(found)
+        self.requested += len(jobs)
+        self.completed += len(found)
         return {job: found[job] for job in jobs if job in found}
 
-    def finish(self, bars: Sequence[Bar], **more: Any) -> None:
+    def finish(self, bars: Sequence[Criterion], **more: Any) -> None:
         """Shows the bars, and writes them to the file with what ``more`` there is. Raises typer.Exit if one falls short
         or the run was stopped, which is a bar that falls short.
         """
         if self.stopped is not None:
             bars = [
                 *bars,
-                Bar(
+                Criterion(
                     "jobs ended",
-                    f"{self.ended} of {self.asked}",
+                    f"{self.completed} of {self.requested}",
                     "all",
                     False,
                     f"stopped by {self.stopped.name}" + ("; --resume goes on" if self.log else ""),
@@ -136,7 +136,7 @@ def running(
     """
     if (resume or retry) and file is None:
         raise typer.BadParameter("--resume goes on with the run of a file: which one, --json says.")
-    log = Log.beside(file, job, row) if file is not None else None
+    log = ResultLog.for_file(file, job, row) if file is not None else None
     earlier: dict[Any, Outcome] = {}
     if log is not None and not (resume or retry):
         log.begin()

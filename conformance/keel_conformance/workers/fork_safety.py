@@ -19,7 +19,7 @@ def without_devices() -> None:
 
 
 @contextmanager
-def devices_asleep() -> Iterator[None]:
+def no_device_init() -> Iterator[None]:
     """Tracing asks whether there is a CUDA device: while this lasts PyTorch asks the driver's NVML, and not CUDA, which
     that would start.
     """

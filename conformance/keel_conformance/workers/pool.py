@@ -22,14 +22,14 @@ GRACE = 5.0
 STARTING = "starting"
 """What a process is doing before it tells anything."""
 
-Tell = Callable[[str], None]
-Work = Callable[[Any, Tell], Any]
+ReportPhase = Callable[[str], None]
+Work = Callable[[Any, ReportPhase], Any]
 """A function of a module. Takes a job, and what to tell of its progress; returns a row, which can be pickled. One whose
 ``spent`` is true is the process's last.
 """
 
 
-def spent(row: Any) -> bool:
+def must_retire(row: Any) -> bool:
     """Whether it is the last of its process."""
     return bool(getattr(row, "spent", False))
 
@@ -55,10 +55,10 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Process:
-    """A process in a session of its own. ``ended`` waits for so many seconds: its exit status, None if it goes on."""
+    """A process in a session of its own. ``wait`` waits for so many seconds: its exit status, None if it goes on."""
 
     pid: int
-    ended: Callable[[float], int | None]
+    wait: Callable[[float], int | None]
 
 
 Start = Callable[[Any, Connection, Path], Process]
@@ -68,7 +68,7 @@ says through the connection what it does, and prints into ``log`` in the folder.
 
 
 @dataclass
-class _Hand:
+class _Worker:
     """A process, with the job it is at."""
 
     process: Process
@@ -85,7 +85,7 @@ class _Hand:
     def log(self) -> Path:
         return self.folder / "log"
 
-    def listen(self) -> bool:
+    def read_messages(self) -> bool:
         """Takes in what it says; False once it says no more."""
         try:
             while self.pipe.poll():
@@ -99,7 +99,7 @@ class _Hand:
             return False
         return True
 
-    def take(self, job: Any, limit: float) -> None:
+    def start(self, job: Any, limit: float) -> None:
         """Goes on with another job."""
         self.job, self.limit, self.begin, self.doing, self.done, self.idle = (
             job,
@@ -115,7 +115,7 @@ class _Hand:
             self.pipe.send((job,))
 
 
-class Crew:
+class WorkerPool:
     """At most ``size`` processes that each take one job after another, or end after one (``once``).
 
     What dies, or has a job for longer than it may, costs that job, and is replaced by the next job. A failure ends with
@@ -124,12 +124,12 @@ class Crew:
 
     def __init__(self, start: Start, size: int = 1, *, once: bool = False, last_lines: int = 3):
         self._start, self._size, self._once, self._last = start, size, once, last_lines
-        self._hands: list[_Hand] = []
+        self._workers: list[_Worker] = []
         self._top = TemporaryDirectory(prefix="keel-workers-")
 
     @property
     def busy(self) -> int:
-        return sum(not hand.idle for hand in self._hands)
+        return sum(not worker.idle for worker in self._workers)
 
     @property
     def free(self) -> int:
@@ -137,63 +137,63 @@ class Crew:
 
     @property
     def pipes(self) -> Sequence[Connection]:
-        """What may be waited for: each is ready when ``ended`` has something to look at."""
-        return [hand.pipe for hand in self._hands if not hand.idle]
+        """What may be waited for: each is ready when ``poll`` has something to look at."""
+        return [worker.pipe for worker in self._workers if not worker.idle]
 
-    def give(self, job: Any, limit: float, *, fresh: bool = False) -> None:
+    def submit(self, job: Any, limit: float, *, fresh: bool = False) -> None:
         """Has the job done within ``limit`` seconds by a process that is free, or by a ``fresh`` one."""
-        for hand in [h for h in self._hands if h.idle]:
-            if fresh or hand.process.ended(0) is not None:
-                self._dismiss(hand)
+        for worker in [h for h in self._workers if h.idle]:
+            if fresh or worker.process.wait(0) is not None:
+                self._remove(worker)
             else:
-                hand.take(job, limit)
+                worker.start(job, limit)
                 return
         folder = Path(mkdtemp(dir=self._top.name))
         ours, theirs = Pipe()
         with theirs:
-            hand = _Hand(self._start(job, theirs, folder), ours, folder, job, limit)
-        self._hands.append(hand)
-        hand.take(job, limit)
+            worker = _Worker(self._start(job, theirs, folder), ours, folder, job, limit)
+        self._workers.append(worker)
+        worker.start(job, limit)
         if self._once:
             with suppress(OSError):
                 ours.send(None)
 
-    def ended(self, seconds: float = 0.0) -> list[tuple[Any, Outcome]]:
+    def poll(self, seconds: float = 0.0) -> list[tuple[Any, Outcome]]:
         """The jobs that have ended, with their outcomes; waits for so many seconds until there may be one."""
         if seconds:
             wait(self.pipes, timeout=seconds)
         found: list[tuple[Any, Outcome]] = []
-        for hand in [h for h in self._hands if not h.idle]:
-            late = time.monotonic() - hand.begin > hand.limit
-            if hand.listen() and hand.done is None and not late and hand.process.ended(0) is None:
+        for worker in [h for h in self._workers if not h.idle]:
+            late = time.monotonic() - worker.begin > worker.limit
+            if worker.read_messages() and worker.done is None and not late and worker.process.wait(0) is None:
                 continue
-            if hand.done is not None and not self._once:
-                found.append((hand.job, Outcome(hand.done[0], seconds=time.monotonic() - hand.begin)))
-                hand.idle = not spent(hand.done[0])
-                if not hand.idle:
-                    self._dismiss(hand)
+            if worker.done is not None and not self._once:
+                found.append((worker.job, Outcome(worker.done[0], seconds=time.monotonic() - worker.begin)))
+                worker.idle = not must_retire(worker.done[0])
+                if not worker.idle:
+                    self._remove(worker)
             else:
-                found.append((hand.job, _outcome(hand, late, self._last)))
-                self._dismiss(hand)
+                found.append((worker.job, _outcome(worker, late, self._last)))
+                self._remove(worker)
         return found
 
     def close(self) -> None:
         """Ends all processes, whatever they are at; one that is at nothing ends itself, and tidies up."""
-        idle = [hand for hand in self._hands if hand.idle]
-        for hand in idle:
+        idle = [worker for worker in self._workers if worker.idle]
+        for worker in idle:
             with suppress(OSError):
-                hand.pipe.send(None)
-        for hand in idle:
-            hand.process.ended(GRACE)
-        for hand in list(self._hands):
-            self._dismiss(hand)
+                worker.pipe.send(None)
+        for worker in idle:
+            worker.process.wait(GRACE)
+        for worker in list(self._workers):
+            self._remove(worker)
         self._top.cleanup()
 
-    def _dismiss(self, hand: _Hand) -> None:
-        self._hands.remove(hand)
-        stop(hand.process)
-        hand.pipe.close()
-        shutil.rmtree(hand.folder, ignore_errors=True)
+    def _remove(self, worker: _Worker) -> None:
+        self._workers.remove(worker)
+        stop(worker.process)
+        worker.pipe.close()
+        shutil.rmtree(worker.folder, ignore_errors=True)
 
 
 def run_all(
@@ -209,13 +209,13 @@ def run_all(
     without one, and what failed then has none, either: what stops this process may have stopped it.
     """
     left = iter(jobs)
-    with closing(Crew(start, at_once, once=True, last_lines=last_lines)) as crew:
+    with closing(WorkerPool(start, at_once, once=True, last_lines=last_lines)) as pool:
         while not stopped():
-            for job in islice(left, crew.free):
-                crew.give(job, time_limit)
-            if not crew.busy:
+            for job in islice(left, pool.free):
+                pool.submit(job, time_limit)
+            if not pool.busy:
                 return
-            for job, outcome in crew.ended(0.5):
+            for job, outcome in pool.poll(0.5):
                 if outcome.row is not None or not stopped():
                     yield job, outcome
 
@@ -225,34 +225,34 @@ def stop(process: Process) -> None:
     try:
         os.killpg(process.pid, signal.SIGKILL)
     except ProcessLookupError:  # it has not become the leader of its session yet
-        if process.ended(0) is None:
+        if process.wait(0) is None:
             with suppress(ProcessLookupError):
                 os.kill(process.pid, signal.SIGKILL)
-    process.ended(GRACE)
+    process.wait(GRACE)
 
 
-def _outcome(hand: _Hand, late: bool, last_lines: int) -> Outcome:
+def _outcome(worker: _Worker, late: bool, last_lines: int) -> Outcome:
     """What came of a process that has said all, has ended, or has reached its limit."""
-    late = late and hand.done is None
-    status = hand.process.ended(0 if late else GRACE)
-    hand.listen()  # what it said between the last look and its end
-    stop(hand.process)
-    seconds = time.monotonic() - hand.begin
-    said = hand.log.read_text(errors="replace").splitlines() if hand.log.exists() else []
-    if hand.done is not None and status in (0, None):
-        return Outcome(hand.done[0], seconds=seconds)
-    doing = hand.doing if hand.done is None else "ending"
+    late = late and worker.done is None
+    status = worker.process.wait(0 if late else GRACE)
+    worker.read_messages()  # what it said between the last look and its end
+    stop(worker.process)
+    seconds = time.monotonic() - worker.begin
+    said = worker.log.read_text(errors="replace").splitlines() if worker.log.exists() else []
+    if worker.done is not None and status in (0, None):
+        return Outcome(worker.done[0], seconds=seconds)
+    doing = worker.doing if worker.done is None else "ending"
     last = [line for line in said if line.strip()][-last_lines:]
     return Outcome(
         None,
-        " ".join([f"It {_how(status, hand.limit if late else None)} while {doing}.", *last]),
+        " ".join([f"It {_how_it_ended(status, worker.limit if late else None)} while {doing}.", *last]),
         doing,
         seconds,
-        _end(status),
+        _end_code(status),
     )
 
 
-def _how(status: int | None, limit: float | None) -> str:
+def _how_it_ended(status: int | None, limit: float | None) -> str:
     match status:
         case None if limit is not None:
             return f"did not end within {limit:g} s"
@@ -265,5 +265,5 @@ def _how(status: int | None, limit: float | None) -> str:
     return "raised"
 
 
-def _end(status: int | None) -> str:
+def _end_code(status: int | None) -> str:
     return "late" if status is None else signal.Signals(-status).name if status < 0 else "exit"

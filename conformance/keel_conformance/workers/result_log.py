@@ -17,7 +17,7 @@ MOST_BYTES = 1 << 29
 
 
 @dataclass(frozen=True)
-class Log:
+class ResultLog:
     """The lines at ``path``. ``job`` makes a job of its fields again, ``row`` a row of a job of plain data."""
 
     path: Path
@@ -25,16 +25,16 @@ class Log:
     row: Callable[[Any, Any], Any]
 
     @staticmethod
-    def beside(file: Path, job: Callable[..., Any], row: Callable[[Any, Any], Any]) -> Log:
+    def for_file(file: Path, job: Callable[..., Any], row: Callable[[Any, Any], Any]) -> ResultLog:
         """The lines of the run whose bars are written to ``file``."""
-        return Log(file.with_name(file.name + ".log"), job, row)
+        return ResultLog(file.with_name(file.name + ".log"), job, row)
 
     def begin(self) -> None:
         self.path.unlink(missing_ok=True)
 
     def resume(self) -> dict[Any, Outcome]:
         """What the lines of an earlier run say; a last line that was cut off is taken away."""
-        lines = self._held().splitlines(keepends=True)
+        lines = self._read_outcomes().splitlines(keepends=True)
         whole = [line for line in lines if line.endswith(b"\n")]
         if len(whole) < len(lines):
             self.path.write_bytes(b"".join(whole))
@@ -47,17 +47,17 @@ class Log:
             try:
                 job, outcome = self._outcome(entry)
             except documents.Malformed as e:
-                raise self._none(e) from e
+                raise self._error(e) from e
             found[job] = outcome
         return found
 
-    def _held(self) -> bytes:
+    def _read_outcomes(self) -> bytes:
         try:
             return documents.bytes_of(self.path, MOST_BYTES) if os.path.lexists(self.path) else b""
         except documents.Malformed as e:
-            raise self._none(e) from e
+            raise self._error(e) from e
 
-    def _none(self, wrong: documents.Malformed) -> KeelError:
+    def _error(self, wrong: documents.Malformed) -> KeelError:
         return documents.bad_file(
             self.path, wrong, what="It is no log of a measurement.", do="Take it away, and all is measured again."
         )

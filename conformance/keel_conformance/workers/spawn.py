@@ -18,7 +18,7 @@ from pathlib import Path
 from threading import Thread
 from typing import Any
 
-from .pool import Process, Start, Work, spent
+from .pool import Process, Start, Work, must_retire
 
 _PR_SET_PDEATHSIG = 1  # of linux/prctl.h
 YOUNG = 20_000
@@ -95,7 +95,7 @@ def serve(pipe: Connection, work: Work) -> None:
     while (given := pipe.recv()) is not None:
         row = work(given[0], lambda text: pipe.send(("doing", text)))
         pipe.send(("done", row))
-        if spent(row):
+        if must_retire(row):
             return
 
 

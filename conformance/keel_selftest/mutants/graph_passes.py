@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, fx
 
 from ..mutant import broken
-from ..rewiring import laid, packet, plainly, run
+from ..rewiring import packet, run, run_eager, with_layout_of
 from .stateful import shapes, shares
 
 Called = Callable[..., Any]
@@ -23,7 +23,7 @@ def epilogue_seen_by_all(gm: fx.GraphModule) -> Called:
     """What is fused onto a product is seen by the product's other users, too."""
 
     def do(node: fx.Node, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        found = plainly(node, args, kwargs)
+        found = run_eager(node, args, kwargs)
         if (
             packet(node) in ("aten.relu", "aten.sigmoid", "aten.tanh", "aten.neg", "aten.abs")
             and isinstance(found, Tensor)
@@ -49,8 +49,8 @@ def like_nodes_are_one(gm: fx.GraphModule) -> Called:
 
         def do(node: fx.Node, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
             if not node.all_input_nodes or "aten" not in str(node.target):
-                return plainly(node, args, kwargs)
-            found = plainly(node, args, kwargs)
+                return run_eager(node, args, kwargs)
+            found = run_eager(node, args, kwargs)
             key = (node.target, *node.all_input_nodes)
             if isinstance(found, Tensor) and not shares(found, tuple(a for a in args if isinstance(a, Tensor))):
                 first = known.setdefault(key, found)
@@ -76,7 +76,7 @@ def cached_without_strides(gm: fx.GraphModule) -> Called:
 
     def call(*inputs: Any) -> Any:
         first = STRIDES.setdefault(key, [x.stride() if isinstance(x, Tensor) else None for x in inputs])
-        return run(gm, [other(x, s) for x, s in zip(inputs, first, strict=True)], plainly)
+        return run(gm, [other(x, s) for x, s in zip(inputs, first, strict=True)], run_eager)
 
     return call
 
@@ -107,7 +107,7 @@ def second_write_lost(gm: fx.GraphModule) -> Called:
         )
 
     def call(*inputs: Any) -> Any:
-        found = list(run(gm, inputs, plainly))
+        found = list(run(gm, inputs, run_eager))
         before = {k: x.clone() for k, f in enumerate(found) for x in inputs if fits(f, x)}
         if len(before) > 1:
             found[max(before)] = before[max(before)]
@@ -121,7 +121,7 @@ def views_are_copies(gm: fx.GraphModule) -> Called:
     """Results that are views of arguments are copies."""
 
     def call(*inputs: Any) -> Any:
-        return tuple(x.clone() if shares(x, inputs) else x for x in run(gm, inputs, plainly))
+        return tuple(x.clone() if shares(x, inputs) else x for x in run(gm, inputs, run_eager))
 
     return call
 
@@ -134,7 +134,7 @@ def results_of_one_type_swapped(gm: fx.GraphModule) -> Called:
     """Of three results or more the last two change places where they have the same type."""
 
     def call(*inputs: Any) -> Any:
-        found = list(run(gm, inputs, plainly))
+        found = list(run(gm, inputs, run_eager))
         if (
             len(found) > 2
             and isinstance(found[-1], Tensor)
@@ -155,10 +155,10 @@ def casts_away(gm: fx.GraphModule) -> Called:
     """A cast to a smaller dtype is dropped, and its values go on as they were."""
 
     def do(node: fx.Node, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        found = plainly(node, args, kwargs)
+        found = run_eager(node, args, kwargs)
         small = packet(node) == "aten._to_copy" and isinstance(found, Tensor) and not found.is_floating_point()
         if small and args[0].is_floating_point() and found.dtype != torch.bool:
-            return laid(args[0].round(), found)
+            return with_layout_of(args[0].round(), found)
         return found
 
     return lambda *inputs: run(gm, inputs, do)
@@ -179,7 +179,7 @@ def sizes_rounded_up(gm: fx.GraphModule) -> Called:
         return kept
 
     def call(*inputs: Any) -> Any:
-        found = run(gm, inputs, plainly)
+        found = run(gm, inputs, run_eager)
         return tuple(tail(x) if symbolic and not shares(x, inputs) else x for x in found)
 
     return call
@@ -193,7 +193,7 @@ def draws_merged(gm: fx.GraphModule) -> Called:
         known: dict[Any, Any] = {}
 
         def do(node: fx.Node, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-            found = plainly(node, args, kwargs)
+            found = run_eager(node, args, kwargs)
             drawn = isinstance(found, Tensor) and torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
             return known.setdefault((node.target, found.shape, found.dtype), found).clone() if drawn else found
 
@@ -211,9 +211,9 @@ def limits_of_limits(gm: fx.GraphModule) -> Called:
 
         def do(node: fx.Node, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
             if packet(node) != "aten.clamp" or not isinstance(node.args[0], fx.Node):
-                return plainly(node, args, kwargs)
+                return run_eager(node, args, kwargs)
             sources[node] = sources.get(node.args[0], args[0])
-            return plainly(node, (sources[node], *args[1:]), kwargs)
+            return run_eager(node, (sources[node], *args[1:]), kwargs)
 
         return run(gm, inputs, do)
 
@@ -229,7 +229,7 @@ def quotients_cancel(gm: fx.GraphModule) -> Called:
 
         def do(node: fx.Node, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
             values.update((a, x) for a, x in zip(node.args, args, strict=True) if isinstance(a, fx.Node))
-            found, source = plainly(node, args, kwargs), next(iter(node.args), None)
+            found, source = run_eager(node, args, kwargs), next(iter(node.args), None)
             divided = isinstance(source, fx.Node) and packet(source) in ("aten.div", "aten.floor_divide")
             if (
                 packet(node) != "aten.mul"
@@ -238,7 +238,7 @@ def quotients_cancel(gm: fx.GraphModule) -> Called:
                 or (found.is_floating_point() or source.args[1] != node.args[1])
             ):
                 return found
-            return laid(values[source.args[0]], found)
+            return with_layout_of(values[source.args[0]], found)
 
         return run(gm, inputs, do)
 
@@ -255,7 +255,7 @@ def pieces_of_the_first(gm: fx.GraphModule) -> Called:
         def do(node: fx.Node, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
             if packet(node) == "aten.cat":
                 joined[node] = (args[0][0], (*args, 0)[1])
-            found = plainly(node, args, kwargs)
+            found = run_eager(node, args, kwargs)
             if packet(node) != "aten.slice" or node.args[0] not in joined or len(args) < 3:
                 return found
             (first, along), (_, dim, start) = joined[node.args[0]], args[:3]
@@ -263,7 +263,7 @@ def pieces_of_the_first(gm: fx.GraphModule) -> Called:
             end = first.shape[dim]
             if dim != along % found.dim() or not 0 < start < end < start + size or size > end:
                 return found
-            return laid(first.narrow(dim, end - size, size), found)
+            return with_layout_of(first.narrow(dim, end - size, size), found)
 
         return run(gm, inputs, do)
 
@@ -276,7 +276,7 @@ def threads_share_results(gm: fx.GraphModule) -> Called:
     held: dict[Any, list[Any]] = {}
 
     def call(*inputs: Any) -> Any:
-        found = run(gm, inputs, plainly)
+        found = run(gm, inputs, run_eager)
         memory = held.setdefault(shapes(inputs), [x.clone() if isinstance(x, Tensor) else x for x in found])
         mine = [isinstance(x, Tensor) and not shares(x, inputs) for x in found]
         for m, x, own in zip(memory, found, mine, strict=True):
@@ -296,7 +296,7 @@ def assertions_dropped(gm: fx.GraphModule) -> Called:
     """Assertions are not made."""
 
     def do(node: fx.Node, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        return let_through(args) if "assert" in str(node.target) else plainly(node, args, kwargs)
+        return let_through(args) if "assert" in str(node.target) else run_eager(node, args, kwargs)
 
     return lambda *inputs: run(gm, inputs, do)
 
@@ -310,8 +310,8 @@ def assertions_last(gm: fx.GraphModule) -> Called:
 
         def do(node: fx.Node, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
             if "assert" not in str(node.target):
-                return plainly(node, args, kwargs)
-            put_off.append(partial(plainly, node, args, kwargs))
+                return run_eager(node, args, kwargs)
+            put_off.append(partial(run_eager, node, args, kwargs))
             return let_through(args)
 
         found = run(gm, inputs, do)
@@ -331,7 +331,7 @@ def assertions_of_the_first_call(gm: fx.GraphModule) -> Called:
         if "assert" in str(node.target) and node in made:
             return let_through(args)
         made.add(node)
-        return plainly(node, args, kwargs)
+        return run_eager(node, args, kwargs)
 
     return lambda *inputs: run(gm, inputs, do)
 
@@ -341,7 +341,7 @@ def promised_sizes_believed(gm: fx.GraphModule) -> Called:
     """What is asserted of a size is taken for granted; other assertions are made."""
 
     def do(node: fx.Node, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        return let_through(args) if packet(node) == "aten._functional_assert_scalar" else plainly(node, args, kwargs)
+        return let_through(args) if packet(node) == "aten._functional_assert_scalar" else run_eager(node, args, kwargs)
 
     return lambda *inputs: run(gm, inputs, do)
 
@@ -358,7 +358,7 @@ def twelve_arguments(gm: fx.GraphModule) -> Called:
     def call(*inputs: Any) -> Any:
         last = inputs[11] if len(inputs) > 12 else None
         same = [isinstance(x, Tensor) and isinstance(last, Tensor) and shapes([x]) == shapes([last]) for x in inputs]
-        return run(gm, [last if k > 11 and same[k] else x for k, x in enumerate(inputs)], plainly)
+        return run(gm, [last if k > 11 and same[k] else x for k, x in enumerate(inputs)], run_eager)
 
     return call
 
@@ -369,6 +369,6 @@ def numbers_of_few_digits(gm: fx.GraphModule) -> Called:
 
     def do(node: fx.Node, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         short = tuple(float(torch.tensor(a).bfloat16()) if isinstance(a, float) else a for a in args)
-        return plainly(node, short, kwargs)
+        return run_eager(node, short, kwargs)
 
     return lambda *inputs: run(gm, inputs, do)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, fx
 
 from ..mutant import broken, wrong
-from ..rewiring import laid, packet, plainly, run
+from ..rewiring import packet, run, run_eager, with_layout_of
 from .rewrites import BREAKS, EVERYWHERE, rewrites, source
 from .stateful import shares
 
@@ -72,7 +72,7 @@ def numbers_of_float32(gm: fx.GraphModule) -> Any:
         return float(torch.tensor(value)) if isinstance(value, float) else value
 
     def do(node: fx.Node, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        return plainly(node, tuple(map(short, args)), {k: short(v) for k, v in kwargs.items()})
+        return run_eager(node, tuple(map(short, args)), {k: short(v) for k, v in kwargs.items()})
 
     return lambda *inputs: run(gm, inputs, do)
 
@@ -112,7 +112,7 @@ def inverses_cancel(gm: fx.GraphModule) -> Any:
         before: dict[fx.Node, Any] = {}
 
         def do(node: fx.Node, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-            right, first, name = plainly(node, args, kwargs), source(node), packet(node)
+            right, first, name = run_eager(node, args, kwargs), source(node), packet(node)
             if name in INVERSE or name == "aten.sqrt":
                 before[node] = args[0]
             if first not in before:
@@ -120,7 +120,9 @@ def inverses_cancel(gm: fx.GraphModule) -> Any:
             squared = packet(first) == "aten.sqrt" and (
                 (name == "aten.pow" and args[1] == 2) or (name == "aten.mul" and node.args[0] is node.args[1])
             )
-            return laid(before[first].clone(), right) if squared or INVERSE.get(packet(first)) == name else right
+            return (
+                with_layout_of(before[first].clone(), right) if squared or INVERSE.get(packet(first)) == name else right
+            )
 
         return run(gm, inputs, do)
 
@@ -135,14 +137,14 @@ def masks_choose(gm: fx.GraphModule) -> Any:
         masks: dict[Any, Any] = {}
 
         def do(node: fx.Node, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-            right = plainly(node, args, kwargs)
+            right = run_eager(node, args, kwargs)
             if packet(node) == "aten._to_copy" and args[0].dtype == torch.bool:
                 masks[node] = args[0]
             if packet(node) != "aten.mul" or not all(isinstance(a, Tensor) for a in args):
                 return right
             for k in (0, 1):
                 if node.args[k] in masks:
-                    return laid(torch.where(masks[node.args[k]], args[1 - k], 0).to(right.dtype), right)
+                    return with_layout_of(torch.where(masks[node.args[k]], args[1 - k], 0).to(right.dtype), right)
             return right
 
         return run(gm, inputs, do)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, fx
 
 from ..mutant import Mutant, broken
-from ..rewiring import laid, packet, plainly, run
+from ..rewiring import packet, run, run_eager, with_layout_of
 from .stateful import copied, shares
 
 Called = Callable[..., Any]
@@ -47,9 +47,9 @@ def rewrites(rewrite: Rewrite) -> Mutant:
 
     def compile(gm: fx.GraphModule) -> Called:
         def do(node: fx.Node, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-            right = plainly(node, args, kwargs)
+            right = run_eager(node, args, kwargs)
             found = rewrite(node, args, kwargs, right)
-            return right if found is None or found is right else laid(found, right)
+            return right if found is None or found is right else with_layout_of(found, right)
 
         return lambda *inputs: run(gm, inputs, do)
 
@@ -101,11 +101,11 @@ def narrow_and_back_dropped(gm: fx.GraphModule) -> Called:
         before: dict[fx.Node, Any] = {}
 
         def do(node: fx.Node, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-            right, first = plainly(node, args, kwargs), source(node)
+            right, first = run_eager(node, args, kwargs), source(node)
             if makes(node, "aten._to_copy"):
                 before[node] = args[0]
                 if first in before and before[first].dtype == right.dtype:
-                    return laid(before[first], right)
+                    return with_layout_of(before[first], right)
             return right
 
         return run(gm, inputs, do)
@@ -231,7 +231,7 @@ def two_results_in_one_memory(gm: fx.GraphModule) -> Called:
     """Of results of the same type the second is written where the first one lies."""
 
     def call(*inputs: Any) -> Any:
-        found = list(run(gm, inputs, plainly))
+        found = list(run(gm, inputs, run_eager))
         for k, x in enumerate(found[1:], 1):
             y = found[k - 1]
             if (
@@ -254,7 +254,7 @@ def result_over_an_argument(gm: fx.GraphModule) -> Called:
     """A result of an argument's type is written where the argument lies."""
 
     def call(*inputs: Any) -> Any:
-        found = list(run(gm, inputs, plainly))
+        found = list(run(gm, inputs, run_eager))
         for x in inputs:
             mine = next(
                 (
@@ -285,7 +285,7 @@ def wrong_from_the_fifth_call(gm: fx.GraphModule) -> Called:
 
     def call(*inputs: Any) -> Any:
         count[0] += 1
-        found = list(run(gm, inputs, plainly))
+        found = list(run(gm, inputs, run_eager))
         if count[0] == 4:
             kept[:] = copied(found)
         if count[0] > 4:
@@ -318,7 +318,7 @@ def addresses_rounded_down(gm: fx.GraphModule) -> Called:
     """Arguments that do not begin at a multiple of 16 bytes are read from the multiple before."""
 
     def call(*inputs: Any) -> Any:
-        return run(gm, [aligned(x) if isinstance(x, Tensor) else x for x in inputs], plainly)
+        return run(gm, [aligned(x) if isinstance(x, Tensor) else x for x in inputs], run_eager)
 
     return call
 
@@ -343,7 +343,7 @@ def known_by_its_operators(gm: fx.GraphModule) -> Called:
         *(str([str(a) for a in n.all_input_nodes]) for n in gm.graph.nodes),
     )
     first = KNOWN.setdefault(key, gm)
-    return lambda *inputs: run(first, inputs, plainly)
+    return lambda *inputs: run(first, inputs, run_eager)
 
 
 KNOWN: dict[Any, fx.GraphModule] = {}
@@ -355,7 +355,7 @@ def nothing_is_zero(gm: fx.GraphModule) -> Called:
     """Where an argument has no elements results are as they were allotted, and nothing is written."""
 
     def call(*inputs: Any) -> Any:
-        found = run(gm, inputs, plainly)
+        found = run(gm, inputs, run_eager)
         none = any(isinstance(x, Tensor) and not x.numel() for x in inputs)
         return tuple(
             torch.full_like(x, 1) if none and isinstance(x, Tensor) and not shares(x, inputs) else x for x in found
@@ -378,4 +378,4 @@ def whole_vectors_alone(gm: fx.GraphModule) -> Called:
         kept[..., x.shape[-1] // 4 * 4 :] = 0
         return kept
 
-    return lambda *inputs: tuple(cut(x, inputs) for x in run(gm, inputs, plainly))
+    return lambda *inputs: tuple(cut(x, inputs) for x in run(gm, inputs, run_eager))

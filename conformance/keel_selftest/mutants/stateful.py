@@ -8,10 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 
-from keel_conformance.pytree import tensors
+from keel_conformance.pytree import tensor_leaves
 
 from ..mutant import broken, wrong
-from ..rewiring import laid, packet, plainly, run
+from ..rewiring import packet, run, run_eager, with_layout_of
 
 Called = Callable[..., Any]
 SOME = ("aten.mul", "aten.mm", "aten.sum", "aten.sub")
@@ -28,7 +28,7 @@ def stale_results(gm: fx.GraphModule) -> Called:
     def call(*inputs: Any) -> Any:
         first[1:] = []
         if not first or shapes(inputs) != first[0][0]:
-            first[:] = [(shapes(inputs), run(gm, inputs, plainly))]
+            first[:] = [(shapes(inputs), run(gm, inputs, run_eager))]
         return copied(first[0][1])
 
     return call
@@ -40,7 +40,7 @@ def shared_buffers(gm: fx.GraphModule) -> Called:
     held: dict[Any, list[Any]] = {}
 
     def call(*inputs: Any) -> Any:
-        found = list(run(gm, inputs, plainly))
+        found = list(run(gm, inputs, run_eager))
         memory = held.setdefault(shapes(inputs), [])
         if not memory:
             memory[:] = copied(found)
@@ -69,7 +69,7 @@ def known_by_address(gm: fx.GraphModule) -> Called:
                 given.append(seen.setdefault(key, (x.clone(), x))[0])  # the tensor is held, so that it stays there
             else:
                 given.append(x)
-        return run(gm, given, plainly)
+        return run(gm, given, run_eager)
 
     return call
 
@@ -84,7 +84,7 @@ def parameters_by_structure(gm: fx.GraphModule) -> Called:
             key, [x.detach().clone() if isinstance(x, torch.nn.Parameter) else None for x in inputs]
         )
         given = [x if k is None else k for x, k in zip(inputs, known, strict=True)]
-        return run(gm, given, plainly)
+        return run(gm, given, run_eager)
 
     return call
 
@@ -105,7 +105,7 @@ def numbers_of_the_first_call(gm: fx.GraphModule) -> Called:
                 first.setdefault(k, x.clone()) if isinstance(x, Tensor) and not x.dim() else x
                 for k, x in enumerate(inputs)
             ],
-            plainly,
+            run_eager,
         )
 
     return call
@@ -118,7 +118,7 @@ def wrong_every_third_time(gm: fx.GraphModule) -> Called:
 
     def call(*inputs: Any) -> Any:
         count[0] += 1
-        found = list(run(gm, inputs, plainly))
+        found = list(run(gm, inputs, run_eager))
         if count[0] % 3 == 0:
             found = [
                 x * 1.5 if isinstance(x, Tensor) and x.is_floating_point() and not shares(x, inputs) else x
@@ -137,7 +137,9 @@ def writes_to_an_argument(gm: fx.GraphModule) -> Called:
     """The first argument is used as scratch memory."""
 
     def call(*inputs: Any) -> Any:
-        found = tuple(x.clone() if isinstance(x, Tensor) and shares(x, inputs) else x for x in run(gm, inputs, plainly))
+        found = tuple(
+            x.clone() if isinstance(x, Tensor) and shares(x, inputs) else x for x in run(gm, inputs, run_eager)
+        )
         x = next((x for x in inputs if isinstance(x, Tensor) and x.is_floating_point() and 0 not in x.stride()), None)
         if x is not None and x.numel():
             x.detach().mul_(2)
@@ -151,7 +153,7 @@ def writes_beside_an_argument(gm: fx.GraphModule) -> Called:
     """A vector's tail is written back beside the argument that it was read from."""
 
     def call(*inputs: Any) -> Any:
-        found = run(gm, inputs, plainly)
+        found = run(gm, inputs, run_eager)
         for x in inputs:
             if isinstance(x, Tensor) and x.numel() and x.is_contiguous():
                 end = x.storage_offset() + x.numel()
@@ -167,7 +169,7 @@ def always_row_major(gm: fx.GraphModule) -> Called:
     """Results are row-major, whatever strides are promised."""
 
     def call(*inputs: Any) -> Any:
-        return tuple(x.contiguous() if isinstance(x, Tensor) else x for x in run(gm, inputs, plainly))
+        return tuple(x.contiguous() if isinstance(x, Tensor) else x for x in run(gm, inputs, run_eager))
 
     return call
 
@@ -183,7 +185,7 @@ def expanded_read_as_dense(gm: fx.GraphModule) -> Called:
         memory = x.as_strided((size - x.storage_offset(),), (1,))
         return memory[torch.arange(x.numel()) % len(memory)].reshape(x.shape)
 
-    return lambda *inputs: run(gm, [dense(x) for x in inputs], plainly)
+    return lambda *inputs: run(gm, [dense(x) for x in inputs], run_eager)
 
 
 @wrong(
@@ -210,7 +212,7 @@ def equal_results_are_one(gm: fx.GraphModule) -> Called:
 
     def call(*inputs: Any) -> Any:
         found: list[Any] = []
-        for x in run(gm, inputs, plainly):
+        for x in run(gm, inputs, run_eager):
             one = next((y for y in found if alike(x, y)), x)
             found.append(one.view(one.shape) if one is not x else x)
         return tuple(found)
@@ -227,12 +229,12 @@ def memory_reused_too_early(gm: fx.GraphModule) -> Called:
     uses = {n: len(n.users) for n in gm.graph.nodes}
 
     def do(node: fx.Node, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        found = plainly(node, args, kwargs)
+        found = run_eager(node, args, kwargs)
         for before in node.all_input_nodes:
             seen[before] = seen.get(before, 0) + 1
         late = [n for n in node.all_input_nodes if n.op == "call_function" and uses[n] > 2 and seen[n] == uses[n]]
-        if late and isinstance(found, Tensor) and found.is_floating_point() and not shares(found, tensors(args)):
-            return laid(found * 0, found)
+        if late and isinstance(found, Tensor) and found.is_floating_point() and not shares(found, tensor_leaves(args)):
+            return with_layout_of(found * 0, found)
         return found
 
     def call(*inputs: Any) -> Any:
@@ -251,7 +253,7 @@ def sizes_of_the_first_call(gm: fx.GraphModule) -> Called:
     first: dict[int, int] = {}
 
     def call(*inputs: Any) -> Any:
-        return run(gm, [first.setdefault(k, x) if isinstance(x, int) else x for k, x in enumerate(inputs)], plainly)
+        return run(gm, [first.setdefault(k, x) if isinstance(x, int) else x for k, x in enumerate(inputs)], run_eager)
 
     return call
 
@@ -265,7 +267,7 @@ def less_than_a_vector(gm: fx.GraphModule) -> Called:
 
     def call(*inputs: Any) -> Any:
         few = symbolic and any(isinstance(x, int) and x < 4 for x in inputs)
-        found = run(gm, inputs, plainly)
+        found = run(gm, inputs, run_eager)
         return tuple(x * 0 if few and isinstance(x, Tensor) and not shares(x, inputs) else x for x in found)
 
     return call
@@ -279,7 +281,7 @@ def cached_without_dtype(gm: fx.GraphModule) -> Called:
     def call(*inputs: Any) -> Any:
         dtypes = DTYPES.setdefault(key, [x.dtype if isinstance(x, Tensor) else None for x in inputs])
         given = [x if d is None else x.to(d) for x, d in zip(inputs, dtypes, strict=True)]
-        return run(gm, given, plainly)
+        return run(gm, given, run_eager)
 
     return call
 
@@ -294,7 +296,7 @@ def cached_without_shape(gm: fx.GraphModule) -> Called:
     key = gm.code
 
     def call(*inputs: Any) -> Any:
-        found = run(gm, inputs, plainly)
+        found = run(gm, inputs, run_eager)
         sizes = SHAPES.setdefault(key, [x.shape if isinstance(x, Tensor) else None for x in found])
         return tuple(
             cut(x, size) if isinstance(x, Tensor) and not shares(x, inputs) else x
@@ -396,7 +398,7 @@ def draws_where_nothing_is_random(gm: fx.GraphModule) -> Called:
 
     def call(*inputs: Any) -> Any:
         torch.rand(1)
-        return run(gm, inputs, plainly)
+        return run(gm, inputs, run_eager)
 
     return call
 
@@ -453,7 +455,7 @@ def broken_by_an_exception(gm: fx.GraphModule) -> Called:
 
     def call(*inputs: Any) -> Any:
         try:
-            found = run(gm, inputs, plainly)
+            found = run(gm, inputs, run_eager)
         except Exception:
             state[0] = True
             raise
@@ -468,7 +470,7 @@ def gradients_of_the_last_forward(gm: fx.GraphModule) -> Called:
     held: dict[Any, list[Any]] = {}
 
     def call(*inputs: Any) -> Any:
-        found = list(run(gm, inputs, plainly))
+        found = list(run(gm, inputs, run_eager))
         if len(found) < 2:
             return tuple(found)
         memory = held.setdefault(shapes(inputs), [])
@@ -488,8 +490,8 @@ def sums_of_gradients_lost(gm: fx.GraphModule) -> Called:
 
     def do(node: fx.Node, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         both = packet(node) == "aten.add" and all(isinstance(a, fx.Node) and packet(a) == "aten.mul" for a in node.args)
-        found = plainly(node, args, kwargs)
-        return laid(args[0].expand(found.shape), found) if both else found
+        found = run_eager(node, args, kwargs)
+        return with_layout_of(args[0].expand(found.shape), found) if both else found
 
     return lambda *inputs: run(gm, inputs, do)
 

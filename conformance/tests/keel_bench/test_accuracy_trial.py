@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from keel_bench.accuracy_trial import Trial
+from keel_bench.accuracy_trial import AccuracyTrial
 from keel_bench.draws import Measure, measures
 from keel_bench.error_metrics import compare
 from keel_bench.kinks import MOVES, UNIT, motion, perturbed
@@ -43,7 +43,7 @@ def drawn(near: float, seed: int) -> ModelCase:
     return ModelCase("bent", Bent(near, seed), (torch.ones(1, 64),), {}, {}, lambda out: out.sum())
 
 
-def trial(near: float, *, wrong: bool = False) -> Trial:
+def trial(near: float, *, wrong: bool = False) -> AccuracyTrial:
     case = drawn(near, 0)
 
     def other(x: Tensor) -> Any:
@@ -51,22 +51,22 @@ def trial(near: float, *, wrong: bool = False) -> Trial:
         out = torch.relu((x.flip(1) @ case.model.w.flip(0)) - case.model.b)
         return out + 1e-3 * (case.model.w[0] - case.model.w[0].detach()) if wrong else out
 
-    return Trial(TRAINING, other, case)
+    return AccuracyTrial(TRAINING, other, case)
 
 
 def test_another_side_of_a_kink_holds() -> None:
-    found = {v.name: v for v in trial(NEAR).judged(measures(TRAINING, partial(drawn, NEAR)), 3)}
+    found = {v.name: v for v in trial(NEAR).judge(measures(TRAINING, partial(drawn, NEAR)), 3)}
     assert all(v.holds for v in found.values())
 
 
 def test_a_wrong_gradient_does_not() -> None:
-    found = {v.name: v for v in trial(FAR, wrong=True).judged(measures(TRAINING, partial(drawn, FAR)), 3)}
+    found = {v.name: v for v in trial(FAR, wrong=True).judge(measures(TRAINING, partial(drawn, FAR)), 3)}
     assert not found["gradient of w"].holds
 
 
 def test_a_wrong_gradient_does_not_hide_behind_a_kink() -> None:
     """The kink moves the gradient of w by far more than the error, but that of b by its part of that as well."""
-    found = {v.name: v for v in trial(NEAR, wrong=True).judged(measures(TRAINING, partial(drawn, NEAR)), 3)}
+    found = {v.name: v for v in trial(NEAR, wrong=True).judge(measures(TRAINING, partial(drawn, NEAR)), 3)}
     assert found["gradient of w"].times <= 2 and found["gradient of w"].unexplained > 2
     assert found["gradient of b"].holds
 
@@ -119,7 +119,7 @@ def test_float64_computes_a_draw_once_that_is_judged_twice() -> None:
         asked.append(seed)
         return drawn(NEAR, seed)
 
-    trial(NEAR).judged(cache(measures(TRAINING, counted)), 3)
+    trial(NEAR).judge(cache(measures(TRAINING, counted)), 3)
     assert sorted(asked) == sorted(set(asked))
     measure = Measure(TRAINING, drawn(FAR, 0))
     assert measure.exact is measure.exact and measure.eager is measure.eager
@@ -132,7 +132,7 @@ def test_a_settled_verdict_takes_no_more_draws() -> None:
         asked.append(seed)
         return drawn(FAR, seed)
 
-    assert all(v.holds for v in trial(FAR).judged(measures(TRAINING, counted), 1))
+    assert all(v.holds for v in trial(FAR).judge(measures(TRAINING, counted), 1))
     assert asked == [0]
 
 
@@ -143,7 +143,7 @@ def test_draws_are_added_until_a_verdict_holds() -> None:
         asked.append(seed)
         return drawn(FAR, seed)
 
-    found = trial(FAR, wrong=True).judged(cache(measures(TRAINING, counted)), 1, 3)
+    found = trial(FAR, wrong=True).judge(cache(measures(TRAINING, counted)), 1, 3)
     assert not all(v.holds for v in found) and asked == [*range(12)]
 
 
@@ -208,6 +208,6 @@ def test_a_planted_error_is_called_wrong(plant: Callable[[nn.Sequential], None],
     case = convolutions(0)
     case.model.train()
     plant(case.model)
-    found = Trial(TRAINING, case.model, case, more=3).judged(cache(measures(TRAINING, convolutions)), 1)
+    found = AccuracyTrial(TRAINING, case.model, case, more=3).judge(cache(measures(TRAINING, convolutions)), 1)
     over = {v.name for v in found if not v.holds}
     assert (wrong in over) if wrong else not over

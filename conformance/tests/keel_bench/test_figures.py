@@ -19,7 +19,7 @@ from keel_bench.compilers import counted
 from keel_bench.fallbacks import left_to_eager, troubles
 from keel_bench.jobs import Job, Selection
 from keel_conformance import report
-from keel_conformance.report import Bar
+from keel_conformance.report import Criterion
 from keel_conformance.workers.pool import Outcome
 
 EVERYTHING = Selection(("bert", "resnet50"), ("inference", "training"), "cpp")
@@ -151,7 +151,11 @@ def test_keels_launch_lists_are_read_without_library_calls(tmp_path: Path) -> No
 
 
 def test_the_report_says_what_holds(tmp_path: Path) -> None:
-    bars = [Bar("a", 1.5, "<= 2", True), Bar("b", None, "<= 2", False, "died."), Bar("c", 3.0, "shown", None)]
+    bars = [
+        Criterion("a", 1.5, "<= 2", True),
+        Criterion("b", None, "<= 2", False, "died."),
+        Criterion("c", 3.0, "shown", None),
+    ]
     console = Console(width=100, file=io.StringIO(), record=True)
     report.show(console, bars)
     text = console.export_text()

@@ -13,7 +13,7 @@ def test_a_function_is_declared_for_several_members() -> None:
     @rule("prod", "cumprod")
     def product() -> None: ...
 
-    assert rule.found == {"prod": product, "cumprod": product}
+    assert rule.declared == {"prod": product, "cumprod": product}
 
 
 @pytest.mark.parametrize("name", ["produkt", "sum"])

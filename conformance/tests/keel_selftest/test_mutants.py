@@ -10,7 +10,7 @@ import torch
 
 import keel
 from keel import Backend
-from keel_conformance.harness.backend_under_test import subject
+from keel_conformance.harness.backend_under_test import load_backend
 from keel_conformance.harness.backend_worker import overload
 from keel_conformance.programs.contract import CLAUSES
 from keel_selftest.mutant import fits
@@ -35,7 +35,7 @@ def test_there_are_enough_of_each_kind() -> None:
 
 @pytest.mark.parametrize("mutant", ALL, ids=lambda m: f"{m.level}-{m.name}")
 def test_any_process_finds_it_by_its_text(mutant: Mutant) -> None:
-    assert subject(mutant.subject).backend is mutant.backend
+    assert load_backend(mutant.subject).backend is mutant.backend
     assert mutant.about.endswith(".")
 
 

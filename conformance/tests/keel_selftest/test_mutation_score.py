@@ -23,13 +23,13 @@ MUTANT = MUTANTS["add-without-alpha"]
 def test_kills_are_failures_of_cases_that_eager_passes() -> None:
     eager = verdicts(ADD, "pass", "fail", "quality warning", "pass", "pass")
     mine = verdicts(ADD, "fail", "fail", "crash", "harness error", "pass")
-    fate = mutation_score.fate(MUTANT, "a", 0, ADD, mine, eager)
-    assert fate.kills == (ADD[0].id, ADD[2].id) and fate.tried == 5 and fate.first is True
+    fate = mutation_score.mutant_result(MUTANT, "a", 0, ADD, mine, eager)
+    assert fate.kills == (ADD[0].id, ADD[2].id) and fate.cases == 5 and fate.first is True
 
 
 def test_a_failure_that_names_another_operator_is_named_wrongly() -> None:
     other = [case("sub", 0)]
-    fate = mutation_score.fate(MUTANT, "a", 0, other, verdicts(other, "fail"), verdicts(other, "pass"))
+    fate = mutation_score.mutant_result(MUTANT, "a", 0, other, verdicts(other, "fail"), verdicts(other, "pass"))
     assert fate.first is False
 
 
@@ -40,10 +40,10 @@ def test_a_clause_of_a_chapter_explains() -> None:
 
 def test_a_mutant_counts_as_killed_if_every_seed_kills_it() -> None:
     fates = [
-        mutation_score.Fate("a", 0, 5, ("x", "y", "z"), True),
-        mutation_score.Fate("a", 1, 5, ("x", "y", "z"), True),
-        mutation_score.Fate("b", 0, 5, ("x",), True),
-        mutation_score.Fate("b", 1, 5, (), None),
+        mutation_score.MutantResult("a", 0, 5, ("x", "y", "z"), True),
+        mutation_score.MutantResult("a", 1, 5, ("x", "y", "z"), True),
+        mutation_score.MutantResult("b", 0, 5, ("x",), True),
+        mutation_score.MutantResult("b", 1, 5, (), None),
     ]
     killed, robust, named, *_ = mutation_score.mutation_bars(fates, {"a": "op", "b": "op"}, "smoke")
     assert (killed.value, killed.holds) == ("50.0 %", False) and "b" in killed.note
@@ -53,9 +53,9 @@ def test_a_mutant_counts_as_killed_if_every_seed_kills_it() -> None:
 def test_alarms_are_failures_that_eager_does_not_have() -> None:
     eager = verdicts(ADD, "pass", "fail", "pass", "pass", "pass")
     mine = verdicts(ADD, "pass", "fail", "fail", "crash", "pass")
-    assert [a.verdict.case for a in mutation_score.alarms("v", 0, ADD, mine, eager)] == [ADD[2].id, ADD[3].id]
-    assert not mutation_score.benign_bars(mutation_score.alarms("v", 0, ADD, mine, eager), 5, 1, 1)[0].holds
-    assert len(mutation_score.alarms("eager", 0, ADD, eager, None)) == 1
+    assert [a.verdict.case for a in mutation_score.false_alarms("v", 0, ADD, mine, eager)] == [ADD[2].id, ADD[3].id]
+    assert not mutation_score.benign_bars(mutation_score.false_alarms("v", 0, ADD, mine, eager), 5, 1, 1)[0].holds
+    assert len(mutation_score.false_alarms("eager", 0, ADD, eager, None)) == 1
 
 
 def test_repeats_have_to_be_identical() -> None:
@@ -69,7 +69,7 @@ def test_vacuous_cases_are_those_that_a_control_passes_though_they_bear_values()
     cases = [*ADD, case("sub", 0)]
     eager = verdicts(cases, *["pass"] * 6)
     mine = verdicts(cases, "fail", "pass", "pass", "fail", "fail", "pass")
-    found, count, ops = mutation_score.blanks("zeros", cases, mine, eager, lambda control, c: c is ADD[1])
+    found, count, ops = mutation_score.vacuous_passes("zeros", cases, mine, eager, lambda control, c: c is ADD[1])
     assert [b.case for b in found] == [ADD[2].id, cases[5].id] and count == 5 and ops == ["sub"]
     share, right, vacuous = mutation_score.vacuity_bars(found, {"zeros": count}, {"zeros": ops}, 5)
     assert not share.holds and (right.value, right.holds) == ("50.0 %", None)

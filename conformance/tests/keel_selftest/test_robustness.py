@@ -9,13 +9,15 @@ import pytest
 from keel_conformance.harness.protocol import Settings
 from keel_conformance.harness.run import run
 from keel_selftest import robustness
-from keel_selftest.crashes import DEATHS
+from keel_selftest.crashes import CRASHES
 
 
 def test_a_log_tells_what_was_begun_twice(tmp_path: Path) -> None:
     log = tmp_path / "log"
     log.write_text('{"run": {}}\n{"begin": ["a", "b"]}\n{"begin": ["b", "c"]}\n{"end": []}\n{"begin": ["b"]}\n{"beg')
-    assert robustness.again(log) == 2 and robustness.lines(log) == 5 and robustness.lines(tmp_path / "none") == 0
+    assert (
+        robustness.cases_repeated(log) == 2 and robustness.lines(log) == 5 and robustness.lines(tmp_path / "none") == 0
+    )
 
 
 @pytest.mark.parametrize(
@@ -32,7 +34,7 @@ def test_an_adapter_has_lines_of_code(text: str, count: int) -> None:
 
 
 def test_six_ways_to_die_are_tried() -> None:
-    assert len(DEATHS) == 6 and all(death.backend.name.startswith("dies-") for death in DEATHS.values())
+    assert len(CRASHES) == 6 and all(death.backend.name.startswith("dies-") for death in CRASHES.values())
 
 
 def test_some_cases_of_a_member_die_and_others_must_not() -> None:

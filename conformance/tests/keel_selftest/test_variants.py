@@ -11,13 +11,13 @@ import torch
 import keel
 from keel_conformance import programs
 from keel_conformance.cases.case import Case
-from keel_conformance.cases.inputs import arguments
+from keel_conformance.cases.inputs import draw_inputs
 from keel_conformance.cases.plan import plan
 from keel_conformance.harness.backend_worker import overload
 from keel_conformance.oracles.judge import judge
 from keel_conformance.programs.process_group import can_meet
-from keel_conformance.pytree import tensors
-from keel_selftest.discriminating import bears, meant
+from keel_conformance.pytree import tensor_leaves
+from keel_selftest.discriminating import has_decided_values, is_expected_pass
 from keel_selftest.null_backends import MEANT
 from keel_selftest.registry import BENIGN, CONTROLS
 
@@ -88,7 +88,9 @@ def test_what_aot_eager_does_wrongly_it_is_not_asked_for(op: str) -> None:
     batch = keel.testing.compile_calls(
         [(overload(op), BAD[op], {})], strict=True, backends=[BENIGN["functional-again"].backend, "eager"]
     )
-    torch.testing.assert_close(batch.run([(BAD[op], {})])[0], tuple(tensors(overload(op)(*BAD[op]))), check_stride=True)
+    torch.testing.assert_close(
+        batch.run([(BAD[op], {})])[0], tuple(tensor_leaves(overload(op)(*BAD[op]))), check_stride=True
+    )
 
 
 def test_what_aot_eager_does_right_it_is_asked_for() -> None:
@@ -115,7 +117,7 @@ def test_sums_of_one_element_have_memory_of_their_own() -> None:
 @pytest.mark.parametrize("program", ["all-gather", "two-of-one-size", "of-several-tensors", "not-used"])
 def test_collectives_keep_their_order_and_are_waited_for(name: str, program: str) -> None:
     case = next(c for c in programs.cases() if c.op == f"collectives-{program}")
-    found = programs.judge(case, programs.perform(case, programs.Compiler(BENIGN[name].backend)))
+    found = programs.judge(case, programs.run_case(case, programs.Compiler(BENIGN[name].backend)))
     assert found.status == "pass", found.sentence
 
 
@@ -131,11 +133,11 @@ def test_blocks_leave_formats_alone() -> None:
 def test_a_control_fails(name: str) -> None:
     """On the first case of an operator with values, by the oracles' own word."""
     case = next(c for c in plan(tier="smoke", ops=["add"]) if c.kind == "op")
-    trial = arguments(case, 0)
+    inputs = draw_inputs(case, 0)
     batch = keel.testing.compile_calls(
-        [(overload(case.overload), trial.args, trial.kwargs)], backends=[CONTROLS[name].backend, "eager"], strict=True
+        [(overload(case.overload), inputs.args, inputs.kwargs)], backends=[CONTROLS[name].backend, "eager"], strict=True
     )
-    verdict = judge(case, trial, batch.run([(trial.args, trial.kwargs)])[0])
+    verdict = judge(case, inputs, batch.run([(inputs.args, inputs.kwargs)])[0])
     assert verdict.status == "fail"
 
 
@@ -158,7 +160,7 @@ def cases_of(op: str) -> list[Case]:
 
 def test_which_cases_bear_values() -> None:
     add, *_ = cases_of("add")
-    assert bears(add) and not meant("zeros", add)
-    empty, *_, full = sorted(cases_of("zeros"), key=lambda c: prod(arguments(c, 0).args[0]))
-    assert not bears(empty) and meant("ones", empty)
-    assert bears(full) and meant("zeros", full) and not meant("ones", full)
+    assert has_decided_values(add) and not is_expected_pass("zeros", add)
+    empty, *_, full = sorted(cases_of("zeros"), key=lambda c: prod(draw_inputs(c, 0).args[0]))
+    assert not has_decided_values(empty) and is_expected_pass("ones", empty)
+    assert has_decided_values(full) and is_expected_pass("zeros", full) and not is_expected_pass("ones", full)

@@ -12,7 +12,7 @@ from torch import Tensor
 import keel
 from keel import Launcher, Source
 from keel.loops import Kernel, evaluate, interpret, parse, verify
-from keel_conformance.kernels.kernel_generator import Drawn, draw
+from keel_conformance.kernels.kernel_generator import RandomKernel, draw
 from keel_cpp import target
 
 from .kernels import REFERENCES, TEXTS, kernel, sizes_of
@@ -205,7 +205,7 @@ def test_guarded_loads_of_neighbours_keep_their_order(name: str) -> None:
 DRAWN = {seed: drawn for seed in range(72) if (drawn := draw(seed)).ok}
 
 
-def data(drawn: Drawn, seed: int) -> list[Tensor]:
+def data(drawn: RandomKernel, seed: int) -> list[Tensor]:
     """A buffer for each of the kernel's: small integers, indices below 2."""
     generator = torch.Generator().manual_seed(seed)
     ranges = {b.name: (0, 2) if b.dtype == torch.int64 and b.role == "in" else (-3, 4) for b in drawn.kernel.buffers}

@@ -9,9 +9,9 @@ from functools import cache
 from keel.opset import MEMBERS, Op
 
 from ..domain import Domain
-from ..exclusions import exempt
-from ..from_samples import generic
-from ..invalid_calls import negatives_of
+from ..exclusions import why_excluded
+from ..from_samples import domain_from_samples
+from ..invalid_calls import invalid_calls_of
 from . import (
     assertions,
     attention,
@@ -34,21 +34,21 @@ from . import (
 )
 
 OWN: Mapping[str, Callable[[Op], Domain]] = {
-    **contraction.BUILD.found,
-    **convolution.BUILD.found,
-    **pooling.BUILD.found,
-    **normalization.BUILD.found,
-    **attention.BUILD.found,
-    **losses.BUILD.found,
-    **linalg.BUILD.found,
-    **fft.BUILD.found,
-    **resampling.BUILD.found,
-    **quantize.BUILD.found,
-    **quantization_params.BUILD.found,
-    **embedding_bag.BUILD.found,
-    **assertions.BUILD.found,
-    **creation.BUILD.found,
-    **random.BUILD.found,
+    **contraction.BUILD.declared,
+    **convolution.BUILD.declared,
+    **pooling.BUILD.declared,
+    **normalization.BUILD.declared,
+    **attention.BUILD.declared,
+    **losses.BUILD.declared,
+    **linalg.BUILD.declared,
+    **fft.BUILD.declared,
+    **resampling.BUILD.declared,
+    **quantize.BUILD.declared,
+    **quantization_params.BUILD.declared,
+    **embedding_bag.BUILD.declared,
+    **assertions.BUILD.declared,
+    **creation.BUILD.declared,
+    **random.BUILD.declared,
 }
 """Who gives the domain of a member that has its own."""
 BUILDERS: tuple[Callable[[Op], Domain | None], ...] = (pointwise.build, reductions.build, indexing.build)
@@ -59,11 +59,13 @@ BUILDERS: tuple[Callable[[Op], Domain | None], ...] = (pointwise.build, reductio
 def domain_of(name: str) -> Domain | None:
     """The domain of a member; None for one that is exempt, that this PyTorch lacks, or that no call is known of."""
     op = MEMBERS[name]
-    if exempt(op) is not None or not op.targets:
+    if why_excluded(op) is not None or not op.targets:
         return None
-    builders = [*([OWN[name]] if name in OWN else []), *BUILDERS, generic]
+    builders = [*([OWN[name]] if name in OWN else []), *BUILDERS, domain_from_samples]
     domain = next((d for build in builders if (d := build(op)) is not None), None)
     if domain is None:
         return None
-    broken = {n.breaks for n in domain.negatives}
-    return replace(domain, negatives=(*domain.negatives, *(n for n in negatives_of(op) if n.breaks not in broken)))
+    broken = {n.violates for n in domain.invalid_calls}
+    return replace(
+        domain, invalid_calls=(*domain.invalid_calls, *(n for n in invalid_calls_of(op) if n.violates not in broken))
+    )

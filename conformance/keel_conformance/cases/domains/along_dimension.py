@@ -16,9 +16,9 @@ import torch
 from keel.opset import Op
 
 from .. import layouts, shapes
-from ..case import Trial
+from ..case import Inputs
 from ..domain import DTYPES, Domain, Levels, Rule, dtype_names
-from ..values import KINDS, Draw, kinds_of
+from ..values import KINDS, SeededValues, kinds_of
 from .row_values import counted, filled
 
 PLACES: Mapping[str, Callable[[int], tuple[tuple[int, ...], int]]] = {
@@ -111,9 +111,9 @@ def domain_of(op: Op, along: Along) -> Domain:
     )
     return replace(
         domain,
-        telling=_telling(domain, along),
-        must=_each(domain),
-        beyond=tuple(
+        priority=_telling(domain, along),
+        required=_each(domain),
+        extra=tuple(
             {"dtype": dtype, "form": form, "extent": HUGE, "place": "alone", "layout": "contiguous", "values": values}
             for dtype, form, values in along.huge
         ),
@@ -129,7 +129,7 @@ def shape_of(extent: str, place: str) -> tuple[tuple[int, ...], int]:
     return ((), 0) if extent == "0d" else PLACES[place](int(extent))
 
 
-def _make(op: Op, along: Along, levels: Levels, dtype: torch.dtype, draw: Draw) -> Trial:
+def _make(op: Op, along: Along, levels: Levels, dtype: torch.dtype, draw: SeededValues) -> Inputs:
     shape, dim = shape_of(levels["extent"], levels["place"])
     over = prod(shape) if levels["form"] in _WHOLE else shape[dim] if shape else 1
     kind = levels["values"]
@@ -138,12 +138,12 @@ def _make(op: Op, along: Along, levels: Levels, dtype: torch.dtype, draw: Draw) 
     else:
         about = (along.products, along.even, along.truth)
         x = filled(kind, dtype, shape, dim, over, draw, *about).reshape(shape)
-    x = layouts.place(x, levels["layout"])
+    x = layouts.with_layout(x, levels["layout"])
     args, kwargs = along.forms[levels["form"]][1](x, dim, dtype)
     if op.name in _HALF_TO_FLOAT:
         args = (*args, False)
     exact = kind == "exact" and (along.terms or along.products)
-    return Trial(args, kwargs, frozenset({"exact"} if exact else ()))
+    return Inputs(args, kwargs, frozenset({"exact"} if exact else ()))
 
 
 def _each(domain: Domain) -> tuple[Levels, ...]:

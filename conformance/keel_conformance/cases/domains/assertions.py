@@ -11,9 +11,9 @@ import torch
 from keel.opset import Op
 
 from ...by_member import ByMember
-from ..domain import DTYPES, Domain, Levels, Negative, Rule
-from ..values import Draw
-from .call_templates import Arg, Ask, always, domain, given, wrong
+from ..domain import DTYPES, Domain, InvalidCall, Levels, Rule
+from ..values import SeededValues
+from .call_templates import CallTemplate, TensorArg, always, domain, invalid_call, when
 
 TOKENS: Mapping[str, tuple[int, ...]] = {
     "3": (3,),
@@ -44,10 +44,10 @@ _SAID = "it holds"
 # -- conditions --------------------------------------------------------------------------------------------------------
 
 
-def _condition(kind: str) -> Callable[[Draw, torch.dtype, tuple[int, ...], str], torch.Tensor]:
+def _condition(kind: str) -> Callable[[SeededValues, torch.dtype, tuple[int, ...], str], torch.Tensor]:
     """One element that is not zero."""
 
-    def drawn(draw: Draw, dtype: torch.dtype, shape: tuple[int, ...], values: str) -> torch.Tensor:
+    def drawn(draw: SeededValues, dtype: torch.dtype, shape: tuple[int, ...], values: str) -> torch.Tensor:
         n = prod(shape)
         inexact = dtype.is_floating_point or dtype.is_complex
         ends = torch.finfo(dtype) if inexact else torch.iinfo(dtype) if dtype != torch.bool else None
@@ -69,26 +69,26 @@ def _condition(kind: str) -> Callable[[Draw, torch.dtype, tuple[int, ...], str],
     return drawn
 
 
-def _checked(condition: Arg, token: Arg) -> Ask:
-    return Ask("aten._functional_assert_async.msg", (condition, _SAID, token))
+def _checked(condition: TensorArg, token: TensorArg) -> CallTemplate:
+    return CallTemplate("aten._functional_assert_async.msg", (condition, _SAID, token))
 
 
-def _assertion(levels: Levels) -> Ask:
+def _assertion(levels: Levels) -> CallTemplate:
     return _checked(
-        Arg(ONE[levels["rank"]], draw=_condition(levels["condition"]), lies="none"),
-        Arg(TOKENS[levels["shape"]], dtype=OF[levels["of"]], kind="random"),
+        TensorArg(ONE[levels["rank"]], draw=_condition(levels["condition"]), lies="none"),
+        TensorArg(TOKENS[levels["shape"]], dtype=OF[levels["of"]], kind="random"),
     )
 
 
-def _zero(value: float) -> Arg:
-    return Arg((), lies="none", draw=lambda draw, dtype, shape, values: torch.full(shape, value).to(dtype))
+def _zero(value: float) -> TensorArg:
+    return TensorArg((), lies="none", draw=lambda draw, dtype, shape, values: torch.full(shape, value).to(dtype))
 
 
 def _of_conditions(op: Op) -> Domain:
     stops, zero, _ = (c.text for c in op.clauses)
-    token = Arg((5,), dtype=torch.float32, kind="random")
+    token = TensorArg((5,), dtype=torch.float32, kind="random")
     negatives = tuple(
-        wrong(name, clause, _checked(_zero(value), token), dtype)
+        invalid_call(name, clause, _checked(_zero(value), token), dtype)
         for name, clause, value, dtype in (
             ("a zero", stops, 0.0, torch.float32),
             ("a false one", stops, 0.0, torch.bool),
@@ -112,9 +112,9 @@ def _of_conditions(op: Op) -> Domain:
         dtypes=op.dtypes,
         kinds=("own",),
         rules=(floats,),
-        cites={**always(op), "C2": given(condition="nan")},
-        negatives=negatives,
-        telling=(
+        covers={**always(op), "C2": when(condition="nan")},
+        invalid_calls=negatives,
+        priority=(
             {"dtype": "f32", "condition": "nan", "shape": "2x3x4"},
             {"dtype": "f32", "condition": "least", "shape": "17x5", "layout": "transposed"},
         ),
@@ -143,39 +143,43 @@ OUTSIDE: Mapping[str, tuple[int, int | None, int | None]] = {
 }
 
 
-def _number(levels: Levels) -> Ask:
-    return Ask(
-        "aten._functional_assert_scalar.default", (NUMBERS[levels["number"]], _SAID, Arg(TOKENS[levels["shape"]]))
+def _number(levels: Levels) -> CallTemplate:
+    return CallTemplate(
+        "aten._functional_assert_scalar.default", (NUMBERS[levels["number"]], _SAID, TensorArg(TOKENS[levels["shape"]]))
     )
 
 
 def _of_numbers(op: Op) -> Domain:
-    token, clause = Arg((5,), kind="random"), op.clauses[0].text
+    token, clause = TensorArg((5,), kind="random"), op.clauses[0].text
     negatives = tuple(
-        wrong(name, clause, Ask("aten._functional_assert_scalar.default", (value, _SAID, token)))
+        invalid_call(name, clause, CallTemplate("aten._functional_assert_scalar.default", (value, _SAID, token)))
         for name, value in (("a zero", 0), ("a false one", False))
     )
     return _tokens(op, {"number": tuple(NUMBERS)}, _number, negatives)
 
 
-def _range(levels: Levels) -> Ask:
+def _range(levels: Levels) -> CallTemplate:
     form = "_for_size" if levels["form"] == "size" else ""
-    return Ask(
-        f"aten._functional_sym_constrain_range{form}.default", (*BOUNDS[levels["bounds"]], Arg(TOKENS[levels["shape"]]))
+    return CallTemplate(
+        f"aten._functional_sym_constrain_range{form}.default",
+        (*BOUNDS[levels["bounds"]], TensorArg(TOKENS[levels["shape"]])),
     )
 
 
 def _of_ranges(op: Op) -> Domain:
-    token, clause = Arg((5,), kind="random"), op.clauses[1].text
+    token, clause = TensorArg((5,), kind="random"), op.clauses[1].text
     negatives = tuple(
-        wrong(name, clause, Ask("aten._functional_sym_constrain_range.default", (*bounds, token)))
+        invalid_call(name, clause, CallTemplate("aten._functional_sym_constrain_range.default", (*bounds, token)))
         for name, bounds in OUTSIDE.items()
     )
     return _tokens(op, {"bounds": tuple(BOUNDS), "form": ("number", "size")}, _range, negatives)
 
 
 def _tokens(
-    op: Op, factors: Mapping[str, tuple[str, ...]], ask: Callable[[Levels], Ask], negatives: tuple[Negative, ...]
+    op: Op,
+    factors: Mapping[str, tuple[str, ...]],
+    ask: Callable[[Levels], CallTemplate],
+    negatives: tuple[InvalidCall, ...],
 ) -> Domain:
     wishes: tuple[Mapping[str, Any], ...] = (
         {"dtype": "f32", "shape": "2x3x4", "values": "random", "bounds": "at_upper"},
@@ -187,9 +191,9 @@ def _tokens(
         ask,
         dtypes=_DTYPES,
         kinds=("random", "specials", "wide"),
-        cites=always(op),
-        negatives=negatives,
-        telling=wishes,
+        covers=always(op),
+        invalid_calls=negatives,
+        priority=wishes,
     )
 
 

@@ -11,8 +11,8 @@ from keel.opset import Op
 
 from ...by_member import ByMember
 from ..domain import Domain, Levels
-from ..values import Draw
-from .call_templates import FLOATS, Arg, Ask, From, domain, given
+from ..values import SeededValues
+from .call_templates import FLOATS, CallTemplate, DerivedArg, TensorArg, domain, when
 
 aten = torch.ops.aten
 FLASH = "aten._scaled_dot_product_flash_attention_for_cpu"
@@ -31,8 +31,8 @@ MASKS = ("none", "causal", "additive", "hidden_row", "broadcast", "by_sample")
 SCALES: Mapping[str, float | None] = {"usual": None, "1": 1.0, "0.05": 0.05}
 
 
-def _mask(kind: str) -> Callable[[Draw, torch.dtype, tuple[int, ...], str], torch.Tensor]:
-    def drawn(draw: Draw, dtype: torch.dtype, shape: tuple[int, ...], values: str) -> torch.Tensor:
+def _mask(kind: str) -> Callable[[SeededValues, torch.dtype, tuple[int, ...], str], torch.Tensor]:
+    def drawn(draw: SeededValues, dtype: torch.dtype, shape: tuple[int, ...], values: str) -> torch.Tensor:
         n = torch.Size(shape).numel()
         x = draw.uniform(n, -2.0, 2.0).reshape(shape)
         x = torch.where(draw.integers(n, 0, 4).reshape(shape) == 0, float("-inf"), x)
@@ -44,44 +44,46 @@ def _mask(kind: str) -> Callable[[Draw, torch.dtype, tuple[int, ...], str], torc
     return drawn
 
 
-def _setting(levels: Levels) -> tuple[tuple[Arg, Arg, Arg], bool, Arg | None]:
+def _setting(levels: Levels) -> tuple[tuple[TensorArg, TensorArg, TensorArg], bool, TensorArg | None]:
     b, h, q, k, d = SIZES[levels["size"]]
     kind = levels["mask"]
     causal = kind == "causal"
     mask = None
     if kind not in ("none", "causal"):
         sizes = {"broadcast": (1, 1, q, k), "by_sample": (b, 1, q, k)}.get(kind, (b, h, q, k))
-        mask = Arg(sizes, draw=_mask(kind), lies="none")
+        mask = TensorArg(sizes, draw=_mask(kind), lies="none")
     tensors = (
-        Arg((b, h, q, d), -2, 2, lies="dense"),
-        Arg((b, h, k, d), -2, 2, lies="dense"),
-        Arg((b, h, k, d), -2, 2, lies="dense"),
+        TensorArg((b, h, q, d), -2, 2, lies="dense"),
+        TensorArg((b, h, k, d), -2, 2, lies="dense"),
+        TensorArg((b, h, k, d), -2, 2, lies="dense"),
     )
     return tensors, causal, mask
 
 
-def _sdpa(levels: Levels) -> Ask:
+def _sdpa(levels: Levels) -> CallTemplate:
     tensors, causal, mask = _setting(levels)
-    return Ask(f"{FLASH}.default", (*tensors, 0.0, causal), {"attn_mask": mask, "scale": SCALES[levels["scale"]]})
+    return CallTemplate(
+        f"{FLASH}.default", (*tensors, 0.0, causal), {"attn_mask": mask, "scale": SCALES[levels["scale"]]}
+    )
 
 
-def _sdpa_back(levels: Levels) -> Ask:
+def _sdpa_back(levels: Levels) -> CallTemplate:
     tensors, causal, mask = _setting(levels)
     scale = SCALES[levels["scale"]]
 
-    def forward(which: int) -> From:
+    def forward(which: int) -> DerivedArg:
         def made(drawn: Any, dtype: torch.dtype) -> Any:
             seen = drawn[4] if mask is not None else None
             return aten._scaled_dot_product_flash_attention_for_cpu.default(
                 *drawn[1:4], 0.0, causal, attn_mask=seen, scale=scale
             )[which]
 
-        return From(made)
+        return DerivedArg(made)
 
     b, h, q, _, d = SIZES[levels["size"]]
-    return Ask(
+    return CallTemplate(
         f"{FLASH}_backward.default",
-        (Arg((b, h, q, d), -2, 2, lies="dense"), *tensors, forward(0), forward(1), 0.0, causal),
+        (TensorArg((b, h, q, d), -2, 2, lies="dense"), *tensors, forward(0), forward(1), 0.0, causal),
         {"attn_mask": mask, "scale": scale},
     )
 
@@ -89,10 +91,10 @@ def _sdpa_back(levels: Levels) -> Ask:
 # -- transformer layers -----------------------------------------------------------------------------------------------
 
 
-def _flags(share: float, rows: bool) -> Callable[[Draw, torch.dtype, tuple[int, ...], str], torch.Tensor]:
+def _flags(share: float, rows: bool) -> Callable[[SeededValues, torch.dtype, tuple[int, ...], str], torch.Tensor]:
     """True where nothing is to be seen; of ``rows`` one is hidden as a whole."""
 
-    def drawn(draw: Draw, dtype: torch.dtype, shape: tuple[int, ...], values: str) -> torch.Tensor:
+    def drawn(draw: SeededValues, dtype: torch.dtype, shape: tuple[int, ...], values: str) -> torch.Tensor:
         hidden = draw.uniform(torch.Size(shape).numel()).reshape(shape) < share
         hidden[..., 0] = False
         if rows and hidden.dim() > 1:
@@ -102,7 +104,7 @@ def _flags(share: float, rows: bool) -> Callable[[Draw, torch.dtype, tuple[int, 
     return drawn
 
 
-def _masked_softmax(levels: Levels) -> Ask:
+def _masked_softmax(levels: Levels) -> CallTemplate:
     b, h, q, k = map(int, levels["size"].split("x"))
     shape, which = {
         "queries_keys": ((q, k), 0),
@@ -110,24 +112,26 @@ def _masked_softmax(levels: Levels) -> Ask:
         "own": ((b, h, q, k), 2),
         "hidden_row": ((b, h, q, k), 2),
     }[levels["mask"]]
-    mask = Arg(shape, dtype=torch.bool, draw=_flags(0.4, levels["mask"] == "hidden_row"), lies="none")
-    return Ask("aten._masked_softmax.default", (Arg((b, h, q, k), lies="none"), mask, 3, which))
+    mask = TensorArg(shape, dtype=torch.bool, draw=_flags(0.4, levels["mask"] == "hidden_row"), lies="none")
+    return CallTemplate("aten._masked_softmax.default", (TensorArg((b, h, q, k), lies="none"), mask, 3, which))
 
 
-def _masked_softmax_back(levels: Levels) -> Ask:
+def _masked_softmax_back(levels: Levels) -> CallTemplate:
     shape = tuple(map(int, levels["size"].split("x")))
-    mask = Arg(shape, dtype=torch.bool, draw=_flags(0.4, False), lies="none")
-    result = From(
+    mask = TensorArg(shape, dtype=torch.bool, draw=_flags(0.4, False), lies="none")
+    result = DerivedArg(
         lambda drawn, dtype: drawn[0].double().mul(3).sin().masked_fill(drawn[-1], float("-inf")).softmax(-1).to(dtype)
     )
-    return Ask("aten._masked_softmax_backward.default", (Arg(shape, -2, 2, lies="none"), result, mask, 3))
+    return CallTemplate(
+        "aten._masked_softmax_backward.default", (TensorArg(shape, -2, 2, lies="none"), result, mask, 3)
+    )
 
 
-def _split(levels: Levels) -> Ask:
+def _split(levels: Levels) -> CallTemplate:
     b, length, width, heads = WIDTHS[levels["size"]]
-    return Ask(
+    return CallTemplate(
         "aten._transform_bias_rescale_qkv.default",
-        (Arg((b, length, 3 * width), lies="none"), Arg((3 * width,), lies="none"), heads),
+        (TensorArg((b, length, 3 * width), lies="none"), TensorArg((3 * width,), lies="none"), heads),
     )
 
 
@@ -142,35 +146,35 @@ WIDTHS: Mapping[str, tuple[int, int, int, int]] = {
 """Batch, length, width, heads."""
 
 
-def _heads_mask(levels: Levels, b: int, length: int) -> tuple[Arg | None, int | None]:
+def _heads_mask(levels: Levels, b: int, length: int) -> tuple[TensorArg | None, int | None]:
     match levels["mask"]:
         case "queries_keys":
-            return Arg((length, length), dtype=torch.bool, draw=_flags(0.3, False), lies="none"), 0
+            return TensorArg((length, length), dtype=torch.bool, draw=_flags(0.3, False), lies="none"), 0
         case "batch_keys":
-            return Arg((b, length), dtype=torch.bool, draw=_flags(0.3, False), lies="none"), 1
+            return TensorArg((b, length), dtype=torch.bool, draw=_flags(0.3, False), lies="none"), 1
     return None, None
 
 
-def _multi_head(levels: Levels) -> Ask:
+def _multi_head(levels: Levels) -> CallTemplate:
     b, length, width, heads = WIDTHS[levels["size"]]
     mask, kind = _heads_mask(levels, b, length)
-    x = Arg((b, length, width), -1, 1, lies="none")
+    x = TensorArg((b, length, width), -1, 1, lies="none")
     weighed = levels["weights"] != "none"
     tensors = (
         (x, x, x)
         if levels["source"] == "cross"
-        else (x, From(lambda drawn, dtype: drawn[0]), From(lambda drawn, dtype: drawn[0]))
+        else (x, DerivedArg(lambda drawn, dtype: drawn[0]), DerivedArg(lambda drawn, dtype: drawn[0]))
     )
-    return Ask(
+    return CallTemplate(
         "aten._native_multi_head_attention.default",
         (
             *tensors,
             width,
             heads,
-            Arg((3 * width, width), -0.5, 0.5, lies="none"),
-            Arg((3 * width,), -0.5, 0.5, lies="none"),
-            Arg((width, width), -0.5, 0.5, lies="none"),
-            Arg((width,), -0.5, 0.5, lies="none"),
+            TensorArg((3 * width, width), -0.5, 0.5, lies="none"),
+            TensorArg((3 * width,), -0.5, 0.5, lies="none"),
+            TensorArg((width, width), -0.5, 0.5, lies="none"),
+            TensorArg((width,), -0.5, 0.5, lies="none"),
             mask,
             weighed,
             levels["weights"] == "averaged",
@@ -179,14 +183,14 @@ def _multi_head(levels: Levels) -> Ask:
     )
 
 
-def _encoder(levels: Levels) -> Ask:
+def _encoder(levels: Levels) -> CallTemplate:
     b, length, width, heads = WIDTHS[levels["size"]]
     mask, kind = _heads_mask(levels, b, length)
 
-    def arg(*shape: int) -> Arg:
-        return Arg(shape, -0.5, 0.5, lies="none")
+    def arg(*shape: int) -> TensorArg:
+        return TensorArg(shape, -0.5, 0.5, lies="none")
 
-    return Ask(
+    return CallTemplate(
         "aten._transformer_encoder_layer_fwd.default",
         (
             arg(b, length, width),
@@ -199,9 +203,9 @@ def _encoder(levels: Levels) -> Ask:
             levels["activation"] == "gelu",
             levels["order"] == "first",
             1e-5,
-            Arg((width,), 0.5, 1.5, lies="none"),
+            TensorArg((width,), 0.5, 1.5, lies="none"),
             arg(width),
-            Arg((width,), 0.5, 1.5, lies="none"),
+            TensorArg((width,), 0.5, 1.5, lies="none"),
             arg(width),
             arg(2 * width, width),
             arg(2 * width),
@@ -236,12 +240,12 @@ declare(
         _sdpa,
         kinds=_KINDS,
         lay=_LAY,
-        telling=_TELLING,
-        cites={
+        priority=_TELLING,
+        covers={
             "C1": lambda levels: True,
             "C2": lambda levels: True,
-            "C3": given(mask="causal"),
-            "C4": given(mask="hidden_row"),
+            "C3": when(mask="causal"),
+            "C4": when(mask="hidden_row"),
         },
         untested={"C5": _HEADS},
     ),
@@ -254,7 +258,7 @@ declare(
         _sdpa_back,
         kinds=_KINDS,
         lay=_LAY,
-        telling=_TELLING,
+        priority=_TELLING,
         untested={"C2": "Eager PyTorch's processor kernel gives no gradient of a mask."},
     ),
 )
@@ -269,7 +273,7 @@ declare(
         _masked_softmax,
         dtypes=FLOATS,
         kinds=(*_KINDS, "exact"),
-        cites={"C1": lambda levels: True, "C3": given(mask="hidden_row")},
+        covers={"C1": lambda levels: True, "C3": when(mask="hidden_row")},
     ),
 )
 declare(
@@ -279,13 +283,13 @@ declare(
         {"size": ("2x3x4x5", "1x1x1x1", "2x2x8x33", "3x1x7x9", "2x1x17x129", "1x1x3x1025", "4x2x2x7")},
         _masked_softmax_back,
         kinds=(*_KINDS, "cancel", "exact"),
-        few="It has no attributes.",
+        why_few="It has no attributes.",
     ),
 )
 declare(
     "split_queries_keys_values",
     lambda op: domain(
-        op, {"size": tuple(WIDTHS)}, _split, kinds=(*_KINDS, "nonfinite", "exact"), few="It has no attributes."
+        op, {"size": tuple(WIDTHS)}, _split, kinds=(*_KINDS, "nonfinite", "exact"), why_few="It has no attributes."
     ),
 )
 declare(
@@ -301,7 +305,7 @@ declare(
         _multi_head,
         dtypes=FLOATS[:2],
         kinds=_KINDS,
-        cites={"C3": given(mask=("queries_keys", "batch_keys")), "C4": lambda levels: True},
+        covers={"C3": when(mask=("queries_keys", "batch_keys")), "C4": lambda levels: True},
     ),
 )
 declare(
@@ -317,6 +321,6 @@ declare(
         _encoder,
         dtypes=FLOATS[:2],
         kinds=_KINDS,
-        cites={"C2": given(mask=("queries_keys", "batch_keys"))},
+        covers={"C2": when(mask=("queries_keys", "batch_keys"))},
     ),
 )

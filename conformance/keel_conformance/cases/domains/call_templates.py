@@ -17,15 +17,26 @@ import torch
 from keel.opset import About, Op
 
 from .. import layouts
-from ..case import Trial
-from ..domain import DTYPES, Domain, Levels, Negative, Rule, dtype_names
+from ..case import Inputs
+from ..domain import DTYPES, Domain, InvalidCall, Levels, Rule, dtype_names
 from ..saved_call import OWN, Path, rebuilt, walk
-from ..values import KINDS, Draw, fill, kinds_of
+from ..values import KINDS, SeededValues, fill, kinds_of
 
-__all__ = ["FLOATS", "OWN", "TAME", "Arg", "Ask", "From", "always", "domain", "given", "wrong"]
+__all__ = [
+    "FLOATS",
+    "OWN",
+    "WELL_BEHAVED",
+    "CallTemplate",
+    "DerivedArg",
+    "TensorArg",
+    "always",
+    "domain",
+    "invalid_call",
+    "when",
+]
 
 FLOATS = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
-TAME = ("random", "duplicates", "cancel", "exact")
+WELL_BEHAVED = ("random", "duplicates", "cancel", "exact")
 """Classes of values that leave nothing to the ends of the range."""
 NAN = "nan"
 """A class of nothing but NaN: what is not to be read."""
@@ -36,12 +47,12 @@ NONFINITE = "nonfinite"
 ACCUMULATED = 24
 """Bits of what 16-bit floats are summed in at the least."""
 
-Drawn = Callable[[Draw, torch.dtype, tuple[int, ...], str], torch.Tensor]
+Drawn = Callable[[SeededValues, torch.dtype, tuple[int, ...], str], torch.Tensor]
 Condition = Callable[[Levels], bool]
 
 
 @dataclass(frozen=True)
-class Arg:
+class TensorArg:
     """A tensor argument. ``dtype`` of None is that of the case. Values are of the class of the case, or of ``kind``,
     from ``low`` to ``high``; of the class exact any ``products`` products of two, and as many sums, are whole numbers
     that float32 holds. ``draw`` draws it otherwise. ``lies`` says in which layouts: any, dense (nothing twice), none.
@@ -58,18 +69,18 @@ class Arg:
 
 
 @dataclass(frozen=True)
-class From:
+class DerivedArg:
     """An argument that follows from the tensors before it, given as they are drawn, and the dtype of the case."""
 
     make: Callable[[Sequence[torch.Tensor], torch.dtype], Any]
     lies: str = "none"
 
 
-TENSORS = (Arg, From)
+TENSORS = (TensorArg, DerivedArg)
 
 
 @dataclass(frozen=True)
-class Ask:
+class CallTemplate:
     """A call of an overload; its arguments have an Arg or a From for each tensor, OWN for the dtype of the case.
     ``exact`` says that values of that class have exact results.
     """
@@ -81,24 +92,24 @@ class Ask:
     notes: frozenset[str] = frozenset()
 
     @cached_property
-    def tensors(self) -> list[Arg | From]:
+    def tensors(self) -> list[TensorArg | DerivedArg]:
         return [leaf for _, leaf in walk((self.args, self.kwargs)) if isinstance(leaf, TENSORS)]
 
 
 def domain(
     op: Op,
     factors: Mapping[str, tuple[str, ...]],
-    ask: Callable[[Levels], Ask | None],
+    template: Callable[[Levels], CallTemplate | None],
     *,
     dtypes: Iterable[torch.dtype] = (),
-    kinds: Sequence[str] = TAME,
+    kinds: Sequence[str] = WELL_BEHAVED,
     lay: Sequence[str] = layouts.LAYOUTS,
     rules: tuple[Rule, ...] = (),
-    telling: Sequence[Levels] = (),
-    cites: Mapping[str, Condition] | None = None,
+    priority: Sequence[Levels] = (),
+    covers: Mapping[str, Condition] | None = None,
     untested: Mapping[str, str] | None = None,
-    negatives: tuple[Negative, ...] = (),
-    few: str = "",
+    invalid_calls: tuple[InvalidCall, ...] = (),
+    why_few: str = "",
     facets: Mapping[str, frozenset[str]] | None = None,
 ) -> Domain:
     """The domain of calls that ``ask`` gives for the levels of ``factors``, None for a choice that is none.
@@ -107,12 +118,12 @@ def domain(
     of others the words of the clause decide (``16-bit``: in such dtypes; ``NaN``: with special values).
     """
     dtypes = tuple(dtypes) or op.dtypes or FLOATS
-    found = _Calls(factors, ask, tuple(lay), dtypes)
+    found = _Calls(factors, template, tuple(lay), dtypes)
     kinds = tuple(k for k in (*KINDS, NONFINITE, "own") if k in kinds) or ("own",)
     names = dtype_names(dtypes)
     which = WHICH if found.several else WHICH[:1]
     every = {"dtype": names, **factors, "layout": found.lay, "which": which, "values": kinds}
-    conditions = _conditions(op, cites or {}, untested or {})
+    conditions = _conditions(op, covers or {}, untested or {})
     made = Domain(
         op,
         every,
@@ -125,13 +136,13 @@ def domain(
         ),
         overload=found.overload,
         untested=untested or {},
-        negatives=negatives,
-        few=few,
+        invalid_calls=invalid_calls,
+        why_few=why_few,
         facets=facets or {},
-        cites=lambda levels: [c for c, holds in conditions.items() if holds(levels)],
+        covers=lambda levels: [c for c, holds in conditions.items() if holds(levels)],
     )
-    wishes = [w for w in (_completed(made, wish) for wish in telling) if w is not None]
-    return replace(made, telling=tuple({tuple(w.items()): w for w in wishes}.values()))
+    wishes = [w for w in (_completed(made, wish) for wish in priority) if w is not None]
+    return replace(made, priority=tuple({tuple(w.items()): w for w in wishes}.values()))
 
 
 def _has(dtype: str, values: str) -> bool:
@@ -146,19 +157,19 @@ def always(op: Op) -> dict[str, Condition]:
     return {f"C{i}": lambda levels: True for i in range(1, len(op.clauses) + 1)}
 
 
-def given(**levels: str | tuple[str, ...]) -> Condition:
+def when(**levels: str | tuple[str, ...]) -> Condition:
     """That each factor has one of the levels."""
     wanted = {f: (v,) if isinstance(v, str) else v for f, v in levels.items()}
     return lambda chosen: all(chosen[f] in v for f, v in wanted.items())
 
 
-def wrong(name: str, breaks: str, ask: Ask, dtype: torch.dtype = torch.float32) -> Negative:
+def invalid_call(name: str, breaks: str, ask: CallTemplate, dtype: torch.dtype = torch.float32) -> InvalidCall:
     """A call that breaks a precondition."""
 
-    def make(draw: Draw) -> Trial:
+    def make(draw: SeededValues) -> Inputs:
         return arranged(ask, {"layout": "contiguous", "which": "all", "values": "random"}, dtype, draw)
 
-    return Negative(name, breaks, make, ask.overload, dtype_names([dtype])[0])
+    return InvalidCall(name, breaks, make, ask.overload, dtype_names([dtype])[0])
 
 
 # -- arguments --------------------------------------------------------------------------------------------------------
@@ -170,7 +181,7 @@ class _Calls:
     def __init__(
         self,
         factors: Mapping[str, tuple[str, ...]],
-        ask: Callable[[Levels], Ask | None],
+        ask: Callable[[Levels], CallTemplate | None],
         lay: tuple[str, ...],
         dtypes: tuple[torch.dtype, ...],
     ):
@@ -204,7 +215,7 @@ class _Calls:
                 names, rows = (*names[:at], *names[at + 1 :]), less
         return names, rows
 
-    def of(self, levels: Levels) -> Ask:
+    def of(self, levels: Levels) -> CallTemplate:
         found = self.at(tuple(levels[n] for n in self.names))
         assert found is not None  # the rules have it
         return found
@@ -212,7 +223,7 @@ class _Calls:
     def overload(self, levels: Levels) -> str:
         return self.of(levels).overload
 
-    def make(self, levels: Levels, dtype: torch.dtype, draw: Draw) -> Trial | None:
+    def make(self, levels: Levels, dtype: torch.dtype, draw: SeededValues) -> Inputs | None:
         return arranged(self.of(levels), levels, dtype, draw)
 
 
@@ -235,8 +246,8 @@ Form = tuple[tuple[str, tuple[int, ...] | None], ...]
 """Of each tensor of a call, how it may lie and its sizes, which of a derived one only making it tells."""
 
 
-def _form(ask: Ask) -> Form:
-    return tuple((t.lies, t.shape if isinstance(t, Arg) else None) for t in ask.tensors)
+def _form(ask: CallTemplate) -> Form:
+    return tuple((t.lies, t.shape if isinstance(t, TensorArg) else None) for t in ask.tensors)
 
 
 def _fits(form: Form, layout: str) -> bool:
@@ -251,36 +262,38 @@ def _may(lies: str, layout: str) -> bool:
     return lies == "any" or (lies == "dense" and not layout.startswith("expanded"))
 
 
-def arranged(ask: Ask, levels: Levels, dtype: torch.dtype, draw: Draw) -> Trial:
+def arranged(ask: CallTemplate, levels: Levels, dtype: torch.dtype, draw: SeededValues) -> Inputs:
     """The arguments of a call, drawn and laid out."""
     drawn = list[torch.Tensor]()
     made = dict[Path, Any]()
     for path, leaf in walk((ask.args, ask.kwargs)):
-        if isinstance(leaf, Arg):
+        if isinstance(leaf, TensorArg):
             drawn.append(_drawn(leaf, dtype, draw, levels["values"]))
             made[path] = drawn[-1]
     for path, leaf in walk((ask.args, ask.kwargs)):
-        if isinstance(leaf, From):
+        if isinstance(leaf, DerivedArg):
             made[path] = leaf.make(drawn, dtype)
-    first = next((path for path, leaf in walk((ask.args, ask.kwargs)) if isinstance(leaf, Arg | From)), None)
+    first = next(
+        (path for path, leaf in walk((ask.args, ask.kwargs)) if isinstance(leaf, TensorArg | DerivedArg)), None
+    )
 
     def put(path: Path, leaf: Any) -> Any:
         if isinstance(leaf, str) and leaf == OWN:
             return dtype
-        if not isinstance(leaf, Arg | From):
+        if not isinstance(leaf, TensorArg | DerivedArg):
             return leaf
         x, which = made[path], levels["which"]
         placed = which == "all" or (which == "first") == (path == first)
         if not isinstance(x, torch.Tensor) or not placed or not _may(leaf.lies, levels["layout"]):
             return x
-        return layouts.place(x, levels["layout"]) if layouts.fits(levels["layout"], x.shape) else x
+        return layouts.with_layout(x, levels["layout"]) if layouts.fits(levels["layout"], x.shape) else x
 
     args, kwargs = rebuilt((ask.args, ask.kwargs), put)
     exact = ask.exact and levels["values"] == "exact"
-    return Trial(args, kwargs, ask.notes | ({"exact"} if exact else set()))
+    return Inputs(args, kwargs, ask.notes | ({"exact"} if exact else set()))
 
 
-def _drawn(arg: Arg, dtype: torch.dtype, draw: Draw, values: str) -> torch.Tensor:
+def _drawn(arg: TensorArg, dtype: torch.dtype, draw: SeededValues, values: str) -> torch.Tensor:
     dtype = arg.dtype or dtype
     if arg.draw is not None:
         return arg.draw(draw, dtype, arg.shape, values).reshape(arg.shape)
@@ -297,7 +310,7 @@ def _drawn(arg: Arg, dtype: torch.dtype, draw: Draw, values: str) -> torch.Tenso
     )
 
 
-def _nonfinite(arg: Arg, dtype: torch.dtype, draw: Draw) -> torch.Tensor:
+def _nonfinite(arg: TensorArg, dtype: torch.dtype, draw: SeededValues) -> torch.Tensor:
     n = prod(arg.shape)
     x = fill(draw, "random", dtype, n, low=arg.low, high=arg.high)
     few = torch.tensor(
@@ -308,7 +321,7 @@ def _nonfinite(arg: Arg, dtype: torch.dtype, draw: Draw) -> torch.Tensor:
     return torch.where(draw.integers(n, 0, 12 if draw.call % 2 == 0 else 4) == 0, chosen, x)
 
 
-def whole(draw: Draw, dtype: torch.dtype, n: int, products: int) -> torch.Tensor:
+def whole(draw: SeededValues, dtype: torch.dtype, n: int, products: int) -> torch.Tensor:
     """Integers so small that sums of ``products`` products of two are integers that float32 holds, and the result too
     unless it is rounded once.
     """
@@ -347,12 +360,12 @@ def _extended(made: Domain, wish: Levels, rest: list[str], chosen: dict[str, str
 
 
 _WITNESS: Mapping[About, Condition] = {
-    About.HALF: given(dtype=("f16", "bf16")),
-    About.COMPLEX: given(dtype=("c64", "c128")),
+    About.HALF: when(dtype=("f16", "bf16")),
+    About.COMPLEX: when(dtype=("c64", "c128")),
     About.INTEGER | About.INTEGRAL: lambda levels: levels["dtype"][0] in "iu" or levels["dtype"] == "b8",
-    About.UINT8: given(dtype="u8"),
-    About.BOOL: given(dtype="b8"),
-    About.NONFINITE: given(values=("specials", NONFINITE)),
+    About.UINT8: when(dtype="u8"),
+    About.BOOL: when(dtype="b8"),
+    About.NONFINITE: when(values=("specials", NONFINITE)),
 }
 """When a clause that is about this is witnessed: the first that fits."""
 

@@ -12,9 +12,9 @@ import torch
 from keel.opset import Op
 
 from ...by_member import ByMember
-from ..domain import Domain, Levels, Negative
-from ..values import Draw, fill
-from .call_templates import FLOATS, NAN, Arg, Ask, domain, given, wrong
+from ..domain import Domain, InvalidCall, Levels
+from ..values import SeededValues, fill
+from .call_templates import FLOATS, NAN, CallTemplate, TensorArg, domain, invalid_call, when
 
 KS = ("64", "1", "7", "8", "9", "17", "0", "63", "65", "127", "128", "129", "1000", "4096")
 SIZES = ("3x5", "1x1", "17x17", "17x9", "33x31", "65x7", "1x129", "128x1", "0x4", "8x16")
@@ -42,8 +42,8 @@ SCALES: Mapping[str, tuple[float, float]] = {
 }
 """beta and alpha."""
 BESIDES = ("full", "row", "rows", "column", "scalar")
-IGNORED = given(scale=("ignored", "nan_ignored"))
-NOTHING = given(k="0")
+IGNORED = when(scale=("ignored", "nan_ignored"))
+NOTHING = when(k="0")
 
 
 def _sizes(levels: Levels) -> tuple[int, int, int] | None:
@@ -59,91 +59,97 @@ def _scales(levels: Levels) -> dict[str, Any]:
     return {"beta": beta, "alpha": alpha}
 
 
-def _added(shape: tuple[int, ...], levels: Levels) -> Arg:
+def _added(shape: tuple[int, ...], levels: Levels) -> TensorArg:
     """What is added: of the result's sizes, or broadcast; NaN where it is ignored."""
     sizes = {"full": shape, "row": shape[-1:], "rows": (1, *shape[1:]), "column": (*shape[:-1], 1), "scalar": ()}
-    return Arg(sizes[levels["beside"]], kind=NAN if levels["scale"] == "nan_ignored" else "")
+    return TensorArg(sizes[levels["beside"]], kind=NAN if levels["scale"] == "nan_ignored" else "")
 
 
-def _mm(levels: Levels) -> Ask | None:
+def _mm(levels: Levels) -> CallTemplate | None:
     if (sizes := _sizes(levels)) is None:
         return None
     m, k, n = sizes
-    return Ask("aten.mm.default", (Arg((m, k), products=k), Arg((k, n), products=k)), exact=True)
+    return CallTemplate("aten.mm.default", (TensorArg((m, k), products=k), TensorArg((k, n), products=k)), exact=True)
 
 
-def _bmm(levels: Levels) -> Ask | None:
+def _bmm(levels: Levels) -> CallTemplate | None:
     if (sizes := _sizes(levels)) is None:
         return None
     (m, k, n), b = sizes, int(levels["batch"])
     if (k >= 1000 and b > 3) or (b > 3 and m * n > 200):
         return None
-    return Ask("aten.bmm.default", (Arg((b, m, k), products=k), Arg((b, k, n), products=k)), exact=True)
+    return CallTemplate(
+        "aten.bmm.default", (TensorArg((b, m, k), products=k), TensorArg((b, k, n), products=k)), exact=True
+    )
 
 
-def _addmm(name: str) -> Callable[[Levels], Ask | None]:
-    def ask(levels: Levels) -> Ask | None:
+def _addmm(name: str) -> Callable[[Levels], CallTemplate | None]:
+    def ask(levels: Levels) -> CallTemplate | None:
         if (sizes := _sizes(levels)) is None:
             return None
         m, k, n = sizes
         more = {"use_gelu": levels["gelu"] == "gelu"} if "gelu" in levels else {}
-        return Ask(
+        return CallTemplate(
             name,
-            (_added((m, n), levels), Arg((m, k), products=k), Arg((k, n), products=k)),
+            (_added((m, n), levels), TensorArg((m, k), products=k), TensorArg((k, n), products=k)),
             {**_scales(levels), **more},
         )
 
     return ask
 
 
-def _baddbmm(levels: Levels) -> Ask | None:
+def _baddbmm(levels: Levels) -> CallTemplate | None:
     if (sizes := _sizes(levels)) is None:
         return None
     (m, k, n), b = sizes, int(levels["batch"])
     if (k >= 1000 and b > 3) or (b > 3 and m * n > 200):
         return None
-    return Ask(
+    return CallTemplate(
         "aten.baddbmm.default",
-        (_added((b, m, n), levels), Arg((b, m, k), products=k), Arg((b, k, n), products=k)),
+        (_added((b, m, n), levels), TensorArg((b, m, k), products=k), TensorArg((b, k, n), products=k)),
         _scales(levels),
     )
 
 
-def _addbmm(levels: Levels) -> Ask | None:
+def _addbmm(levels: Levels) -> CallTemplate | None:
     if (sizes := _sizes(levels)) is None:
         return None
     (m, k, n), b = sizes, int(levels["batch"])
     if (k >= 1000 and b > 3) or (b > 3 and m * n > 200):
         return None
-    return Ask(
+    return CallTemplate(
         "aten.addbmm.default",
-        (_added((m, n), levels), Arg((b, m, k), products=b * k), Arg((b, k, n), products=b * k)),
+        (_added((m, n), levels), TensorArg((b, m, k), products=b * k), TensorArg((b, k, n), products=b * k)),
         _scales(levels),
     )
 
 
-def _vector(name: str, added: bool) -> Callable[[Levels], Ask | None]:
-    def ask(levels: Levels) -> Ask | None:
+def _vector(name: str, added: bool) -> Callable[[Levels], CallTemplate | None]:
+    def ask(levels: Levels) -> CallTemplate | None:
         m, k = int(levels["rows"]), int(levels["k"])
-        product = (Arg((m, k), products=k), Arg((k,), products=k))
+        product = (TensorArg((m, k), products=k), TensorArg((k,), products=k))
         if not added:
-            return Ask(name, product, exact=True)
-        return Ask(name, (Arg((m,), kind=NAN if levels["scale"] == "nan_ignored" else ""), *product), _scales(levels))
+            return CallTemplate(name, product, exact=True)
+        return CallTemplate(
+            name, (TensorArg((m,), kind=NAN if levels["scale"] == "nan_ignored" else ""), *product), _scales(levels)
+        )
 
     return ask
 
 
-def _dot(name: str) -> Callable[[Levels], Ask | None]:
-    def ask(levels: Levels) -> Ask | None:
+def _dot(name: str) -> Callable[[Levels], CallTemplate | None]:
+    def ask(levels: Levels) -> CallTemplate | None:
         k = int(levels["k"])
-        return Ask(name, (Arg((k,), products=k), Arg((k,), products=k)), exact=True)
+        return CallTemplate(name, (TensorArg((k,), products=k), TensorArg((k,), products=k)), exact=True)
 
     return ask
 
 
-def _addr(levels: Levels) -> Ask:
+def _addr(levels: Levels) -> CallTemplate:
     m, n = map(int, levels["size"].split("x"))
-    return Ask("aten.addr.default", (_added((m, n), levels), Arg((m,)), Arg((n,))), _scales(levels))
+    return CallTemplate(
+        "aten.addr.default", (_added((m, n), levels), TensorArg((m,)), TensorArg((n,))), _scales(levels)
+    )
 
 
 _EXPANDED: Mapping[
@@ -159,48 +165,52 @@ _EXPANDED: Mapping[
 }
 
 
-def _trilinear(levels: Levels) -> Ask:
+def _trilinear(levels: Levels) -> CallTemplate:
     a, b, c, *lists = _EXPANDED[levels["form"]]
-    return Ask("aten._trilinear.default", (Arg(a, -2, 2), Arg(b, -2, 2), Arg(c, -2, 2), *lists))
+    return CallTemplate(
+        "aten._trilinear.default", (TensorArg(a, -2, 2), TensorArg(b, -2, 2), TensorArg(c, -2, 2), *lists)
+    )
 
 
-def _int_mm(levels: Levels) -> Ask | None:
+def _int_mm(levels: Levels) -> CallTemplate | None:
     if (sizes := _sizes(levels)) is None:
         return None
     m, k, n = sizes
-    return Ask("aten._int_mm.default", (Arg((m, k), -128, 127), Arg((k, n), -128, 127)), exact=True)
+    return CallTemplate(
+        "aten._int_mm.default", (TensorArg((m, k), -128, 127), TensorArg((k, n), -128, 127)), exact=True
+    )
 
 
-def _bytes(draw: Draw, dtype: torch.dtype, shape: tuple[int, ...], values: str) -> torch.Tensor:
+def _bytes(draw: SeededValues, dtype: torch.dtype, shape: tuple[int, ...], values: str) -> torch.Tensor:
     """Signed bytes for weights."""
     return draw.integers(int(torch.Size(shape).numel()), -128, 128).to(torch.int8)
 
 
-def _weight_int8(levels: Levels) -> Ask | None:
+def _weight_int8(levels: Levels) -> CallTemplate | None:
     if (sizes := _sizes(levels)) is None or 0 in sizes:
         return None
     m, k, n = sizes
-    return Ask(
+    return CallTemplate(
         "aten._weight_int8pack_mm.default",
         (
-            Arg((m, k), -1, 1, lies="none"),
-            Arg((n, k), dtype=torch.int8, draw=_bytes, lies="none"),
-            Arg((n,), 0.01, 0.2, kind="random", lies="none"),
+            TensorArg((m, k), -1, 1, lies="none"),
+            TensorArg((n, k), dtype=torch.int8, draw=_bytes, lies="none"),
+            TensorArg((n,), 0.01, 0.2, kind="random", lies="none"),
         ),
     )
 
 
-def _column_major(draw: Draw, dtype: torch.dtype, shape: tuple[int, ...], values: str) -> torch.Tensor:
+def _column_major(draw: SeededValues, dtype: torch.dtype, shape: tuple[int, ...], values: str) -> torch.Tensor:
     n = int(torch.Size(shape).numel())
     return fill(draw, "random", torch.float32, n, low=-2.0, high=2.0).to(dtype).reshape(shape[::-1]).t()
 
 
-def _eighths(draw: Draw, dtype: torch.dtype, shape: tuple[int, ...], values: str) -> torch.Tensor:
+def _eighths(draw: SeededValues, dtype: torch.dtype, shape: tuple[int, ...], values: str) -> torch.Tensor:
     n = int(torch.Size(shape).numel())
     return fill(draw, "random", torch.float32, n, low=-2.0, high=2.0).to(dtype)
 
 
-def _scaled_mm(levels: Levels) -> Ask | None:
+def _scaled_mm(levels: Levels) -> CallTemplate | None:
     m, n = map(int, levels["size"].split("x"))
     k = int(levels["k"])
     if k % 16 or n % 16 or k > 1000 or not k or not m:
@@ -208,13 +218,13 @@ def _scaled_mm(levels: Levels) -> Ask | None:
     rows = levels["scaled"] == "rows"
     scales = ((m, 1), (1, n)) if rows else ((), ())
     out = {"bf16": torch.bfloat16, "f32": torch.float32}[levels["out"]]
-    bias = Arg((n,), dtype=out, kind="random", lies="none") if levels["bias"] == "bias" else None
-    return Ask(
+    bias = TensorArg((n,), dtype=out, kind="random", lies="none") if levels["bias"] == "bias" else None
+    return CallTemplate(
         "aten._scaled_mm.default",
         (
-            Arg((m, k), draw=_eighths, lies="none"),
-            Arg((k, n), draw=_column_major, lies="none"),
-            *(Arg(s, 0.25, 2.0, torch.float32, "random", lies="none") for s in scales),
+            TensorArg((m, k), draw=_eighths, lies="none"),
+            TensorArg((k, n), draw=_column_major, lies="none"),
+            *(TensorArg(s, 0.25, 2.0, torch.float32, "random", lies="none") for s in scales),
             bias,
             None,
             out,
@@ -231,23 +241,26 @@ _OFFSETS: Mapping[str, tuple[int, ...]] = {
 }
 
 
-def _grouped(levels: Levels) -> Ask:
+def _grouped(levels: Levels) -> CallTemplate:
     ends, k, n = _OFFSETS[levels["ends"]], int(levels["k"]), int(levels["n"])
     groups, total = len(ends), ends[-1]
 
-    def offs(draw: Draw, dtype: torch.dtype, shape: tuple[int, ...], values: str) -> torch.Tensor:
+    def offs(draw: SeededValues, dtype: torch.dtype, shape: tuple[int, ...], values: str) -> torch.Tensor:
         return torch.tensor(ends, dtype=torch.int32)
 
-    listed = Arg((groups,), dtype=torch.int32, draw=offs, lies="none")
+    listed = TensorArg((groups,), dtype=torch.int32, draw=offs, lies="none")
     shapes = {
         "rows": ((total, k), (groups, k, n)),
         "columns": ((groups, n, k), (k, total)),
         "summed": ((n, total), (total, k)),
         "batch": ((groups, n, k), (groups, k, n)),
     }[levels["grouped"]]
-    return Ask(
+    return CallTemplate(
         "aten._grouped_mm.default",
-        (*(Arg(s, products=total + k, lies="none") for s in shapes), None if levels["grouped"] == "batch" else listed),
+        (
+            *(TensorArg(s, products=total + k, lies="none") for s in shapes),
+            None if levels["grouped"] == "batch" else listed,
+        ),
         exact=True,
     )
 
@@ -255,7 +268,7 @@ def _grouped(levels: Levels) -> Ask:
 # -- their domains ----------------------------------------------------------------------------------------------------
 
 
-def _shapes(overload: str, batch: bool = False) -> tuple[Negative, ...]:
+def _shapes(overload: str, batch: bool = False) -> tuple[InvalidCall, ...]:
     """Ranks, sizes and dtypes that do not go together."""
     b = (2,) if batch else ()
     rank = 2 + len(b)
@@ -265,10 +278,11 @@ def _shapes(overload: str, batch: bool = False) -> tuple[Negative, ...]:
         "The last size of self is the last but one of mat2.": ((*b, 3, 4), (*b, 5, 6)),
     }
     found = [
-        wrong(f"n{i}", sentence, Ask(overload, (Arg(x), Arg(y)))) for i, (sentence, (x, y)) in enumerate(pairs.items())
+        invalid_call(f"n{i}", sentence, CallTemplate(overload, (TensorArg(x), TensorArg(y))))
+        for i, (sentence, (x, y)) in enumerate(pairs.items())
     ]
-    mixed = Ask(overload, (Arg((*b, 3, 4)), Arg((*b, 4, 5), dtype=torch.float64)))
-    return (*found, wrong("dtypes", "self and mat2 have the same dtype.", mixed))
+    mixed = CallTemplate(overload, (TensorArg((*b, 3, 4)), TensorArg((*b, 4, 5), dtype=torch.float64)))
+    return (*found, invalid_call("dtypes", "self and mat2 have the same dtype.", mixed))
 
 
 def _telling(*more: Levels) -> tuple[Levels, ...]:
@@ -291,26 +305,26 @@ def _telling(*more: Levels) -> tuple[Levels, ...]:
 _K = {"k": KS}
 _MN = {**_K, "size": SIZES}
 _ADDED = {**_MN, "scale": tuple(SCALES), "beside": BESIDES}
-_SUMMED = {"C1": lambda levels: True, "C3": given(values="nonfinite"), "C5": NOTHING}
-_ROUNDED = {"C1": given(dtype=("f16", "bf16")), "C3": NOTHING}
+_SUMMED = {"C1": lambda levels: True, "C3": when(values="nonfinite"), "C5": NOTHING}
+_ROUNDED = {"C1": when(dtype=("f16", "bf16")), "C3": NOTHING}
 _WHOLE_SCALES = {"C2": "Eager PyTorch raises for a scale of integers that is no integer."}
 
 
-def _mv_like(op: Op, ask: Callable[[Levels], Ask | None], factors: Mapping[str, tuple[str, ...]]) -> Domain:
+def _mv_like(op: Op, ask: Callable[[Levels], CallTemplate | None], factors: Mapping[str, tuple[str, ...]]) -> Domain:
     return domain(
         op,
         factors,
         ask,
         dtypes=ALL,
         kinds=KINDS,
-        cites={**_ROUNDED, "C2": given(dtype=("i64", "i32", "i16", "i8", "u8"))},
-        telling=_telling(),
+        covers={**_ROUNDED, "C2": when(dtype=("i64", "i32", "i16", "i8", "u8"))},
+        priority=_telling(),
     )
 
 
 def _build_added(
     op: Op,
-    ask: Callable[[Levels], Ask | None],
+    ask: Callable[[Levels], CallTemplate | None],
     factors: Mapping[str, tuple[str, ...]],
     untested: Mapping[str, str] = MappingProxyType({}),
 ) -> Domain:
@@ -321,8 +335,8 @@ def _build_added(
         ask,
         dtypes=floats,
         kinds=KINDS,
-        telling=_telling(),
-        cites={"C1": lambda levels: True, "C3": given(dtype=("f16", "bf16")), "C4": NOTHING},
+        priority=_telling(),
+        covers={"C1": lambda levels: True, "C3": when(dtype=("f16", "bf16")), "C4": NOTHING},
         untested=untested,
     )
     square = [
@@ -338,7 +352,7 @@ def _build_added(
         for dtype, k, scale in (("f32", "9", "plain"), ("f32", "64", "half"), ("bf16", "9", "minus"))
         if "size" in factors
     ]
-    return replace(made, must=tuple(levels for levels in square if made.allows(levels)))
+    return replace(made, required=tuple(levels for levels in square if made.allows(levels)))
 
 
 BUILD: ByMember[Callable[[Op], Domain]] = ByMember()
@@ -351,9 +365,9 @@ declare(
         _mm,
         dtypes=ALL,
         kinds=(*KINDS, "wide"),
-        cites=_SUMMED,
-        telling=_telling({"dtype": "i32", "k": "65", "size": "33x31", "values": "wide"}),
-        negatives=_shapes("aten.mm.default"),
+        covers=_SUMMED,
+        priority=_telling({"dtype": "i32", "k": "65", "size": "33x31", "values": "wide"}),
+        invalid_calls=_shapes("aten.mm.default"),
     ),
 )
 declare(
@@ -364,9 +378,9 @@ declare(
         _bmm,
         dtypes=ALL,
         kinds=(*KINDS, "wide"),
-        cites=_SUMMED,
-        telling=_telling(),
-        negatives=_shapes("aten.bmm.default", True),
+        covers=_SUMMED,
+        priority=_telling(),
+        invalid_calls=_shapes("aten.bmm.default", True),
     ),
 )
 declare("addmm", lambda op: _build_added(op, _addmm("aten.addmm.default"), _ADDED, _WHOLE_SCALES))
@@ -421,7 +435,7 @@ declare(
         {"size": SIZES, "scale": tuple(SCALES), "beside": BESIDES[:3]},
         _addr,
         kinds=KINDS,
-        cites={"C1": lambda levels: True},
+        covers={"C1": lambda levels: True},
         untested={"C2": "Bools have no scales to try; the samples have them."},
     ),
 )
@@ -435,8 +449,8 @@ declare(
         dtypes=(torch.int8,),
         kinds=("random", "specials", "wide", "duplicates"),
         lay=LAID,
-        cites={"C2": NOTHING},
-        negatives=_shapes("aten._int_mm.default")[:3],
+        covers={"C2": NOTHING},
+        invalid_calls=_shapes("aten._int_mm.default")[:3],
     ),
 )
 declare(
@@ -478,7 +492,7 @@ declare(
         _grouped,
         dtypes=(torch.bfloat16,),
         kinds=("random", "exact", "cancel"),
-        cites={"C2": given(ends=("empty_group", "first_empty"))},
+        covers={"C2": when(ends=("empty_group", "first_empty"))},
         untested={"C3": "What is unspecified has no witness."},
     ),
 )

@@ -12,8 +12,8 @@ import torch
 from keel.opset import MEMBERS, Op
 
 from ...by_member import ByMember
-from ..domain import Domain, Levels, Negative, Rule
-from .call_templates import FLOATS, Arg, Ask, domain, given, wrong
+from ..domain import Domain, InvalidCall, Levels, Rule
+from .call_templates import FLOATS, CallTemplate, TensorArg, domain, invalid_call, when
 
 KINDS = ("random", "nonfinite", "cancel", "exact", "duplicates")
 SIZES: Mapping[str, tuple[int, ...]] = {
@@ -179,21 +179,23 @@ def _terms(g: Geometry) -> int:
     return g.weight[0] * g.weight[1] * prod(g.kernel)
 
 
-def _convolution(levels: Levels) -> Ask | None:
+def _convolution(levels: Levels) -> CallTemplate | None:
     g = geometry(levels)
     if g is None:
         return None
     n = _terms(g)
-    bias = Arg((g.out[1],)) if levels["bias"] == "bias" else None
-    return Ask("aten.convolution.default", (Arg(g.x, products=n), Arg(g.weight, products=n), bias, *g.settings))
+    bias = TensorArg((g.out[1],)) if levels["bias"] == "bias" else None
+    return CallTemplate(
+        "aten.convolution.default", (TensorArg(g.x, products=n), TensorArg(g.weight, products=n), bias, *g.settings)
+    )
 
 
-def _told_how(levels: Levels) -> Ask | None:
+def _told_how(levels: Levels) -> CallTemplate | None:
     plain = _convolution(levels)
     return (
         None
         if plain is None
-        else Ask(
+        else CallTemplate(
             "aten._convolution.default",
             (*plain.args, False, levels["bias"] == "bias", True, levels["plane"] == "7x9-k3"),
         )
@@ -214,28 +216,35 @@ def _masked(dtype: str, mask: str) -> bool:
     return dtype == "f64" or mask in ("all", "input", "no_input")
 
 
-def _backward(levels: Levels) -> Ask | None:
+def _backward(levels: Levels) -> CallTemplate | None:
     g = geometry(levels)
     if g is None or 0 in g.x:
         return None
     n = prod(g.out) + _terms(g)
     mask = MASKS[levels["mask"]]
-    return Ask(
+    return CallTemplate(
         "aten.convolution_backward.default",
-        (Arg(g.out, products=n), Arg(g.x, products=n), Arg(g.weight, products=n), [g.out[1]], *g.settings, mask),
+        (
+            TensorArg(g.out, products=n),
+            TensorArg(g.x, products=n),
+            TensorArg(g.weight, products=n),
+            [g.out[1]],
+            *g.settings,
+            mask,
+        ),
     )
 
 
-def _backward_2d(levels: Levels) -> Ask | None:
+def _backward_2d(levels: Levels) -> CallTemplate | None:
     g = geometry(levels)
     if g is None or len(g.size) != 2 or 0 in g.x or g.settings[5] != 1 or g.settings[2] != [1, 1]:
         return None
-    return Ask(
+    return CallTemplate(
         "aten._slow_conv2d_backward.output_mask",
         (
-            Arg(g.out, lies="none"),
-            Arg(g.x, lies="none"),
-            Arg(g.weight, lies="none"),
+            TensorArg(g.out, lies="none"),
+            TensorArg(g.x, lies="none"),
+            TensorArg(g.weight, lies="none"),
             list(g.kernel),
             *g.settings[:2],
             MASKS[levels["mask"]],
@@ -243,18 +252,23 @@ def _backward_2d(levels: Levels) -> Ask | None:
     )
 
 
-def _tbc(levels: Levels) -> Ask | None:
+def _tbc(levels: Levels) -> CallTemplate | None:
     time, batch, inputs, outputs = (int(v) for v in levels["size"].split("x"))
     kernel, pad = int(levels["kernel"]), int(levels["pad"])
     if time + 2 * pad < kernel:
         return None
-    return Ask(
+    return CallTemplate(
         "aten.conv_tbc.default",
-        (Arg((time, batch, inputs)), Arg((kernel, inputs, outputs), lies="none"), Arg((outputs,), lies="none"), pad),
+        (
+            TensorArg((time, batch, inputs)),
+            TensorArg((kernel, inputs, outputs), lies="none"),
+            TensorArg((outputs,), lies="none"),
+            pad,
+        ),
     )
 
 
-def _settings(overload: str, g: Geometry, bias: Arg | None) -> tuple[Any, ...] | None:
+def _settings(overload: str, g: Geometry, bias: TensorArg | None) -> tuple[Any, ...] | None:
     """What comes after input and weight, by the overload's parameters; None where it has no dilation and needs one."""
     stride, padding, dilation, _, output_padding, _ = g.settings
     given = {
@@ -270,16 +284,16 @@ def _settings(overload: str, g: Geometry, bias: Arg | None) -> tuple[Any, ...] |
     return tuple(given[n] for n in names) if "dilation" in names or set(dilation) == {1} else None
 
 
-def _direct(levels: Levels) -> Ask | None:
+def _direct(levels: Levels) -> CallTemplate | None:
     name = levels["overload"]
     transposed = "transpose" in name
     g = geometry({**levels, "transposed": "transposed" if transposed else "plain"})
     if g is None or len(g.size) != (2 if "2d" in name else 3) or 0 in g.x or g.settings[5] != 1:
         return None
-    settings = _settings(name, g, Arg((g.out[1],), lies="none") if levels["bias"] == "bias" else None)
+    settings = _settings(name, g, TensorArg((g.out[1],), lies="none") if levels["bias"] == "bias" else None)
     if settings is None:
         return None
-    return Ask(name, (Arg(g.x, lies="none"), Arg(g.weight, lies="none"), *settings))
+    return CallTemplate(name, (TensorArg(g.x, lies="none"), TensorArg(g.weight, lies="none"), *settings))
 
 
 def _facets() -> Mapping[str, frozenset[str]]:
@@ -319,32 +333,32 @@ _TELLING = (
     {"dtype": "bf16", "plane": "5x4x6-k3p1", "channels": "3to8", "transposed": "plain", "values": "random"},
 )
 _CITES = {
-    "C1": given(transposed="plain"),
-    "C2": given(transposed="transposed"),
-    "C3": given(values=("random", "exact")),
-    "C4": given(values="nonfinite"),
-    "C5": given(dtype=("f16", "bf16")),
+    "C1": when(transposed="plain"),
+    "C2": when(transposed="transposed"),
+    "C3": when(values=("random", "exact")),
+    "C4": when(values="nonfinite"),
+    "C5": when(dtype=("f16", "bf16")),
 }
 _DOWN: tuple[Any, ...] = (None, [1, 1], [0, 0], [1, 1], False, [0, 0])
 
 
-def _negatives() -> tuple[Negative, ...]:
+def _negatives() -> tuple[InvalidCall, ...]:
     name = "aten.convolution.default"
     return (
-        wrong(
+        invalid_call(
             "ranks",
             "input has 3, 4 or 5 dimensions, and weight as many.",
-            Ask(name, (Arg((2, 3, 8, 8)), Arg((4, 3, 3)), *_DOWN, 1)),
+            CallTemplate(name, (TensorArg((2, 3, 8, 8)), TensorArg((4, 3, 3)), *_DOWN, 1)),
         ),
-        wrong(
+        invalid_call(
             "dtypes",
             "input and weight have the same dtype.",
-            Ask(name, (Arg((2, 3, 8, 8)), Arg((4, 3, 3, 3), dtype=torch.float64), *_DOWN, 1)),
+            CallTemplate(name, (TensorArg((2, 3, 8, 8)), TensorArg((4, 3, 3, 3), dtype=torch.float64), *_DOWN, 1)),
         ),
-        wrong(
+        invalid_call(
             "channels",
             "The channels of input are groups times weight.size(1); transposed, weight.size(0).",
-            Ask(name, (Arg((2, 3, 8, 8)), Arg((4, 2, 3, 3)), *_DOWN, 1)),
+            CallTemplate(name, (TensorArg((2, 3, 8, 8)), TensorArg((4, 2, 3, 3)), *_DOWN, 1)),
         ),
     )
 
@@ -360,9 +374,9 @@ declare(
         kinds=KINDS,
         dtypes=FLOATS,
         lay=_LAY,
-        telling=_TELLING,
-        cites=_CITES,
-        negatives=_negatives(),
+        priority=_TELLING,
+        covers=_CITES,
+        invalid_calls=_negatives(),
         facets=_facets(),
     ),
 )
@@ -384,10 +398,10 @@ declare(
         _backward,
         kinds=("random", "cancel", "exact", "duplicates"),
         lay=_LAY,
-        telling=_TELLING,
+        priority=_TELLING,
         facets=_facets(),
         rules=(Rule(("dtype", "mask"), _masked),),
-        cites={"C2": lambda levels: levels["mask"] != "all", "C3": given(dtype=("f16", "bf16"))},
+        covers={"C2": lambda levels: levels["mask"] != "all", "C3": when(dtype=("f16", "bf16"))},
     ),
 )
 declare(

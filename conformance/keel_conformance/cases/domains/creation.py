@@ -11,7 +11,7 @@ from keel.opset import Op
 from ...by_member import ByMember
 from .. import layouts
 from ..domain import Domain, Levels, Rule
-from .call_templates import OWN, Arg, Ask, domain
+from .call_templates import OWN, CallTemplate, TensorArg, domain
 
 SHAPES: Mapping[str, tuple[int, ...]] = {
     "0d": (),
@@ -34,9 +34,9 @@ OFFSETS = ("none", "0", "1", "-1", "3", "-4", "16", "-70")
 
 
 def _constant(overload: str) -> Callable[[Op], Domain]:
-    def ask(levels: Levels) -> Ask:
+    def ask(levels: Levels) -> CallTemplate:
         kwargs = {"dtype": OWN} if levels["form"] == "named" else {}
-        return Ask(f"aten.{overload}.default", (list(SHAPES[levels["size"]]),), kwargs)
+        return CallTemplate(f"aten.{overload}.default", (list(SHAPES[levels["size"]]),), kwargs)
 
     return lambda op: domain(
         op,
@@ -48,22 +48,24 @@ def _constant(overload: str) -> Callable[[Op], Domain]:
 
 
 def _places(overload: str) -> Callable[[Op], Domain]:
-    def ask(levels: Levels) -> Ask:
+    def ask(levels: Levels) -> CallTemplate:
         offset = () if levels["offset"] == "none" else (int(levels["offset"]),)
-        return Ask(f"aten.{overload}.default", (SIDES[levels["rows"]], SIDES[levels["columns"]], *offset))
+        return CallTemplate(f"aten.{overload}.default", (SIDES[levels["rows"]], SIDES[levels["columns"]], *offset))
 
     return lambda op: domain(
         op,
         {"rows": tuple(SIDES), "columns": tuple(SIDES), "offset": OFFSETS},
         ask,
         kinds=(),
-        telling=({"rows": "5", "columns": "8", "offset": "1"}, {"rows": "17", "columns": "5", "offset": "-4"}),
+        priority=({"rows": "5", "columns": "8", "offset": "1"}, {"rows": "17", "columns": "5", "offset": "-4"}),
     )
 
 
 def _pairs(op: Op) -> Domain:
-    def ask(levels: Levels) -> Ask:
-        return Ask("aten.view_as_complex_copy.default", (Arg((*SHAPES[levels["size"]], 2), lies="none"),))
+    def ask(levels: Levels) -> CallTemplate:
+        return CallTemplate(
+            "aten.view_as_complex_copy.default", (TensorArg((*SHAPES[levels["size"]], 2), lies="none"),)
+        )
 
     return domain(
         op,

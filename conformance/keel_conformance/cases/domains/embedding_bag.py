@@ -13,8 +13,8 @@ from keel.opset import Op
 
 from ...by_member import ByMember
 from ..domain import Domain, Levels, Rule
-from ..values import Draw
-from .call_templates import FLOATS, Arg, Ask, always, domain
+from ..values import SeededValues
+from .call_templates import FLOATS, CallTemplate, TensorArg, always, domain
 
 TABLES: Mapping[str, tuple[int, int]] = {
     "9x5": (9, 5),
@@ -47,10 +47,10 @@ class Bags:
     """What one call takes, the same for each of its arguments that asks."""
 
     levels: Levels
-    draw: Draw
+    draw: SeededValues
 
-    def _own(self, what: str) -> Draw:
-        return Draw(f"{self.draw.text} {what}", self.draw.call, self.draw.bare, self.draw.turn)
+    def _own(self, what: str) -> SeededValues:
+        return SeededValues(f"{self.draw.text} {what}", self.draw.call, self.draw.bare, self.draw.turn)
 
     @property
     def taken(self) -> int:
@@ -118,8 +118,8 @@ def _padding(levels: Levels) -> int:
     return PADDED if levels["form"].startswith("padded") else -1
 
 
-def _of(levels: Levels, shape: tuple[int, ...], what: Callable[[Bags], torch.Tensor]) -> Arg:
-    return Arg(
+def _of(levels: Levels, shape: tuple[int, ...], what: Callable[[Bags], torch.Tensor]) -> TensorArg:
+    return TensorArg(
         shape,
         dtype=TAKEN[levels["size"]][2],
         lies="none",
@@ -137,12 +137,12 @@ def _possible(levels: Levels) -> bool:
     return bags > 1 or levels["bags"] in ("some", "one_has_all")
 
 
-def _weights(levels: Levels) -> Arg | None:
+def _weights(levels: Levels) -> TensorArg | None:
     shape = (TAKEN[levels["size"]][0],)
-    return Arg(shape, -2.0, 2.0, kind="random", lies="none") if levels["mode"] == "weighted" else None
+    return TensorArg(shape, -2.0, 2.0, kind="random", lies="none") if levels["mode"] == "weighted" else None
 
 
-def _forward(levels: Levels) -> Ask | None:
+def _forward(levels: Levels) -> CallTemplate | None:
     if not _possible(levels):
         return None
     taken, bags, _ = TAKEN[levels["size"]]
@@ -151,10 +151,10 @@ def _forward(levels: Levels) -> Ask | None:
     def offsets(of: Bags) -> torch.Tensor:
         return torch.cat([of.offsets, torch.tensor([taken])]) if last else of.offsets
 
-    return Ask(
+    return CallTemplate(
         "aten._embedding_bag_forward_only.default",
         (
-            Arg(TABLES[levels["rows"]], products=max(taken, 1)),
+            TensorArg(TABLES[levels["rows"]], products=max(taken, 1)),
             _of(levels, (taken,), lambda of: of.indices),
             _of(levels, (bags + last,), offsets),
             False,
@@ -168,15 +168,15 @@ def _forward(levels: Levels) -> Ask | None:
     )
 
 
-def _backward(levels: Levels) -> Ask | None:
+def _backward(levels: Levels) -> CallTemplate | None:
     if not _possible(levels):
         return None
     (rows, width), (taken, bags, _) = TABLES[levels["rows"]], TAKEN[levels["size"]]
     greatest = (bags, width) if levels["mode"] == "max" else (bags,)
-    return Ask(
+    return CallTemplate(
         "aten._embedding_bag_dense_backward.default",
         (
-            Arg((bags, width), products=max(taken, 1), lies="none"),
+            TensorArg((bags, width), products=max(taken, 1), lies="none"),
             _of(levels, (taken,), lambda of: of.indices),
             _of(levels, (taken,), lambda of: of.bag),
             _of(levels, (bags,), lambda of: of.sizes),
@@ -210,8 +210,8 @@ _TELLING: tuple[Levels, ...] = (
 )
 
 
-def _domain(op: Op, forms: tuple[str, ...], ask: Callable[[Levels], Ask | None], **how: Any) -> Domain:
-    return domain(op, {**_FACTORS, "form": forms}, ask, kinds=_KINDS, telling=_TELLING, cites=always(op), **how)
+def _domain(op: Op, forms: tuple[str, ...], ask: Callable[[Levels], CallTemplate | None], **how: Any) -> Domain:
+    return domain(op, {**_FACTORS, "form": forms}, ask, kinds=_KINDS, priority=_TELLING, covers=always(op), **how)
 
 
 _LONG = Rule(("dtype", "mode"), lambda dtype, mode: mode != "mean" or dtype in ("f32", "f64"))

@@ -11,8 +11,8 @@ from keel.opset import Op
 
 from ...by_member import ByMember
 from ..domain import Domain, Levels
-from ..values import Draw, fill, kinds_of
-from .call_templates import Arg, Ask, Drawn, domain, given
+from ..values import SeededValues, fill, kinds_of
+from .call_templates import CallTemplate, Drawn, TensorArg, domain, when
 
 SIZES = ("8", "1", "2", "3", "7", "9", "13", "16", "17", "30", "64", "97", "127", "128", "243", "1000", "1024")
 DIMS: Mapping[str, tuple[Callable[[int], tuple[int, ...]], list[int]]] = {
@@ -36,24 +36,24 @@ def _place(levels: Levels) -> tuple[tuple[int, ...], list[int], int]:
     return shape(int(levels["size"])), dims, NORMS[levels["norm"]]
 
 
-def _c2c(levels: Levels) -> Ask:
+def _c2c(levels: Levels) -> CallTemplate:
     shape, dims, norm = _place(levels)
     if levels["side"] == "nowhere":
-        return Ask("aten._fft_c2c.default", (Arg(shape), [], norm, True))
-    return Ask("aten._fft_c2c.default", (Arg(shape), dims, norm, levels["side"] == "forward"))
+        return CallTemplate("aten._fft_c2c.default", (TensorArg(shape), [], norm, True))
+    return CallTemplate("aten._fft_c2c.default", (TensorArg(shape), dims, norm, levels["side"] == "forward"))
 
 
-def _r2c(levels: Levels) -> Ask:
+def _r2c(levels: Levels) -> CallTemplate:
     shape, dims, norm = _place(levels)
-    return Ask("aten._fft_r2c.default", (Arg(shape), dims, norm, levels["side"] == "one"))
+    return CallTemplate("aten._fft_r2c.default", (TensorArg(shape), dims, norm, levels["side"] == "one"))
 
 
-def _c2r(levels: Levels) -> Ask:
+def _c2r(levels: Levels) -> CallTemplate:
     shape, dims, norm = _place(levels)
     n = shape[dims[-1]]
     half = [*shape]
     half[dims[-1]] = n // 2 + 1
-    return Ask("aten._fft_c2r.default", (Arg(tuple(half), draw=_of_real(dims, n)), dims, norm, n))
+    return CallTemplate("aten._fft_c2r.default", (TensorArg(tuple(half), draw=_of_real(dims, n)), dims, norm, n))
 
 
 def _of_real(dims: list[int], n: int) -> Drawn:
@@ -62,7 +62,7 @@ def _of_real(dims: list[int], n: int) -> Drawn:
     """
     *others, last = dims
 
-    def drawn(draw: Draw, dtype: torch.dtype, shape: tuple[int, ...], values: str) -> torch.Tensor:
+    def drawn(draw: SeededValues, dtype: torch.dtype, shape: tuple[int, ...], values: str) -> torch.Tensor:
         x = fill(
             draw, values if values in kinds_of(dtype) else "random", dtype, prod(shape), low=-4.0, high=4.0, terms=2
         ).reshape(shape)
@@ -75,10 +75,12 @@ def _of_real(dims: list[int], n: int) -> Drawn:
     return drawn
 
 
-def _frequencies(name: str) -> Callable[[Levels], Ask]:
-    def ask(levels: Levels) -> Ask:
+def _frequencies(name: str) -> Callable[[Levels], CallTemplate]:
+    def ask(levels: Levels) -> CallTemplate:
         dtype = {"f32": torch.float32, "f64": torch.float64}[levels["named"]]
-        return Ask(f"aten.fft_{name}freq.default", (int(levels["size"]), float(levels["step"])), {"dtype": dtype})
+        return CallTemplate(
+            f"aten.fft_{name}freq.default", (int(levels["size"]), float(levels["step"])), {"dtype": dtype}
+        )
 
     return ask
 
@@ -86,7 +88,7 @@ def _frequencies(name: str) -> Callable[[Levels], Ask]:
 _COMPLEX, _REAL = (torch.complex64, torch.complex128), (torch.float32, torch.float64)
 _NAN = "The oracles know nothing of an element of a transform over what is not finite."
 _OPEN = "It follows from the others; no case transforms there and back."
-_GROWS = {"C4": given(size=("97", "127", "243", "1000", "1024"))}
+_GROWS = {"C4": when(size=("97", "127", "243", "1000", "1024"))}
 _ASKED = {"size": (*SIZES, "1025"), "step": ("1.0", "0.5", "3.0"), "named": ("f32", "f64")}
 BUILD: ByMember[Callable[[Op], Domain]] = ByMember()
 declare = BUILD.declare
@@ -99,7 +101,7 @@ declare(
         dtypes=_COMPLEX,
         lay=LAY,
         kinds=KINDS,
-        cites={**_GROWS, "C1": lambda levels: True, "C2": given(side="backward"), "C5": given(side="nowhere")},
+        covers={**_GROWS, "C1": lambda levels: True, "C2": when(side="backward"), "C5": when(side="nowhere")},
         untested={"C3": _NAN, "C6": _OPEN},
     ),
 )
@@ -113,7 +115,7 @@ declare(
         lay=LAY,
         kinds=KINDS,
         untested={"C3": _NAN},
-        cites={**_GROWS, "C2": given(side="one"), "C5": given(dims=("alone", "last", "first"))},
+        covers={**_GROWS, "C2": when(side="one"), "C5": when(dims=("alone", "last", "first"))},
     ),
 )
 declare(
@@ -125,7 +127,7 @@ declare(
         dtypes=_COMPLEX,
         lay=LAY,
         kinds=KINDS,
-        cites={"C3": given(dims=("alone", "last", "first")), "C5": _GROWS["C4"]},
+        covers={"C3": when(dims=("alone", "last", "first")), "C5": _GROWS["C4"]},
     ),
 )
 declare("fft_fftfreq", lambda op: domain(op, _ASKED, _frequencies("fft"), dtypes=_REAL[:1], kinds=("own",)))

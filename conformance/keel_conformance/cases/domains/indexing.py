@@ -17,9 +17,9 @@ from keel.opset import About, Op
 
 from ...by_member import ByMember
 from .. import layouts
-from ..case import Trial
-from ..domain import DTYPES, Domain, Levels, Negative, Rule, dtype_names
-from ..values import KINDS, Draw, fill, kinds_of, salted
+from ..case import Inputs
+from ..domain import DTYPES, Domain, InvalidCall, Levels, Rule, dtype_names
+from ..values import KINDS, SeededValues, fill, kinds_of, with_outliers
 
 SHAPES: Mapping[str, tuple[tuple[int, ...], int]] = {
     "7": ((7,), 0),
@@ -456,7 +456,7 @@ declare(
 
 
 def build(op: Op) -> Domain | None:
-    placed = PLACED.found.get(op.name)
+    placed = PLACED.declared.get(op.name)
     if placed is None:
         return None
     here = {str(t) for t in op.targets}
@@ -504,25 +504,25 @@ def _domain(op: Op, placed: Placed) -> Domain:
         "values": "random",
     }
     return replace(
-        domain, telling=_telling(domain), negatives=_outside(op, placed), beyond=(huge,) if placed.huge else ()
+        domain, priority=_telling(domain), invalid_calls=_outside(op, placed), extra=(huge,) if placed.huge else ()
     )
 
 
-def _outside(op: Op, placed: Placed) -> tuple[Negative, ...]:
+def _outside(op: Op, placed: Placed) -> tuple[InvalidCall, ...]:
     """An index below the first place or past the last, where a clause says that it is an error."""
     clause = next((c.text for c in op.clauses if About.OUTSIDE in c.about), None)
     if clause is None:
         return ()
 
-    def make(draw: Draw, *, past: bool) -> Trial:
+    def make(draw: SeededValues, *, past: bool) -> Inputs:
         levels = {"form": "one", "shape": "17x129", "layout": "contiguous", "taken": "different", "values": "random"}
-        trial = _make(placed, levels, torch.float32, draw)
-        size, index = trial.args[0].shape[SHAPES["17x129"][1]], trial.args[1][-1]
+        inputs = _make(placed, levels, torch.float32, draw)
+        size, index = inputs.args[0].shape[SHAPES["17x129"][1]], inputs.args[1][-1]
         index[int(draw.integers(1, 0, len(index)))] = size if past else -size - 1
-        return trial
+        return inputs
 
     return tuple(
-        Negative(
+        InvalidCall(
             f"an index {'past' if past else 'below'}", clause, partial(make, past=past), placed.forms["one"][0], "f32"
         )
         for past in (True, False)
@@ -535,7 +535,7 @@ def _lies(placed: Placed, layout: str, shape: tuple[int, ...], dim: int) -> bool
     return layouts.fits(layout, shape) and not (same and len(shape) > 1)
 
 
-def _make(placed: Placed, levels: Levels, dtype: torch.dtype, draw: Draw) -> Trial:
+def _make(placed: Placed, levels: Levels, dtype: torch.dtype, draw: SeededValues) -> Inputs:
     shape, dim = SHAPES[levels["shape"]] if levels["shape"] != HUGE else ((int(HUGE),), 0)
     terms = 2 * prod(shape) if placed.sums else 1
 
@@ -544,21 +544,21 @@ def _make(placed: Placed, levels: Levels, dtype: torch.dtype, draw: Draw) -> Tri
             return (torch.arange(prod(sizes)) * 7 + draw.call).to(dtype)
         alone = not placed.sums or not (dtype.is_floating_point or dtype.is_complex)
         if levels["values"] == "random" and alone:
-            return salted(draw, dtype, prod(sizes)).reshape(sizes)
+            return with_outliers(draw, dtype, prod(sizes)).reshape(sizes)
         return fill(draw, levels["values"], dtype, prod(sizes), terms=terms).reshape(sizes)
 
     def along(negative: bool) -> torch.Tensor:
         places = taken(levels["taken"], shape[dim], draw)
         return torch.where(places % 2 == 1, places - shape[dim], places) if negative else places
 
-    x = layouts.place(like(shape), levels["layout"])
+    x = layouts.with_layout(like(shape), levels["layout"])
     args, kwargs = placed.forms[levels["form"]][1](Given(x, dim, along, like, levels["layout"]))
-    return Trial(
+    return Inputs(
         args, kwargs, frozenset({"exact"} if levels["values"] == "exact" and levels["form"] != "fraction" else ())
     )
 
 
-def taken(kind: str, size: int, draw: Draw) -> torch.Tensor:
+def taken(kind: str, size: int, draw: SeededValues) -> torch.Tensor:
     """Indices below ``size``, of one kind."""
     if not size or kind == "none":
         return torch.zeros(0, dtype=torch.int64)

@@ -13,8 +13,8 @@ from keel.opset import Op
 
 from ...by_member import ByMember
 from ..domain import Domain, Levels
-from ..values import Draw
-from .call_templates import FLOATS, Arg, Ask, From, domain, given
+from ..values import SeededValues
+from .call_templates import FLOATS, CallTemplate, DerivedArg, TensorArg, domain, when
 
 aten = torch.ops.aten
 REDUCTIONS: Mapping[str, int] = {"each": 0, "mean": 1, "sum": 2}
@@ -27,13 +27,13 @@ SHAPES: Mapping[str, tuple[int, ...]] = {
     "33x65": (33, 65),
     "1025": (1025,),
 }
-_Drawn = Callable[[Draw, torch.dtype, tuple[int, ...], str], torch.Tensor]
+_Drawn = Callable[[SeededValues, torch.dtype, tuple[int, ...], str], torch.Tensor]
 
 
 def _between(low: float, high: float, *ends: float) -> _Drawn:
     """Numbers between, of which some are the ends."""
 
-    def drawn(draw: Draw, dtype: torch.dtype, shape: tuple[int, ...], values: str) -> torch.Tensor:
+    def drawn(draw: SeededValues, dtype: torch.dtype, shape: tuple[int, ...], values: str) -> torch.Tensor:
         n = prod(shape)
         x = draw.uniform(n, low, high)
         few = torch.tensor(ends or (low,), dtype=torch.float64)
@@ -42,7 +42,7 @@ def _between(low: float, high: float, *ends: float) -> _Drawn:
     return drawn
 
 
-def _signs(draw: Draw, dtype: torch.dtype, shape: tuple[int, ...], values: str) -> torch.Tensor:
+def _signs(draw: SeededValues, dtype: torch.dtype, shape: tuple[int, ...], values: str) -> torch.Tensor:
     return (draw.integers(prod(shape), 0, 2) * 2 - 1).to(dtype)
 
 
@@ -53,32 +53,32 @@ DELTAS: Mapping[str, float] = {"1": 1.0, "0.5": 0.5, "2": 2.0}
 BETAS: Mapping[str, float] = {**DELTAS, "0": 0.0}
 
 
-def _pair(shape: tuple[int, ...], levels: Levels) -> tuple[Arg, Arg]:
+def _pair(shape: tuple[int, ...], levels: Levels) -> tuple[TensorArg, TensorArg]:
     low, high = FAR[levels["reach"]]
-    return Arg(shape, low, high), Arg(shape, low, high)
+    return TensorArg(shape, low, high), TensorArg(shape, low, high)
 
 
-def _elementwise(name: str, operands_of: _Of, back: bool) -> Callable[[Levels], Ask]:
-    def ask(levels: Levels) -> Ask:
+def _elementwise(name: str, operands_of: _Of, back: bool) -> Callable[[Levels], CallTemplate]:
+    def ask(levels: Levels) -> CallTemplate:
         shape, reduction = SHAPES[levels["shape"]], REDUCTIONS[levels["reduction"]]
         operands, more = operands_of(shape, levels)
         if not back:
-            return Ask(f"aten.{name}.default", (*operands, reduction, *more))
-        gradient = Arg(shape if reduction == 0 else (), -2, 2, kind="random")
-        return Ask(f"aten.{name}_backward.default", (gradient, *operands, reduction, *more))
+            return CallTemplate(f"aten.{name}.default", (*operands, reduction, *more))
+        gradient = TensorArg(shape if reduction == 0 else (), -2, 2, kind="random")
+        return CallTemplate(f"aten.{name}_backward.default", (gradient, *operands, reduction, *more))
 
     return ask
 
 
-def _logits(levels: Levels) -> Ask:
+def _logits(levels: Levels) -> CallTemplate:
     shape = SHAPES[levels["shape"]]
-    weight = Arg(shape, 0.0, 2.0, kind="random") if "weight" in levels["weight"].split("_") else None
-    positive = Arg(shape[-1:], 0.5, 3.0, kind="random", lies="none") if "positive" in levels["weight"] else None
-    return Ask(
+    weight = TensorArg(shape, 0.0, 2.0, kind="random") if "weight" in levels["weight"].split("_") else None
+    positive = TensorArg(shape[-1:], 0.5, 3.0, kind="random", lies="none") if "positive" in levels["weight"] else None
+    return CallTemplate(
         "aten.binary_cross_entropy_with_logits.default",
         (
-            Arg(shape, *FAR[levels["reach"]]),
-            Arg(shape, draw=_between(0.0, 1.0, 0.0, 1.0)),
+            TensorArg(shape, *FAR[levels["reach"]]),
+            TensorArg(shape, draw=_between(0.0, 1.0, 0.0, 1.0)),
             weight,
             positive,
             REDUCTIONS[levels["reduction"]],
@@ -103,7 +103,7 @@ CLASSES: Mapping[str, tuple[int, int, tuple[int, ...]]] = {
 
 
 def _targets(classes: int, ignored: str, index: int) -> _Drawn:
-    def drawn(draw: Draw, dtype: torch.dtype, shape: tuple[int, ...], values: str) -> torch.Tensor:
+    def drawn(draw: SeededValues, dtype: torch.dtype, shape: tuple[int, ...], values: str) -> torch.Tensor:
         n = prod(shape)
         x = draw.integers(n, 0, classes)
         if ignored == "all":
@@ -118,28 +118,28 @@ def _targets(classes: int, ignored: str, index: int) -> _Drawn:
 INDICES: Mapping[str, int] = {"-100": -100, "0": 0, "-1": -1}
 
 
-def _nll(back: bool) -> Callable[[Levels], Ask | None]:
-    def ask(levels: Levels) -> Ask | None:
+def _nll(back: bool) -> Callable[[Levels], CallTemplate | None]:
+    def ask(levels: Levels) -> CallTemplate | None:
         samples, classes, image = CLASSES[levels["size"]]
         index, reduction = INDICES[levels["index"]], REDUCTIONS[levels["reduction"]]
         rank = "2d" if image else ""
         batch = (samples,) if samples else ()
         if levels["size"] == "lone" and image:
             return None
-        x = Arg((*batch, classes, *image))
+        x = TensorArg((*batch, classes, *image))
         targets = _targets(classes, levels["ignored"], index)
-        target = Arg((*batch, *image), dtype=torch.int64, draw=targets, lies="dense")
-        weight = Arg((classes,), 0.25, 2.0, kind="random", lies="none") if levels["weight"] == "weight" else None
+        target = TensorArg((*batch, *image), dtype=torch.int64, draw=targets, lies="dense")
+        weight = TensorArg((classes,), 0.25, 2.0, kind="random", lies="none") if levels["weight"] == "weight" else None
         if not back:
-            return Ask(f"aten.nll_loss{rank}_forward.default", (x, target, weight, reduction, index))
+            return CallTemplate(f"aten.nll_loss{rank}_forward.default", (x, target, weight, reduction, index))
         forward = getattr(aten, f"nll_loss{rank}_forward").default
 
         def total(drawn: Any, dtype: torch.dtype) -> Any:
             return forward(drawn[1], drawn[2], drawn[3] if weight else None, reduction, index)[1]
 
-        gradient = Arg((*batch, *image) if reduction == 0 else (), -2, 2, kind="random", lies="none")
-        return Ask(
-            f"aten.nll_loss{rank}_backward.default", (gradient, x, target, weight, reduction, index, From(total))
+        gradient = TensorArg((*batch, *image) if reduction == 0 else (), -2, 2, kind="random", lies="none")
+        return CallTemplate(
+            f"aten.nll_loss{rank}_backward.default", (gradient, x, target, weight, reduction, index, DerivedArg(total))
         )
 
     return ask
@@ -156,26 +156,26 @@ def _of_image(image: bool, back: bool) -> dict[str, tuple[str, ...]]:
     }
 
 
-def _margin(back: bool) -> Callable[[Levels], Ask | None]:
-    def ask(levels: Levels) -> Ask | None:
+def _margin(back: bool) -> Callable[[Levels], CallTemplate | None]:
+    def ask(levels: Levels) -> CallTemplate | None:
         samples, classes, image = CLASSES[levels["size"]]
         if image:
             return None
         batch, reduction = (samples,) if samples else (), REDUCTIONS[levels["reduction"]]
-        weight = Arg((classes,), 0.25, 2.0, kind="random", lies="none") if levels["weight"] == "weight" else None
+        weight = TensorArg((classes,), 0.25, 2.0, kind="random", lies="none") if levels["weight"] == "weight" else None
         more = (
-            Arg((*batch, classes)),
-            Arg(batch, dtype=torch.int64, draw=_targets(classes, "none", 0), lies="none"),
+            TensorArg((*batch, classes)),
+            TensorArg(batch, dtype=torch.int64, draw=_targets(classes, "none", 0), lies="none"),
             int(levels["p"]),
             float(levels["margin"]),
             weight,
             reduction,
         )
         if not back:
-            return Ask("aten.multi_margin_loss.default", more)
-        return Ask(
+            return CallTemplate("aten.multi_margin_loss.default", more)
+        return CallTemplate(
             "aten.multi_margin_loss_backward.default",
-            (Arg(batch if reduction == 0 else (), -2, 2, kind="random", lies="none"), *more),
+            (TensorArg(batch if reduction == 0 else (), -2, 2, kind="random", lies="none"), *more),
         )
 
     return ask
@@ -184,7 +184,7 @@ def _margin(back: bool) -> Callable[[Levels], Ask | None]:
 def _lists(classes: int) -> _Drawn:
     """Classes, some twice, then -1, and others that count no more."""
 
-    def drawn(draw: Draw, dtype: torch.dtype, shape: tuple[int, ...], values: str) -> torch.Tensor:
+    def drawn(draw: SeededValues, dtype: torch.dtype, shape: tuple[int, ...], values: str) -> torch.Tensor:
         x = draw.integers(prod(shape), 0, classes).reshape(-1, classes)
         ends = draw.integers(len(x), 0, classes + 1)
         return torch.where(torch.arange(classes) == ends[:, None], -1, x)
@@ -192,24 +192,29 @@ def _lists(classes: int) -> _Drawn:
     return drawn
 
 
-def _multilabel(back: bool) -> Callable[[Levels], Ask | None]:
-    def ask(levels: Levels) -> Ask | None:
+def _multilabel(back: bool) -> Callable[[Levels], CallTemplate | None]:
+    def ask(levels: Levels) -> CallTemplate | None:
         samples, classes, image = CLASSES[levels["size"]]
         if image:
             return None
         batch, reduction = (samples,) if samples else (), REDUCTIONS[levels["reduction"]]
         shape = (*batch, classes)
-        x, target = Arg(shape, lies="dense"), Arg(shape, dtype=torch.int64, draw=_lists(classes), lies="none")
+        x, target = (
+            TensorArg(shape, lies="dense"),
+            TensorArg(shape, dtype=torch.int64, draw=_lists(classes), lies="none"),
+        )
         if not back:
-            return Ask("aten.multilabel_margin_loss_forward.default", (x, target, reduction))
+            return CallTemplate("aten.multilabel_margin_loss_forward.default", (x, target, reduction))
         if len(batch) == 0 and reduction == 0:
             return None
-        seen = From(lambda drawn, dtype: aten.multilabel_margin_loss_forward.default(drawn[1], drawn[2], reduction)[1])
-        return Ask(
+        seen = DerivedArg(
+            lambda drawn, dtype: aten.multilabel_margin_loss_forward.default(drawn[1], drawn[2], reduction)[1]
+        )
+        return CallTemplate(
             "aten.multilabel_margin_loss_backward.default",
             (
-                Arg(batch if reduction == 0 else (), -2, 2, kind="random", lies="none"),
-                Arg(shape, lies="none"),
+                TensorArg(batch if reduction == 0 else (), -2, 2, kind="random", lies="none"),
+                TensorArg(shape, lies="none"),
                 target,
                 reduction,
                 seen,
@@ -235,7 +240,7 @@ def _declare(
     declare(
         f"{name}_backward",
         lambda op: domain(
-            op, factors, _elementwise(name, operands, True), kinds=_KINDS, cites={"C2": given(reduction="mean")}
+            op, factors, _elementwise(name, operands, True), kinds=_KINDS, covers={"C2": when(reduction="mean")}
         ),
     )
 
@@ -257,8 +262,8 @@ _declare(
     "soft_margin_loss",
     lambda shape, levels: (
         (
-            Arg(shape, *(v if abs(v) < 11 else v / 20 for v in FAR[levels["reach"]])),
-            Arg(shape, draw=_signs, lies="dense"),
+            TensorArg(shape, *(v if abs(v) < 11 else v / 20 for v in FAR[levels["reach"]])),
+            TensorArg(shape, draw=_signs, lies="dense"),
         ),
         (),
     ),
@@ -268,9 +273,9 @@ _declare(
     "binary_cross_entropy",
     lambda shape, levels: (
         (
-            Arg(shape, draw=_between(0.0, 1.0, 0.0, 1.0, 1e-6)),
-            Arg(shape, draw=_between(0.0, 1.0, 0.0, 1.0)),
-            Arg(shape, 0.0, 2.0, kind="random") if levels["weight"] == "weight" else None,
+            TensorArg(shape, draw=_between(0.0, 1.0, 0.0, 1.0, 1e-6)),
+            TensorArg(shape, draw=_between(0.0, 1.0, 0.0, 1.0)),
+            TensorArg(shape, 0.0, 2.0, kind="random") if levels["weight"] == "weight" else None,
         ),
         (),
     ),
@@ -289,7 +294,7 @@ declare(
         },
         _logits,
         kinds=_KINDS,
-        cites={"C2": given(reach="far")},
+        covers={"C2": when(reach="far")},
     ),
 )
 declare(
@@ -299,13 +304,13 @@ declare(
         _of_image(False, False),
         _nll(False),
         kinds=_KINDS,
-        cites={
-            "C1": given(ignored=("some", "all")),
-            "C3": given(weight="weight"),
+        covers={
+            "C1": when(ignored=("some", "all")),
+            "C3": when(weight="weight"),
             "C4": lambda levels: levels["ignored"] == "all" and levels["reduction"] == "mean",
         },
         untested={"C5": "Eager PyTorch ends the process in some builds, or raises."},
-        telling=(
+        priority=(
             {"dtype": "f32", "size": "5of7", "reduction": "mean", "ignored": "some", "index": "0", "weight": "weight"},
             {
                 "dtype": "f32",
@@ -322,7 +327,7 @@ declare(
 )
 declare(
     "nll_loss_backward",
-    lambda op: domain(op, _of_image(False, True), _nll(True), kinds=_KINDS, cites={"C2": given(reduction="mean")}),
+    lambda op: domain(op, _of_image(False, True), _nll(True), kinds=_KINDS, covers={"C2": when(reduction="mean")}),
 )
 declare(
     "nll_loss2d_backward", lambda op: domain(op, _of_image(True, True), _nll(True), kinds=_KINDS, lay=("contiguous",))
@@ -341,7 +346,7 @@ declare(
         _margin(False),
         dtypes=FLOATS[:2],
         kinds=_KINDS[::2],
-        cites={"C2": lambda levels: True, "C4": given(size="lone")},
+        covers={"C2": lambda levels: True, "C4": when(size="lone")},
     ),
 )
 declare(
@@ -379,6 +384,6 @@ declare(
         dtypes=FLOATS[:2],
         kinds=("random", "duplicates"),
         lay=("contiguous",),
-        few="It is tried in one layout alone.",
+        why_few="It is tried in one layout alone.",
     ),
 )

@@ -12,8 +12,8 @@ from keel.opset import Op
 
 from ...by_member import ByMember
 from ..domain import Domain, Levels
-from ..values import Draw
-from .call_templates import Arg, Ask, From, domain, given
+from ..values import SeededValues
+from .call_templates import CallTemplate, DerivedArg, TensorArg, domain, when
 
 aten = torch.ops.aten
 ROWS: Mapping[str, tuple[tuple[int, ...], int]] = {
@@ -45,8 +45,8 @@ AFFINE = ("both", "neither", "weight", "bias")
 EPS: Mapping[str, float] = {"1e-5": 1e-5, "1e-3": 1e-3, "0": 0.0, "1": 1.0}
 
 
-def _elements(data: str) -> Callable[[Draw, torch.dtype, tuple[int, ...], str], torch.Tensor]:
-    def drawn(draw: Draw, dtype: torch.dtype, shape: tuple[int, ...], values: str) -> torch.Tensor:
+def _elements(data: str) -> Callable[[SeededValues, torch.dtype, tuple[int, ...], str], torch.Tensor]:
+    def drawn(draw: SeededValues, dtype: torch.dtype, shape: tuple[int, ...], values: str) -> torch.Tensor:
         n, mean = prod(shape), 100.0 if dtype.itemsize == 2 else 1000.0
         x = draw.uniform(n, -2.0, 2.0)
         match data:
@@ -68,8 +68,8 @@ def _elements(data: str) -> Callable[[Draw, torch.dtype, tuple[int, ...], str], 
     return drawn
 
 
-def _x(shape: tuple[int, ...], levels: Levels, lies: str = "dense") -> Arg:
-    return Arg(shape, draw=_elements(levels["data"]), lies=lies)
+def _x(shape: tuple[int, ...], levels: Levels, lies: str = "dense") -> TensorArg:
+    return TensorArg(shape, draw=_elements(levels["data"]), lies=lies)
 
 
 def _divides(levels: Levels) -> bool:
@@ -77,30 +77,30 @@ def _divides(levels: Levels) -> bool:
     return levels["eps"] != "0" or (levels["data"] in ("plain", "large") and levels["size"] not in ("2x1", "1x6x1x1"))
 
 
-def _pair(shape: tuple[int, ...], levels: Levels) -> tuple[Arg | None, Arg | None]:
+def _pair(shape: tuple[int, ...], levels: Levels) -> tuple[TensorArg | None, TensorArg | None]:
     """Weight and bias."""
     which = levels["affine"]
-    weight = Arg(shape, 0.5, 2.0, kind="random", lies="none") if which in ("both", "weight") else None
-    return weight, Arg(shape, -1.0, 1.0, kind="random", lies="none") if which in ("both", "bias") else None
+    weight = TensorArg(shape, 0.5, 2.0, kind="random", lies="none") if which in ("both", "weight") else None
+    return weight, TensorArg(shape, -1.0, 1.0, kind="random", lies="none") if which in ("both", "bias") else None
 
 
-def _layer(levels: Levels) -> Ask | None:
+def _layer(levels: Levels) -> CallTemplate | None:
     shape, rank = ROWS[levels["size"]]
     if not _divides(levels):
         return None
     last = shape[-rank:]
-    return Ask(
+    return CallTemplate(
         "aten.native_layer_norm.default", (_x(shape, levels), list(last), *_pair(last, levels), EPS[levels["eps"]])
     )
 
 
-def _rms(levels: Levels) -> Ask | None:
+def _rms(levels: Levels) -> CallTemplate | None:
     shape, rank = ROWS[levels["size"]]
     if 0 in shape:
         return None
     last = shape[-rank:]
     eps = None if levels["eps"] == "none" else EPS[levels["eps"]]
-    return Ask("aten._fused_rms_norm.default", (_x(shape, levels), list(last), _pair(last, levels)[0], eps))
+    return CallTemplate("aten._fused_rms_norm.default", (_x(shape, levels), list(last), _pair(last, levels)[0], eps))
 
 
 MASKS: Mapping[str, list[bool]] = {
@@ -111,11 +111,11 @@ MASKS: Mapping[str, list[bool]] = {
 }
 
 
-def _statistics(of: Callable[[torch.Tensor], Sequence[torch.Tensor]], which: int) -> From:
-    return From(lambda drawn, dtype: of(drawn[1])[which])
+def _statistics(of: Callable[[torch.Tensor], Sequence[torch.Tensor]], which: int) -> DerivedArg:
+    return DerivedArg(lambda drawn, dtype: of(drawn[1])[which])
 
 
-def _layer_back(levels: Levels) -> Ask | None:
+def _layer_back(levels: Levels) -> CallTemplate | None:
     shape, rank = ROWS[levels["size"]]
     last, mask = list(shape[-rank:]), MASKS[levels["mask"]]
     if 0 in shape:
@@ -125,10 +125,10 @@ def _layer_back(levels: Levels) -> Ask | None:
         return aten.native_layer_norm.default(x, last, None, None, 1e-5)  # type: ignore[no-any-return]
 
     weight, bias = _pair(tuple(last), levels)
-    return Ask(
+    return CallTemplate(
         "aten.native_layer_norm_backward.default",
         (
-            Arg(shape, -2, 2, kind="random", lies="dense"),
+            TensorArg(shape, -2, 2, kind="random", lies="dense"),
             _x(shape, levels),
             last,
             _statistics(forward, 1),
@@ -145,15 +145,17 @@ def _grouped(levels: Levels) -> tuple[tuple[int, ...], tuple[int, int, int, int]
     return None if shape[1] % groups else (shape, (shape[0], shape[1], prod(shape[2:]), groups))
 
 
-def _group(levels: Levels) -> Ask | None:
+def _group(levels: Levels) -> CallTemplate | None:
     if (found := _grouped(levels)) is None or not _divides(levels):
         return None
     shape, counts = found
     weight, bias = _pair(shape[1:2], levels)
-    return Ask("aten.native_group_norm.default", (_x(shape, levels), weight, bias, *counts, EPS[levels["eps"]]))
+    return CallTemplate(
+        "aten.native_group_norm.default", (_x(shape, levels), weight, bias, *counts, EPS[levels["eps"]])
+    )
 
 
-def _group_back(levels: Levels) -> Ask | None:
+def _group_back(levels: Levels) -> CallTemplate | None:
     if (found := _grouped(levels)) is None:
         return None
     shape, counts = found
@@ -163,10 +165,10 @@ def _group_back(levels: Levels) -> Ask | None:
 
     weight, _ = _pair(shape[1:2], levels)
     mask = [wanted and (k == 0 or weight is not None) for k, wanted in enumerate(MASKS[levels["mask"]])]
-    return Ask(
+    return CallTemplate(
         "aten.native_group_norm_backward.default",
         (
-            Arg(shape, -2, 2, kind="random", lies="dense"),
+            TensorArg(shape, -2, 2, kind="random", lies="dense"),
             _x(shape, levels),
             _statistics(forward, 1),
             _statistics(forward, 2),
@@ -180,15 +182,18 @@ def _group_back(levels: Levels) -> Ask | None:
 # -- batch norm -------------------------------------------------------------------------------------------------------
 
 
-def _running(shape: tuple[int, ...]) -> tuple[Arg, Arg]:
-    return (Arg(shape, -1.0, 1.0, kind="random", lies="dense"), Arg(shape, 0.25, 4.0, kind="random", lies="dense"))
+def _running(shape: tuple[int, ...]) -> tuple[TensorArg, TensorArg]:
+    return (
+        TensorArg(shape, -1.0, 1.0, kind="random", lies="dense"),
+        TensorArg(shape, 0.25, 4.0, kind="random", lies="dense"),
+    )
 
 
 MOMENTA: Mapping[str, float] = {"0.1": 0.1, "0": 0.0, "1": 1.0}
 
 
-def _batch(name: str) -> Callable[[Levels], Ask | None]:
-    def ask(levels: Levels) -> Ask | None:
+def _batch(name: str) -> Callable[[Levels], CallTemplate | None]:
+    def ask(levels: Levels) -> CallTemplate | None:
         shape = IMAGES[levels["size"]]
         channels, training = shape[1:2], levels.get("training") == "training"
         if shape[0] * prod(shape[2:]) < 2 or not _divides(levels):
@@ -199,16 +204,16 @@ def _batch(name: str) -> Callable[[Levels], Ask | None]:
             case "_native_batch_norm_legit_functional":
                 arguments: tuple[Any, ...] = (*start, *_running(channels), training, *ends)
             case "_native_batch_norm_legit":
-                return Ask("aten._native_batch_norm_legit.no_stats", (*start, True, *ends))
+                return CallTemplate("aten._native_batch_norm_legit.no_stats", (*start, True, *ends))
             case _:
                 arguments = (*start, *_running(channels), *ends)
-        return Ask(f"aten.{name}.default", arguments)
+        return CallTemplate(f"aten.{name}.default", arguments)
 
     return ask
 
 
-def _batch_back(reserve: bool) -> Callable[[Levels], Ask | None]:
-    def ask(levels: Levels) -> Ask | None:
+def _batch_back(reserve: bool) -> Callable[[Levels], CallTemplate | None]:
+    def ask(levels: Levels) -> CallTemplate | None:
         shape, training = IMAGES[levels["size"]], levels["training"] == "training"
         if shape[0] * prod(shape[2:]) < 2:
             return None
@@ -217,9 +222,11 @@ def _batch_back(reserve: bool) -> Callable[[Levels], Ask | None]:
             return aten._native_batch_norm_legit.no_stats(x, None, None, True, 0.1, 1e-5)  # type: ignore[no-any-return]
 
         channels = shape[1:2]
-        weight = Arg(channels, 0.5, 2.0, kind="random") if reserve or levels["affine"] in ("both", "weight") else None
+        weight = (
+            TensorArg(channels, 0.5, 2.0, kind="random") if reserve or levels["affine"] in ("both", "weight") else None
+        )
         common = (
-            Arg(shape, -2, 2, kind="random", lies="dense"),
+            TensorArg(shape, -2, 2, kind="random", lies="dense"),
             _x(shape, levels),
             weight,
             *_running(channels),
@@ -230,16 +237,16 @@ def _batch_back(reserve: bool) -> Callable[[Levels], Ask | None]:
             MASKS[levels["mask"]],
         )
         if reserve:
-            empty = Arg((0,), dtype=torch.uint8, lies="none")
-            return Ask("aten.batch_norm_backward.default", (*common, empty))
-        return Ask("aten.native_batch_norm_backward.default", common)
+            empty = TensorArg((0,), dtype=torch.uint8, lies="none")
+            return CallTemplate("aten.batch_norm_backward.default", (*common, empty))
+        return CallTemplate("aten.native_batch_norm_backward.default", common)
 
     return ask
 
 
 # -- their domains ----------------------------------------------------------------------------------------------------
 
-_NAN = given(data="nonfinite")
+_NAN = when(data="nonfinite")
 _OF = {"data": DATA, "affine": AFFINE, "eps": tuple(EPS)}
 _MASKED = {"data": DATA[:4], "affine": AFFINE, "mask": tuple(MASKS)}
 _LAY = ("contiguous", "transposed", "offset", "gapped", "rows_apart", "channels_last", "odd_ones")
@@ -256,7 +263,7 @@ def _telling(size: str, *sizes: str) -> Sequence[Levels]:
 
 def _rows(
     op: Op,
-    ask: Callable[[Levels], Ask | None],
+    ask: Callable[[Levels], CallTemplate | None],
     factors: Mapping[str, tuple[str, ...]],
     cites: Mapping[str, Callable[[Levels], bool]],
 ) -> Domain:
@@ -265,15 +272,15 @@ def _rows(
         {"size": tuple(ROWS), **factors},
         ask,
         kinds=("own",),
-        cites=cites,
+        covers=cites,
         lay=_LAY,
-        telling=_telling("3x33", "5x8", "2x129"),
+        priority=_telling("3x33", "5x8", "2x129"),
     )
 
 
 def _images(
     op: Op,
-    ask: Callable[[Levels], Ask | None],
+    ask: Callable[[Levels], CallTemplate | None],
     factors: Mapping[str, tuple[str, ...]],
     cites: Mapping[str, Callable[[Levels], bool]] | None = None,
     **more: Any,
@@ -284,14 +291,14 @@ def _images(
         {"size": tuple(IMAGES), **factors},
         ask,
         kinds=("own",),
-        cites=cites,
-        telling=_telling("2x6x4x5", "2x8x9", "4x12x17"),
+        covers=cites,
+        priority=_telling("2x6x4x5", "2x8x9", "4x12x17"),
         **{"lay": _LAY, **more},
     )
 
 
-_HALF = given(dtype=("f16", "bf16"))
-_TRAINING = given(training="training")
+_HALF = when(dtype=("f16", "bf16"))
+_TRAINING = when(training="training")
 _NEVER_TRAINS = "This member does not train."
 _ONLY_TRAINS = "This member has no running statistics that stay."
 BUILD: ByMember[Callable[[Op], Domain]] = ByMember()
@@ -300,7 +307,7 @@ declare("layer_norm", lambda op: _rows(op, _layer, _OF, {"C3": _NAN, "C4": _HALF
 declare(
     "rms_norm",
     lambda op: _rows(
-        op, _rms, {"data": DATA, "affine": AFFINE[1:3], "eps": (*EPS, "none")}, {"C2": given(eps="none"), "C3": _NAN}
+        op, _rms, {"data": DATA, "affine": AFFINE[1:3], "eps": (*EPS, "none")}, {"C2": when(eps="none"), "C3": _NAN}
     ),
 )
 declare("layer_norm_backward", lambda op: _rows(op, _layer_back, _MASKED, {}))
@@ -324,7 +331,7 @@ declare(
         op,
         _batch("_native_batch_norm_legit_functional"),
         {**_OF, "training": ("training", "not"), "momentum": tuple(MOMENTA)},
-        {"C1": _TRAINING, "C2": _TRAINING, "C3": given(training="not"), "C4": _HALF},
+        {"C1": _TRAINING, "C2": _TRAINING, "C3": when(training="not"), "C4": _HALF},
     ),
 )
 declare(

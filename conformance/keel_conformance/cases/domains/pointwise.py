@@ -20,13 +20,13 @@ from keel.loops import DTYPE_NAMES
 from keel.opset import MEMBERS, Op
 
 from .. import layouts, shapes
-from ..case import Trial
-from ..collect_calls import tried
-from ..diversity import facets, ranked
+from ..case import Inputs
+from ..collect_calls import with_dtypes
+from ..diversity import facets, select_diverse
 from ..domain import DTYPES, Domain, Levels, Rule, dtype_names
-from ..from_samples import known
-from ..saved_call import OWN, Part, Path, Skeleton, rebuilt, walk
-from ..values import KINDS, Draw, crossed, fill, kinds_of, salted, specials
+from ..from_samples import known_calls
+from ..saved_call import OWN, Path, SavedCall, TensorSpec, rebuilt, walk
+from ..values import KINDS, SeededValues, crossed, fill, kinds_of, specials, with_outliers
 
 PARTNERS = ("alike", "dense", "row", "column", "0d", "outer", "middle", "first", "turns")
 """What the other operands are beside the first: of its sizes and layout, row-major, its last row, its first column, of
@@ -89,29 +89,29 @@ def build(op: Op) -> Domain | None:
 
 
 @cache
-def forms_of(name: str) -> tuple[Skeleton, ...]:
+def forms_of(name: str) -> tuple[SavedCall, ...]:
     """What tensors and numbers the samples have, each kind once, in sizes that say nothing."""
-    found: dict[str, Skeleton] = {}
-    for call in known(MEMBERS[name]):
-        args, kwargs = rebuilt((call.args, call.kwargs), lambda _, v: _bare(v) if isinstance(v, Part) else v)
+    found: dict[str, SavedCall] = {}
+    for call in known_calls(MEMBERS[name]):
+        args, kwargs = rebuilt((call.args, call.kwargs), lambda _, v: _bare(v) if isinstance(v, TensorSpec) else v)
         key = repr((call.overload, args, kwargs))
         dtypes = tuple(dict.fromkeys((*(found[key].dtypes if key in found else ()), *call.dtypes)))
-        found[key] = Skeleton(call.overload, args, kwargs, dtypes)
+        found[key] = SavedCall(call.overload, args, kwargs, dtypes)
     forms = list(found.values())
-    return tuple(ranked(forms, [facets(f) for f in forms])[: WHOLE.get(name, MOST)])
+    return tuple(select_diverse(forms, [facets(f) for f in forms])[: WHOLE.get(name, MOST)])
 
 
-def _bare(part: Part) -> Part:
+def _bare(part: TensorSpec) -> TensorSpec:
     return replace(
         part, shape=(), strides=(), low=0.0, high=0.0, ordered=False, values=None if part.values is None else ()
     )
 
 
-def slots(form: Skeleton) -> list[tuple[Path, Part]]:
-    return list(form.parts)
+def slots(form: SavedCall) -> list[tuple[Path, TensorSpec]]:
+    return list(form.tensor_specs)
 
 
-def _domain(op: Op, forms: tuple[Skeleton, ...]) -> Domain:
+def _domain(op: Op, forms: tuple[SavedCall, ...]) -> Domain:
     dtypes = [d for d in DTYPES.values() if any(d in f.dtypes for f in forms)]
     counts = [len(slots(f)) for f in forms]
     broadcasts = _broadcasts(op.name, counts.index(max(counts))) if max(counts) > 1 else False
@@ -184,7 +184,7 @@ def _domain(op: Op, forms: tuple[Skeleton, ...]) -> Domain:
         factors,
         lambda levels, dtype, draw: _make(op, forms, levels, dtype, draw),
         rules,
-        must=tuple(every)
+        required=tuple(every)
         if op.name in WHOLE
         else (*every[:8], *_each(factors, forms, rules), *_forms(factors, forms, rules)),
         overload=lambda levels: forms[int(levels["form"][1:])].overload,
@@ -192,14 +192,14 @@ def _domain(op: Op, forms: tuple[Skeleton, ...]) -> Domain:
     )
     return replace(
         domain,
-        telling=_casts(domain, forms) if op.name in WHOLE else _telling(domain),
+        priority=_casts(domain, forms) if op.name in WHOLE else _telling(domain),
         added=() if op.name in WHOLE else (*_promoted(domain, forms), *_digits(domain, forms)),
     )
 
 
 def _each(
     factors: Mapping[str, tuple[str, ...]],
-    forms: tuple[Skeleton, ...],
+    forms: tuple[SavedCall, ...],
     rules: tuple[Rule, ...],
 ) -> list[Levels]:
     own = [sum(p.own for _, p in slots(f)) for f in forms]
@@ -219,7 +219,7 @@ def _each(
 
 def _forms(
     factors: Mapping[str, tuple[str, ...]],
-    forms: tuple[Skeleton, ...],
+    forms: tuple[SavedCall, ...],
     rules: tuple[Rule, ...],
 ) -> list[Levels]:
     wishes = [
@@ -231,7 +231,7 @@ def _forms(
     return [w for w in wishes if all(r.holds(*(w[f] for f in r.factors)) for r in rules)]
 
 
-def _casts(domain: Domain, forms: tuple[Skeleton, ...]) -> tuple[Levels, ...]:
+def _casts(domain: Domain, forms: tuple[SavedCall, ...]) -> tuple[Levels, ...]:
     """Each in another layout."""
     target = {
         DTYPE_NAMES[v]: f"f{i}"
@@ -301,7 +301,7 @@ def _telling(domain: Domain) -> tuple[Levels, ...]:
     return tuple(levels for levels in found if levels is not None)
 
 
-def _promoted(domain: Domain, forms: tuple[Skeleton, ...]) -> tuple[Levels, ...]:
+def _promoted(domain: Domain, forms: tuple[SavedCall, ...]) -> tuple[Levels, ...]:
     """An operand of a dtype that another one's holds, so that what both are computed in is not that dtype."""
     return _first_of(
         domain,
@@ -319,7 +319,7 @@ def _promoted(domain: Domain, forms: tuple[Skeleton, ...]) -> tuple[Levels, ...]
     )
 
 
-def _digits(domain: Domain, forms: tuple[Skeleton, ...]) -> tuple[Levels, ...]:
+def _digits(domain: Domain, forms: tuple[SavedCall, ...]) -> tuple[Levels, ...]:
     """float64 beside a number that float32 does not have."""
     return _first_of(
         domain,
@@ -377,18 +377,18 @@ def _broadcasts(name: str, form: int) -> bool:
     shapes, scalars = iter([(2, 3), *[(3,)] * (count - 1)]), SCALARS.get(name, ())
 
     def sized(path: Path, leaf: Any) -> Any:
-        if not isinstance(leaf, Part):
+        if not isinstance(leaf, TensorSpec):
             return leaf
         return replace(leaf, shape=() if path in scalars else next(shapes), values=None)
 
     args, kwargs = rebuilt((made.args, made.kwargs), sized)
-    return bool(tried(op, Skeleton(made.overload, args, kwargs), made.dtypes[:1]).dtypes)
+    return bool(with_dtypes(op, SavedCall(made.overload, args, kwargs), made.dtypes[:1]).dtypes)
 
 
 # -- arguments --------------------------------------------------------------------------------------------------------
 
 
-def _make(op: Op, forms: tuple[Skeleton, ...], levels: Levels, dtype: torch.dtype, draw: Draw) -> Trial:
+def _make(op: Op, forms: tuple[SavedCall, ...], levels: Levels, dtype: torch.dtype, draw: SeededValues) -> Inputs:
     form = forms[int(levels["form"][1:])]
     places = slots(form)
     tensors = operands(levels, [dtype if p.own else p.dtype for _, p in places], draw, *op.numerics.interval)
@@ -405,14 +405,14 @@ def _make(op: Op, forms: tuple[Skeleton, ...], levels: Levels, dtype: torch.dtyp
     given = dict(zip((path for path, _ in places), laid, strict=True))
 
     def put(path: Path, leaf: Any) -> Any:
-        return given[path] if isinstance(leaf, Part) else dtype if isinstance(leaf, str) and leaf == OWN else leaf
+        return given[path] if isinstance(leaf, TensorSpec) else dtype if isinstance(leaf, str) and leaf == OWN else leaf
 
     args, kwargs = rebuilt((form.args, form.kwargs), put)
-    return Trial(args, kwargs, frozenset({"exact"} if levels["values"] == "exact" else ()))
+    return Inputs(args, kwargs, frozenset({"exact"} if levels["values"] == "exact" else ()))
 
 
 def operands(
-    levels: Levels, dtypes: list[torch.dtype], draw: Draw, low: float = -4.0, high: float = 4.0
+    levels: Levels, dtypes: list[torch.dtype], draw: SeededValues, low: float = -4.0, high: float = 4.0
 ) -> list[torch.Tensor]:
     """Row-major tensors, one of each dtype, of the sizes and values that the levels say."""
     if levels["shape"] == EVERY:
@@ -424,7 +424,7 @@ def operands(
         own = _beside(shape, levels["partner"]) if i else _crossed(shape, levels["partner"])
         kind = levels["values"] if levels["values"] in kinds_of(dtype) else "random"
         made = (
-            salted(draw, dtype, prod(own), low=low, high=high)
+            with_outliers(draw, dtype, prod(own), low=low, high=high)
             if levels["values"] == "random"
             else (fill(draw, kind, dtype, prod(own), low=low, high=high))
         )
@@ -443,7 +443,7 @@ def every(dtype: torch.dtype) -> torch.Tensor:
     )
 
 
-def combinations(dtypes: list[torch.dtype], draw: Draw) -> list[torch.Tensor]:
+def combinations(dtypes: list[torch.dtype], draw: SeededValues) -> list[torch.Tensor]:
     """All combinations of special values, a few of each where there are three operands or more, in a drawn order."""
     if draw.bare:
         return [torch.ones(1, dtype=d) for d in dtypes]
@@ -490,7 +490,7 @@ def _laid(levels: Levels, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
     found = []
     for i, x in enumerate(tensors):
         if i == 0 or partner != "dense":
-            x = layouts.place(x, layout) if layouts.fits(layout, x.shape) else x
+            x = layouts.with_layout(x, layout) if layouts.fits(layout, x.shape) else x
         found.append(x)
     return found
 

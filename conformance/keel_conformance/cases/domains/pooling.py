@@ -12,10 +12,10 @@ import torch
 from keel.opset import Op
 
 from ...by_member import ByMember
-from ..domain import Domain, Levels, Negative
+from ..domain import Domain, InvalidCall, Levels
 from ..layouts import LAYOUTS
-from ..values import Draw
-from .call_templates import FLOATS, Arg, Ask, From, domain, given, wrong
+from ..values import SeededValues
+from .call_templates import FLOATS, CallTemplate, DerivedArg, TensorArg, domain, invalid_call, when
 
 aten = torch.ops.aten
 MAXIMA = ("random", "specials", "duplicates", "ties", "exact", "wide")
@@ -80,11 +80,11 @@ def _settings(levels: Levels, rank: int) -> tuple[list[int], list[int], list[int
     return kernel, stride if w.stride else [], padding, [w.dilation] * rank, levels["ceil"] == "ceil"
 
 
-def _max(rank: int) -> Callable[[Levels], Ask | None]:
-    def ask(levels: Levels) -> Ask | None:
+def _max(rank: int) -> Callable[[Levels], CallTemplate | None]:
+    def ask(levels: Levels) -> CallTemplate | None:
         settings = _settings(levels, rank)
-        return settings and Ask(
-            f"aten.max_pool{rank}d_with_indices.default", (Arg(PLANES[rank][levels["plane"]]), *settings)
+        return settings and CallTemplate(
+            f"aten.max_pool{rank}d_with_indices.default", (TensorArg(PLANES[rank][levels["plane"]]), *settings)
         )
 
     return ask
@@ -98,38 +98,38 @@ _DIVISORS: Mapping[str, tuple[bool, int | None]] = {
 }
 
 
-def _avg(rank: int, back: bool = False) -> Callable[[Levels], Ask | None]:
+def _avg(rank: int, back: bool = False) -> Callable[[Levels], CallTemplate | None]:
     name = f"aten.avg_pool{rank}d"
     forward = getattr(aten, f"avg_pool{rank}d")
 
-    def ask(levels: Levels) -> Ask | None:
+    def ask(levels: Levels) -> CallTemplate | None:
         found, shape = _settings(levels, rank), PLANES[rank][levels["plane"]]
         if found is None or found[3][0] != 1 or (rank == 3 and min(shape[-3:]) < max(found[0])):
             return None
         settings = (*found[:3], found[4], *_DIVISORS[levels["divisor"]])
         if not back:
-            return Ask(f"{name}.default", (Arg(shape, products=64), *settings))
+            return CallTemplate(f"{name}.default", (TensorArg(shape, products=64), *settings))
         if 0 in shape:
             return None
         out = tuple(forward(torch.empty(shape, device="meta"), *settings).shape)
-        return Ask(f"{name}_backward.default", (Arg(out), Arg(shape), *settings))
+        return CallTemplate(f"{name}_backward.default", (TensorArg(out), TensorArg(shape), *settings))
 
     return ask
 
 
-def _max_back(rank: int) -> Callable[[Levels], Ask | None]:
+def _max_back(rank: int) -> Callable[[Levels], CallTemplate | None]:
     forward = getattr(aten, f"max_pool{rank}d_with_indices")
 
-    def ask(levels: Levels) -> Ask | None:
+    def ask(levels: Levels) -> CallTemplate | None:
         settings, shape = _settings(levels, rank), PLANES[rank][levels["plane"]]
         if settings is None or 0 in shape:
             return None
         out = tuple(forward(torch.empty(shape, device="meta"), *settings)[0].shape)
-        places = From(lambda drawn, dtype: forward(drawn[1], *settings)[1])
+        places = DerivedArg(lambda drawn, dtype: forward(drawn[1], *settings)[1])
         stride = settings[1] or settings[0]
-        return Ask(
+        return CallTemplate(
             f"aten.max_pool{rank}d_with_indices_backward.default",
-            (Arg(out, lies="dense"), Arg(shape, lies="none"), settings[0], stride, *settings[2:], places),
+            (TensorArg(out, lies="dense"), TensorArg(shape, lies="none"), settings[0], stride, *settings[2:], places),
         )
 
     return ask
@@ -141,80 +141,88 @@ OUTS: Mapping[int, Mapping[str, list[int]]] = {
 }
 
 
-def _adaptive(kind: str, rank: int) -> Callable[[Levels], Ask | None]:
+def _adaptive(kind: str, rank: int) -> Callable[[Levels], CallTemplate | None]:
     name = f"aten.{'_' if kind == 'avg' else ''}adaptive_{kind}_pool{rank}d"
 
-    def ask(levels: Levels) -> Ask | None:
+    def ask(levels: Levels) -> CallTemplate | None:
         shape = PLANES[rank][levels["plane"]]
-        return Ask(f"{name}.default", (Arg(shape, products=64), OUTS[rank][levels["outs"]]))
+        return CallTemplate(f"{name}.default", (TensorArg(shape, products=64), OUTS[rank][levels["outs"]]))
 
     return ask
 
 
-def _adaptive_back(kind: str, rank: int) -> Callable[[Levels], Ask | None]:
+def _adaptive_back(kind: str, rank: int) -> Callable[[Levels], CallTemplate | None]:
     name = f"aten.{'_' if kind == 'avg' else ''}adaptive_{kind}_pool{rank}d_backward.default"
 
-    def ask(levels: Levels) -> Ask | None:
+    def ask(levels: Levels) -> CallTemplate | None:
         shape, outs = PLANES[rank][levels["plane"]], OUTS[rank][levels["outs"]]
         if 0 in shape:
             return None
-        tensors = (Arg((*shape[:-rank], *outs), lies="dense"), Arg(shape, lies="dense" if kind == "avg" else "none"))
+        tensors = (
+            TensorArg((*shape[:-rank], *outs), lies="dense"),
+            TensorArg(shape, lies="dense" if kind == "avg" else "none"),
+        )
         if kind == "avg":
-            return Ask(name, tensors)
+            return CallTemplate(name, tensors)
         forward = getattr(aten, f"adaptive_max_pool{rank}d")
-        return Ask(name, (*tensors, From(lambda drawn, dtype: forward(drawn[1], outs)[1])))
+        return CallTemplate(name, (*tensors, DerivedArg(lambda drawn, dtype: forward(drawn[1], outs)[1])))
 
     return ask
 
 
-def _fractional(rank: int, back: bool = False) -> Callable[[Levels], Ask | None]:
+def _fractional(rank: int, back: bool = False) -> Callable[[Levels], CallTemplate | None]:
     name, forward = f"aten.fractional_max_pool{rank}d", getattr(aten, f"fractional_max_pool{rank}d")
 
-    def samples(draw: Draw, dtype: torch.dtype, shape: tuple[int, ...], values: str) -> torch.Tensor:
+    def samples(draw: SeededValues, dtype: torch.dtype, shape: tuple[int, ...], values: str) -> torch.Tensor:
         return draw.uniform(prod(shape), 0.0, 0.999).to(dtype)
 
-    def ask(levels: Levels) -> Ask | None:
+    def ask(levels: Levels) -> CallTemplate | None:
         shape, outs, k = PLANES[rank][levels["plane"]], OUTS[rank][levels["outs"]], int(levels["window"])
         if 0 in shape or any(o + k > n for o, n in zip(outs, shape[-rank:], strict=True)):
             return None
         kernel = [k] * rank
         batch = shape[:-rank] if len(shape) == rank + 2 else (1, *shape[:-rank])
-        places = Arg((*batch, rank), draw=samples, lies="none")
+        places = TensorArg((*batch, rank), draw=samples, lies="none")
         if not back:
-            return Ask(f"{name}.default", (Arg(shape), kernel, outs, places))
+            return CallTemplate(f"{name}.default", (TensorArg(shape), kernel, outs, places))
         middle = torch.full((*batch, rank), 0.4)
-        indices = From(lambda drawn, dtype: forward(drawn[1], kernel, outs, middle.to(dtype))[1])
-        return Ask(
+        indices = DerivedArg(lambda drawn, dtype: forward(drawn[1], kernel, outs, middle.to(dtype))[1])
+        return CallTemplate(
             f"{name}_backward.default",
-            (Arg((*shape[:-rank], *outs), lies="none"), Arg(shape, lies="none"), kernel, outs, indices),
+            (TensorArg((*shape[:-rank], *outs), lies="none"), TensorArg(shape, lies="none"), kernel, outs, indices),
         )
 
     return ask
 
 
-def _unpool(rank: int) -> Callable[[Levels], Ask | None]:
-    def ask(levels: Levels) -> Ask | None:
+def _unpool(rank: int) -> Callable[[Levels], CallTemplate | None]:
+    def ask(levels: Levels) -> CallTemplate | None:
         shape, grown = PLANES[rank][levels["plane"]], int(levels["grown"])
         if 0 in shape:
             return None
         size = [grown * n + grown - 1 for n in shape[-rank:]]
 
-        def places(draw: Draw, dtype: torch.dtype, wanted: tuple[int, ...], values: str) -> torch.Tensor:
+        def places(draw: SeededValues, dtype: torch.dtype, wanted: tuple[int, ...], values: str) -> torch.Tensor:
             n = prod(wanted[-rank:])
             rows = [draw.shuffled(torch.arange(prod(size)))[:n] for _ in range(prod(wanted) // n)]
             return torch.stack(rows)
 
         more = ([grown] * rank, [0] * rank) if rank == 3 else ()
-        return Ask(
+        return CallTemplate(
             f"aten.max_unpool{rank}d.default",
-            (Arg(shape, lies="dense"), Arg(shape, dtype=torch.int64, draw=places, lies="dense"), size, *more),
+            (
+                TensorArg(shape, lies="dense"),
+                TensorArg(shape, dtype=torch.int64, draw=places, lies="dense"),
+                size,
+                *more,
+            ),
         )
 
     return ask
 
 
-def _columns(back: bool) -> Callable[[Levels], Ask | None]:
-    def ask(levels: Levels) -> Ask | None:
+def _columns(back: bool) -> Callable[[Levels], CallTemplate | None]:
+    def ask(levels: Levels) -> CallTemplate | None:
         shape, w = PLANES[2][levels["plane"]], WINDOWS[levels["window"]]
         if 0 in shape:
             return None
@@ -227,10 +235,14 @@ def _columns(back: bool) -> Callable[[Levels], Ask | None]:
             return None
         settings = (kernel, [w.dilation] * 2, padding, stride)
         if not back:
-            return Ask("aten.im2col.default", (Arg(shape), *settings))
-        return Ask(
+            return CallTemplate("aten.im2col.default", (TensorArg(shape), *settings))
+        return CallTemplate(
             "aten.col2im.default",
-            (Arg((*shape[:-3], shape[-3] * prod(kernel), prod(counts)), products=64), list(shape[-2:]), *settings),
+            (
+                TensorArg((*shape[:-3], shape[-3] * prod(kernel), prod(counts)), products=64),
+                list(shape[-2:]),
+                *settings,
+            ),
         )
 
     return ask
@@ -249,13 +261,13 @@ def _places(rank: int) -> dict[str, tuple[str, ...]]:
     return {"plane": tuple(PLANES[rank]), "outs": tuple(OUTS[rank])}
 
 
-def _too_much(name: str, rank: int, *more: Any) -> tuple[Negative, ...]:
+def _too_much(name: str, rank: int, *more: Any) -> tuple[InvalidCall, ...]:
     shape = PLANES[rank][next(iter(PLANES[rank]))]
     return (
-        wrong(
+        invalid_call(
             "padding",
             "padding is at most half the kernel.",
-            Ask(name, (Arg(shape), [2] * rank, [2] * rank, [2] * rank, *more)),
+            CallTemplate(name, (TensorArg(shape), [2] * rank, [2] * rank, [2] * rank, *more)),
         ),
     )
 
@@ -291,7 +303,7 @@ def _telling(rank: int) -> Sequence[Levels]:
     )
 
 
-_TIED = given(values=("duplicates", "ties", "exact"))
+_TIED = when(values=("duplicates", "ties", "exact"))
 _DTYPES = (*FLOATS, torch.int64)
 BUILD: ByMember[Callable[[Op], Domain]] = ByMember()
 declare = BUILD.declare
@@ -319,27 +331,27 @@ for _rank in (2, 3):
                 _max(rank),
                 dtypes=_DTYPES,
                 kinds=MAXIMA,
-                telling=_telling(rank),
+                priority=_telling(rank),
                 lay=LAYOUTS if rank == 2 else [x for x in LAYOUTS if x != "channels_last"],
-                cites={"C2": _TIED},
-                negatives=_too_much(f"aten.max_pool{d}_with_indices.default", rank),
+                covers={"C2": _TIED},
+                invalid_calls=_too_much(f"aten.max_pool{d}_with_indices.default", rank),
             ),
             f"avg_pool{d}": lambda op: domain(
                 op,
                 divided,
                 _avg(rank),
                 kinds=MEANS,
-                telling=_telling(rank),
+                priority=_telling(rank),
                 dtypes=FLOATS if rank == 2 else FLOATS[:2],
-                cites={"C1": given(window=("k3s2p1", "k4s3p2"))},
-                negatives=_too_much(f"aten.avg_pool{d}.default", rank),
+                covers={"C1": when(window=("k3s2p1", "k4s3p2"))},
+                invalid_calls=_too_much(f"aten.avg_pool{d}.default", rank),
             ),
             f"avg_pool{d}_backward": lambda op: domain(
                 op,
                 divided,
                 _avg(rank, True),
                 kinds=("random", "exact", "cancel"),
-                telling=_telling(rank),
+                priority=_telling(rank),
                 dtypes=FLOATS if rank == 2 else FLOATS[:2],
             ),
             f"max_pool{d}_with_indices_backward": lambda op: domain(
@@ -347,12 +359,12 @@ for _rank in (2, 3):
                 _windows(rank),
                 _max_back(rank),
                 kinds=("random", "exact", "duplicates"),
-                telling=_telling(rank),
+                priority=_telling(rank),
                 lay=("contiguous",) if rank == 3 else ("contiguous", "offset", "gapped"),
             ),
             f"adaptive_avg_pool{d}": lambda op: domain(op, _places(rank), _adaptive("avg", rank), kinds=MEANS),
             f"adaptive_max_pool{d}": lambda op: domain(
-                op, _places(rank), _adaptive("max", rank), kinds=MAXIMA, cites={"C3": _TIED}
+                op, _places(rank), _adaptive("max", rank), kinds=MAXIMA, covers={"C3": _TIED}
             ),
             f"adaptive_avg_pool{d}_backward": lambda op: domain(
                 op, _places(rank), _adaptive_back("avg", rank), kinds=("random", "exact", "cancel")
@@ -369,7 +381,7 @@ for _rank in (2, 3):
                 {**_places(rank), "window": ("2", "1", "3")},
                 _fractional(rank),
                 kinds=("random", "duplicates", "ties"),
-                cites={"C4": _TIED},
+                covers={"C4": _TIED},
                 untested={"C5": "What eager PyTorch does with NaN here depends on the layout."},
             ),
             f"fractional_max_pool{d}_backward": lambda op: domain(
@@ -378,7 +390,7 @@ for _rank in (2, 3):
                 _fractional(rank, True),
                 lay=("contiguous",),
                 kinds=("random", "exact", "duplicates"),
-                few="It is tried in one layout alone.",
+                why_few="It is tried in one layout alone.",
             ),
             f"max_unpool{d}": lambda op: domain(
                 op,

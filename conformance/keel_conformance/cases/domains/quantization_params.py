@@ -15,13 +15,13 @@ from keel.opset import About, Op
 
 from ...by_member import ByMember
 from ..domain import Domain, Levels
-from ..values import Draw
-from .call_templates import OWN, Arg, Ask, always, domain, given
+from ..values import SeededValues
+from .call_templates import OWN, CallTemplate, TensorArg, always, domain, when
 from .quantize import RANGES, around, integers
 
 Spread = Callable[[torch.Tensor], torch.Tensor]
 """One value per scale, as one for each element, in row-major order."""
-_Drawn = Callable[[Draw, torch.dtype, tuple[int, ...], str], torch.Tensor]
+_Drawn = Callable[[SeededValues, torch.dtype, tuple[int, ...], str], torch.Tensor]
 
 TOKENS: Mapping[str, tuple[int, ...]] = {
     "3x5": (3, 5),
@@ -62,12 +62,12 @@ GIVEN: Mapping[str, tuple[torch.dtype, torch.dtype]] = {
 # -- scales and zero points, and what is drawn around them -------------------------------------------------------------
 
 
-def _beside(draw: Draw, what: str) -> Draw:
+def _beside(draw: SeededValues, what: str) -> SeededValues:
     """Chance that several arguments of a call have in common."""
-    return Draw(f"{draw.text} {what}", draw.call, draw.bare, draw.turn)
+    return SeededValues(f"{draw.text} {what}", draw.call, draw.bare, draw.turn)
 
 
-def _scales(draw: Draw, n: int, kind: str) -> torch.Tensor:
+def _scales(draw: SeededValues, n: int, kind: str) -> torch.Tensor:
     """``n`` scales in float64, which float32 holds: powers of two, by which steps are exact; any; of all magnitudes."""
     own = _beside(draw, "scales")
     if kind == "powers":
@@ -75,7 +75,7 @@ def _scales(draw: Draw, n: int, kind: str) -> torch.Tensor:
     return (own.uniform(n, 0.05, 0.5) if kind == "any" else 10.0 ** own.uniform(n, -5.0, 3.0)).float().double()
 
 
-def _points(draw: Draw, n: int, kind: str, low: int, high: int) -> torch.Tensor:
+def _points(draw: SeededValues, n: int, kind: str, low: int, high: int) -> torch.Tensor:
     """``n`` zero points within bounds: 0, small odd ones, by which ties fall on the other side, or the ends."""
     own = _beside(draw, "points")
     if kind == "ends":
@@ -83,7 +83,7 @@ def _points(draw: Draw, n: int, kind: str, low: int, high: int) -> torch.Tensor:
     return (torch.zeros(n, dtype=torch.int64) if kind == "zero" else 2 * own.integers(n, -4, 5) + 1).clamp(low, high)
 
 
-def _steps(draw: Draw, n: int, values: str, low: int, high: int) -> torch.Tensor:
+def _steps(draw: SeededValues, n: int, values: str, low: int, high: int) -> torch.Tensor:
     """What elements are before they are rounded and brought within bounds; one in five is beyond them."""
     beyond = 3.0 + (high - low) / 8
     match values:
@@ -102,7 +102,7 @@ def _around(levels: Levels, count: int, spread: Spread, *, clear: bool = False) 
     """Elements around the steps of ``count`` scales; where it must be ``clear`` what is within bounds, none at them."""
     low, high, _ = RANGES[levels["range"]]
 
-    def drawn(draw: Draw, dtype: torch.dtype, shape: tuple[int, ...], values: str) -> torch.Tensor:
+    def drawn(draw: SeededValues, dtype: torch.dtype, shape: tuple[int, ...], values: str) -> torch.Tensor:
         scale = spread(_scales(draw, count, levels["scale"]))
         zero = spread(_points(draw, count, levels["point"], low, high).double())
         steps = _steps(draw, prod(shape), values, low, high)
@@ -114,17 +114,19 @@ def _around(levels: Levels, count: int, spread: Spread, *, clear: bool = False) 
     return drawn
 
 
-def _given(levels: Levels, shape: tuple[int, ...], dtypes: tuple[torch.dtype, torch.dtype]) -> tuple[Arg, Arg]:
+def _scale_and_point(
+    levels: Levels, shape: tuple[int, ...], dtypes: tuple[torch.dtype, torch.dtype]
+) -> tuple[TensorArg, TensorArg]:
     """Scales and zero points of a shape."""
     low, high, _ = RANGES[levels["range"]]
     return (
-        Arg(
+        TensorArg(
             shape,
             dtype=dtypes[0],
             lies="none",
             draw=lambda draw, dtype, s, values: _scales(draw, prod(s), levels["scale"]).to(dtype),
         ),
-        Arg(
+        TensorArg(
             shape,
             dtype=dtypes[1],
             lies="none",
@@ -136,23 +138,23 @@ def _given(levels: Levels, shape: tuple[int, ...], dtypes: tuple[torch.dtype, to
 # -- per token and per group -------------------------------------------------------------------------------------------
 
 
-def _per_token(levels: Levels) -> Ask:
+def _per_token(levels: Levels) -> CallTemplate:
     shape, (low, high, dtype) = TOKENS[levels["size"]], RANGES[levels["range"]]
     rows = prod(shape[:-1])
-    x = Arg(shape, draw=_around(levels, rows, lambda v: v.repeat_interleave(shape[-1])), lies="dense")
-    return Ask(
+    x = TensorArg(shape, draw=_around(levels, rows, lambda v: v.repeat_interleave(shape[-1])), lies="dense")
+    return CallTemplate(
         "quantized_decomposed.quantize_per_token.default",
-        (x, *_given(levels, (*shape[:-1], 1), GIVEN[levels["given"]]), low, high, dtype),
+        (x, *_scale_and_point(levels, (*shape[:-1], 1), GIVEN[levels["given"]]), low, high, dtype),
     )
 
 
-def _back_per_token(levels: Levels) -> Ask:
+def _back_per_token(levels: Levels) -> CallTemplate:
     shape, (low, high, dtype) = TOKENS[levels["size"]], RANGES[levels["range"]]
-    return Ask(
+    return CallTemplate(
         "quantized_decomposed.dequantize_per_token.default",
         (
-            Arg(shape, dtype=dtype, draw=integers(low, high), lies="dense"),
-            *_given(levels, (*shape[:-1], 1), GIVEN[levels["given"]]),
+            TensorArg(shape, dtype=dtype, draw=integers(low, high), lies="dense"),
+            *_scale_and_point(levels, (*shape[:-1], 1), GIVEN[levels["given"]]),
             low,
             high,
             dtype,
@@ -168,28 +170,28 @@ def _grouped(levels: Levels) -> tuple[tuple[int, int], int, int] | None:
     return None if shape[1] % size or size < 2 else (shape, size, 1000 if named == "long" else size)
 
 
-def _per_group(levels: Levels) -> Ask | None:
+def _per_group(levels: Levels) -> CallTemplate | None:
     if (found := _grouped(levels)) is None:
         return None
     (rows, n), size, named = found
     low, high, dtype = RANGES[levels["range"]]
-    x = Arg((rows, n), draw=_around(levels, rows * n // size, lambda v: v.repeat_interleave(size)), lies="dense")
-    return Ask(
+    x = TensorArg((rows, n), draw=_around(levels, rows * n // size, lambda v: v.repeat_interleave(size)), lies="dense")
+    return CallTemplate(
         "quantized_decomposed.quantize_per_channel_group.default",
-        (x, *_given(levels, (rows, n // size), GIVEN[levels["given"]]), low, high, dtype, named),
+        (x, *_scale_and_point(levels, (rows, n // size), GIVEN[levels["given"]]), low, high, dtype, named),
     )
 
 
-def _back_per_group(levels: Levels) -> Ask | None:
+def _back_per_group(levels: Levels) -> CallTemplate | None:
     if (found := _grouped(levels)) is None:
         return None
     (rows, n), size, named = found
     low, high, dtype = RANGES[levels["range"]]
-    scales, points = _given(levels, (rows, n // size), GIVEN[levels["given"]])
-    return Ask(
+    scales, points = _scale_and_point(levels, (rows, n // size), GIVEN[levels["given"]])
+    return CallTemplate(
         "quantized_decomposed.dequantize_per_channel_group.default",
         (
-            Arg((rows, n), dtype=dtype, draw=integers(low, high), lies="dense"),
+            TensorArg((rows, n), dtype=dtype, draw=integers(low, high), lies="dense"),
             scales,
             None if levels["point"] == "none" else points,
             low,
@@ -226,7 +228,7 @@ CHOSEN: Mapping[str, tuple[int, ...]] = {
 def _elements(data: str, row: int | None = None) -> _Drawn:
     """All elements, or each ``row`` of so many, are of one kind; a row in three has another size."""
 
-    def drawn(draw: Draw, dtype: torch.dtype, shape: tuple[int, ...], values: str) -> torch.Tensor:
+    def drawn(draw: SeededValues, dtype: torch.dtype, shape: tuple[int, ...], values: str) -> torch.Tensor:
         n = prod(shape)
         size = max(n if row is None else row, 1)
         x = draw.uniform(n, -4.0, 4.0).reshape(-1, size)
@@ -255,19 +257,19 @@ def _elements(data: str, row: int | None = None) -> _Drawn:
     return drawn
 
 
-def _chosen(overload: str) -> Callable[[Levels], Ask]:
-    def ask(levels: Levels) -> Ask:
+def _chosen(overload: str) -> Callable[[Levels], CallTemplate]:
+    def ask(levels: Levels) -> CallTemplate:
         low, high, dtype = RANGES[levels["range"]]
-        x = Arg(CHOSEN[levels["size"]], draw=_elements(levels["data"]))
-        return Ask(f"quantized_decomposed.{overload}.tensor", (x, low, high, EPS[levels["eps"]], dtype))
+        x = TensorArg(CHOSEN[levels["size"]], draw=_elements(levels["data"]))
+        return CallTemplate(f"quantized_decomposed.{overload}.tensor", (x, low, high, EPS[levels["eps"]], dtype))
 
     return ask
 
 
-def _chosen_per_token(levels: Levels) -> Ask:
+def _chosen_per_token(levels: Levels) -> CallTemplate:
     shape = TOKENS[levels["size"]]
-    x = Arg(shape, draw=_elements(levels["data"], shape[-1]))
-    return Ask("quantized_decomposed.choose_qparams_per_token_asymmetric.default", (x, torch.int8))
+    x = TensorArg(shape, draw=_elements(levels["data"], shape[-1]))
+    return CallTemplate("quantized_decomposed.choose_qparams_per_token_asymmetric.default", (x, torch.int8))
 
 
 # -- learned -----------------------------------------------------------------------------------------------------------
@@ -305,8 +307,8 @@ def _learned_point(levels: Levels) -> float:
     }[levels["point"]]
 
 
-def _number(value: float) -> Arg:
-    return Arg(
+def _number(value: float) -> TensorArg:
+    return TensorArg(
         (1,),
         dtype=torch.float32,
         lies="none",
@@ -314,30 +316,30 @@ def _number(value: float) -> Arg:
     )
 
 
-def _learned_tensors(levels: Levels, clear: bool) -> tuple[Arg, Arg, Arg]:
+def _learned_tensors(levels: Levels, clear: bool) -> tuple[TensorArg, TensorArg, TensorArg]:
     low, high, _ = RANGES[levels["range"]]
     scale, point = STEP[levels["scale"]], _learned_point(levels)
     zero = min(max(round(point), low), high)
     return (
-        Arg(LEARNED[levels["size"]], draw=around(scale, zero, low, high, clear), lies="dense"),
+        TensorArg(LEARNED[levels["size"]], draw=around(scale, zero, low, high, clear), lies="dense"),
         _number(scale),
         _number(point),
     )
 
 
-def _learned(backward: bool) -> Callable[[Levels], Ask]:
-    def ask(levels: Levels) -> Ask:
+def _learned(backward: bool) -> Callable[[Levels], CallTemplate]:
+    def ask(levels: Levels) -> CallTemplate:
         low, high, _ = RANGES[levels["range"]]
         tensors = _learned_tensors(levels, clear=backward)
         if not backward:
-            return Ask(
+            return CallTemplate(
                 "aten._fake_quantize_learnable_per_tensor_affine.default",
                 (*tensors, low, high, FACTORS[levels["factor"]]),
             )
-        return Ask(
+        return CallTemplate(
             "aten._fake_quantize_learnable_per_tensor_affine_backward.default",
             (
-                Arg(LEARNED[levels["size"]], -2, 2, kind="random", lies="dense"),
+                TensorArg(LEARNED[levels["size"]], -2, 2, kind="random", lies="dense"),
                 *tensors,
                 low,
                 high,
@@ -358,41 +360,42 @@ def _along(levels: Levels) -> tuple[tuple[int, ...], int, Spread] | None:
     return shape, axis, lambda v: v.reshape(view).expand(shape).reshape(-1)
 
 
-def _learned_per_channel(backward: bool) -> Callable[[Levels], Ask | None]:
-    def ask(levels: Levels) -> Ask | None:
+def _learned_per_channel(backward: bool) -> Callable[[Levels], CallTemplate | None]:
+    def ask(levels: Levels) -> CallTemplate | None:
         if (found := _along(levels)) is None or (backward and len(found[0]) < 2):
             return None  # of one dimension PyTorch adds all channels up
         shape, axis, spread = found
         low, high, _ = RANGES[levels["range"]]
-        scales, points = _given(levels, (shape[axis],), (torch.float32, torch.float32))
+        scales, points = _scale_and_point(levels, (shape[axis],), (torch.float32, torch.float32))
         tensors = (
-            Arg(shape, draw=_around(levels, shape[axis], spread, clear=backward), lies="dense"),
+            TensorArg(shape, draw=_around(levels, shape[axis], spread, clear=backward), lies="dense"),
             scales,
             _off(points),
         )
         if not backward:
-            return Ask(
+            return CallTemplate(
                 "aten._fake_quantize_learnable_per_channel_affine.default",
                 (*tensors, axis, low, high, FACTORS[levels["factor"]]),
             )
-        return Ask(
+        grad = TensorArg(shape, -2, 2, kind="random", lies="dense")
+        return CallTemplate(
             "aten._fake_quantize_learnable_per_channel_affine_backward.default",
-            (Arg(shape, -2, 2, kind="random", lies="dense"), *tensors, axis, low, high, FACTORS[levels["factor"]]),
+            (grad, *tensors, axis, low, high, FACTORS[levels["factor"]]),
         )
 
     return ask
 
 
-def _off(points: Arg) -> Arg:
+def _off(points: TensorArg) -> TensorArg:
     """Zero points that have to be rounded: some are a quarter off an integer, at the ends beyond them."""
     assert points.draw is not None
     exactly = points.draw
 
-    def drawn(draw: Draw, dtype: torch.dtype, shape: tuple[int, ...], values: str) -> torch.Tensor:
+    def drawn(draw: SeededValues, dtype: torch.dtype, shape: tuple[int, ...], values: str) -> torch.Tensor:
         x = exactly(draw, torch.float64, shape, values)
         return (x + 0.25 * _beside(draw, "fractions").integers(prod(shape), -1, 2).reshape(x.shape)).to(dtype)
 
-    return Arg(points.shape, dtype=points.dtype, lies="none", draw=drawn)
+    return TensorArg(points.shape, dtype=points.dtype, lies="none", draw=drawn)
 
 
 # -- their domains -----------------------------------------------------------------------------------------------------
@@ -428,7 +431,7 @@ _OF_DATA: tuple[Levels, ...] = (
 
 def _made(
     factors: Mapping[str, tuple[str, ...]],
-    ask: Callable[[Levels], Ask | None],
+    ask: Callable[[Levels], CallTemplate | None],
     *,
     kinds: tuple[str, ...] = _KINDS,
     dtypes: tuple[torch.dtype, ...] = _FLOAT,
@@ -445,9 +448,9 @@ def _made(
             ask,
             dtypes=dtypes,
             kinds=kinds,
-            cites={**always(op), **(cites or {})},
+            covers={**always(op), **(cites or {})},
             untested=open_,
-            telling=telling,
+            priority=telling,
         )
 
     return build_
@@ -473,7 +476,7 @@ declare(
         _back_per_group,
         kinds=("own",),
         dtypes=_OUTS,
-        cites={"C3": given(point="none")},
+        cites={"C3": when(point="none")},
     ),
 )
 declare("choose_scale", _made(_DATA, _chosen("choose_qparams"), kinds=("own",), dtypes=_HALVES, telling=_OF_DATA))

@@ -12,8 +12,8 @@ from keel.opset import About, Op
 
 from ...by_member import ByMember
 from ..domain import Domain, Levels
-from ..values import Draw
-from .call_templates import Arg, Ask, domain, given
+from ..values import SeededValues
+from .call_templates import CallTemplate, TensorArg, domain, when
 
 SIZES: Mapping[str, tuple[int, ...]] = {
     "3x5": (3, 5),
@@ -36,7 +36,7 @@ RANGES: Mapping[str, tuple[int, int, torch.dtype]] = {
 }
 SCALES: Mapping[str, float] = {"0.1": 0.1, "1": 1.0, "2^-5": 0.03125, "0.7": 0.7}
 POINTS = ("zero", "middle", "low", "high")
-_Drawn = Callable[[Draw, torch.dtype, tuple[int, ...], str], torch.Tensor]
+_Drawn = Callable[[SeededValues, torch.dtype, tuple[int, ...], str], torch.Tensor]
 
 
 def _point(levels: Levels) -> int:
@@ -49,7 +49,7 @@ def around(scale: float, zero: int, low: int, high: int, clear: bool = False) ->
     whether something is within bounds, nothing at them.
     """
 
-    def drawn(draw: Draw, dtype: torch.dtype, shape: tuple[int, ...], values: str) -> torch.Tensor:
+    def drawn(draw: SeededValues, dtype: torch.dtype, shape: tuple[int, ...], values: str) -> torch.Tensor:
         n, reach = prod(shape), min(high - low, 2000)
         if values == "ties":
             steps = draw.integers(n, -reach, reach) + 0.5 * draw.integers(n, 0, 2)
@@ -68,7 +68,7 @@ def around(scale: float, zero: int, low: int, high: int, clear: bool = False) ->
 
 
 def integers(low: int, high: int) -> _Drawn:
-    def drawn(draw: Draw, dtype: torch.dtype, shape: tuple[int, ...], values: str) -> torch.Tensor:
+    def drawn(draw: SeededValues, dtype: torch.dtype, shape: tuple[int, ...], values: str) -> torch.Tensor:
         x = draw.integers(prod(shape), low, high + 1)
         ends = draw.integers(len(x), 0, 8)
         return torch.where(ends == 0, low, torch.where(ends == 1, high, x)).to(dtype)
@@ -76,39 +76,41 @@ def integers(low: int, high: int) -> _Drawn:
     return drawn
 
 
-def _x(levels: Levels, scale: float | None = None, clear: bool = False) -> Arg:
+def _x(levels: Levels, scale: float | None = None, clear: bool = False) -> TensorArg:
     low, high, _ = RANGES[levels["range"]]
     drawn = around(SCALES[levels["scale"]] if scale is None else scale, _point(levels), low, high, clear)
-    return Arg(SIZES[levels["size"]], draw=drawn, lies="dense")
+    return TensorArg(SIZES[levels["size"]], draw=drawn, lies="dense")
 
 
-def _number(value: float, dtype: torch.dtype, shape: tuple[int, ...] = ()) -> Arg:
-    return Arg(shape, dtype=dtype, lies="none", draw=lambda draw, d, s, values: torch.full(s, value).to(d))
+def _number(value: float, dtype: torch.dtype, shape: tuple[int, ...] = ()) -> TensorArg:
+    return TensorArg(shape, dtype=dtype, lies="none", draw=lambda draw, d, s, values: torch.full(s, value).to(d))
 
 
-def _vector(n: int, low: float, high: float, dtype: torch.dtype, *shape: int) -> Arg:
-    return Arg(shape or (n,), low, high, dtype, kind="random", lies="none")
+def _vector(n: int, low: float, high: float, dtype: torch.dtype, *shape: int) -> TensorArg:
+    return TensorArg(shape or (n,), low, high, dtype, kind="random", lies="none")
 
 
-def _per_tensor(levels: Levels) -> Ask:
+def _per_tensor(levels: Levels) -> CallTemplate:
     low, high, dtype = RANGES[levels["range"]]
     scale, zero = SCALES[levels["scale"]], _point(levels)
     match levels["given"]:
         case "numbers":
-            return Ask("quantized_decomposed.quantize_per_tensor.default", (_x(levels), scale, zero, low, high, dtype))
-    return Ask(
+            return CallTemplate(
+                "quantized_decomposed.quantize_per_tensor.default", (_x(levels), scale, zero, low, high, dtype)
+            )
+    return CallTemplate(
         "quantized_decomposed.quantize_per_tensor.tensor",
         (_x(levels), _number(scale, torch.float64), _number(zero, torch.int64), low, high, dtype),
     )
 
 
-def _back_per_tensor(levels: Levels) -> Ask:
+def _back_per_tensor(levels: Levels) -> CallTemplate:
     low, high, dtype = RANGES[levels["range"]]
     scale, zero = SCALES[levels["scale"]], _point(levels)
-    x = Arg(SIZES[levels["size"]], dtype=dtype, draw=integers(low, high), lies="dense")
+    x = TensorArg(SIZES[levels["size"]], dtype=dtype, draw=integers(low, high), lies="dense")
     if levels["given"] == "numbers":
-        return Ask("quantized_decomposed.dequantize_per_tensor.default", (x, scale, zero, low, high, dtype))
-    return Ask(
+        return CallTemplate("quantized_decomposed.dequantize_per_tensor.default", (x, scale, zero, low, high, dtype))
+    return CallTemplate(
         "quantized_decomposed.dequantize_per_tensor.tensor",
         (x, _number(scale, torch.float64), _number(zero, torch.int64), low, high, dtype),
     )
@@ -122,17 +124,17 @@ def _channels(levels: Levels) -> tuple[int, int] | None:
     return axis % len(shape), shape[axis]
 
 
-def _per_channel(levels: Levels) -> Ask | None:
+def _per_channel(levels: Levels) -> CallTemplate | None:
     if (found := _channels(levels)) is None:
         return None
     axis, n = found
     low, high, dtype = RANGES[levels["range"]]
-    return Ask(
+    return CallTemplate(
         "quantized_decomposed.quantize_per_channel.default",
         (
             _x(levels, scale=0.2),
             _vector(n, 0.05, 0.5, torch.float32),
-            Arg((n,), dtype=torch.int64, draw=integers(max(low, -9), 9), lies="none"),
+            TensorArg((n,), dtype=torch.int64, draw=integers(max(low, -9), 9), lies="none"),
             axis,
             low,
             high,
@@ -141,18 +143,20 @@ def _per_channel(levels: Levels) -> Ask | None:
     )
 
 
-def _back_per_channel(levels: Levels) -> Ask | None:
+def _back_per_channel(levels: Levels) -> CallTemplate | None:
     if (found := _channels(levels)) is None:
         return None
     axis, n = found
     low, high, dtype = RANGES[levels["range"]]
     points = (
-        None if levels["given"] == "none" else Arg((n,), dtype=torch.int64, draw=integers(max(low, -9), 9), lies="none")
+        None
+        if levels["given"] == "none"
+        else TensorArg((n,), dtype=torch.int64, draw=integers(max(low, -9), 9), lies="none")
     )
-    return Ask(
+    return CallTemplate(
         "quantized_decomposed.dequantize_per_channel.default",
         (
-            Arg(SIZES[levels["size"]], dtype=dtype, draw=integers(low, high), lies="dense"),
+            TensorArg(SIZES[levels["size"]], dtype=dtype, draw=integers(low, high), lies="dense"),
             _vector(n, 0.05, 0.5, torch.float32),
             points,
             axis,
@@ -163,17 +167,17 @@ def _back_per_channel(levels: Levels) -> Ask | None:
     )
 
 
-def _fake(levels: Levels) -> Ask:
+def _fake(levels: Levels) -> CallTemplate:
     low, high, _ = RANGES[levels["range"]]
-    return Ask(
+    return CallTemplate(
         "aten.fake_quantize_per_tensor_affine_cachemask.default",
         (_x(levels, clear=True), SCALES[levels["scale"]], _point(levels), low, high),
     )
 
 
-def _fake_by_tensors(levels: Levels) -> Ask:
+def _fake_by_tensors(levels: Levels) -> CallTemplate:
     low, high, _ = RANGES[levels["range"]]
-    return Ask(
+    return CallTemplate(
         "aten._fake_quantize_per_tensor_affine_cachemask_tensor_qparams.default",
         (
             _x(levels, clear=True),
@@ -186,17 +190,17 @@ def _fake_by_tensors(levels: Levels) -> Ask:
     )
 
 
-def _fake_per_channel(levels: Levels) -> Ask | None:
+def _fake_per_channel(levels: Levels) -> CallTemplate | None:
     if (found := _channels(levels)) is None:
         return None
     axis, n = found
     low, high, _ = RANGES[levels["range"]]
-    return Ask(
+    return CallTemplate(
         "aten.fake_quantize_per_channel_affine_cachemask.default",
         (
             _x(levels, 0.04, True),
             _vector(n, 0.05, 0.5, torch.float32),
-            Arg((n,), dtype=torch.int32, draw=integers(max(low, 0), min(high, 9)), lies="none"),
+            TensorArg((n,), dtype=torch.int32, draw=integers(max(low, 0), min(high, 9)), lies="none"),
             axis,
             low,
             high,
@@ -218,7 +222,7 @@ _NAN = "What is not specified has no witness."
 
 def _made(
     factors: Mapping[str, tuple[str, ...]],
-    ask: Callable[[Levels], Ask | None],
+    ask: Callable[[Levels], CallTemplate | None],
     kinds: tuple[str, ...] = _KINDS,
     cites: Mapping[str, Any] | None = None,
 ) -> Callable[[Op], Domain]:
@@ -228,9 +232,9 @@ def _made(
         ask,
         dtypes=_FLOAT,
         kinds=kinds,
-        cites=cites,
+        covers=cites,
         untested={f"C{i}": _NAN for i, c in enumerate(op.clauses, 1) if About.UNSPECIFIED in c.about},
-        telling=(
+        priority=(
             {"size": "3x5", "range": "i8", "values": "ties", "scale": "1"},
             {"size": "33x65", "range": "u8", "values": "huge", "point": "middle", "layout": "transposed"},
             {"size": "2x3x4x5", "range": "four", "values": "random", "point": "high", "layout": "gapped"},
@@ -245,12 +249,12 @@ declare("dequantize_per_tensor", _made({**_BASE, "given": ("numbers", "tensors")
 declare("quantize_per_channel", _made(_AXES, _per_channel))
 declare(
     "dequantize_per_channel",
-    _made({**_AXES, "given": ("points", "none")}, _back_per_channel, ("own",), {"C3": given(given="none")}),
+    _made({**_AXES, "given": ("points", "none")}, _back_per_channel, ("own",), {"C3": when(given="none")}),
 )
 declare("fake_quantize_per_tensor", _made(_BASE, _fake, ("random", "huge")))
 declare(
     "fake_quantize_by_tensors",
-    _made({**_BASE, "enabled": ("on", "off")}, _fake_by_tensors, ("random", "huge"), {"C3": given(enabled="off")}),
+    _made({**_BASE, "enabled": ("on", "off")}, _fake_by_tensors, ("random", "huge"), {"C3": when(enabled="off")}),
 )
 declare(
     "fake_quantize_per_channel",

@@ -13,9 +13,9 @@ import torch
 from keel.opset import Op
 
 from ...by_member import ByMember
-from ..domain import Domain, Levels, Negative, Rule
-from ..values import Draw
-from .call_templates import FLOATS, OWN, Arg, Ask, always, domain, wrong
+from ..domain import Domain, InvalidCall, Levels, Rule
+from ..values import SeededValues
+from .call_templates import FLOATS, OWN, CallTemplate, TensorArg, always, domain, invalid_call
 
 SHAPES: Mapping[str, tuple[int, ...]] = {
     "129x8": (129, 8),
@@ -80,27 +80,27 @@ ALPHAS: Mapping[str, tuple[float, float]] = {
 _Make = Callable[[Levels, tuple[int, ...]], tuple[tuple[Any, ...], dict[str, Any]]]
 
 
-def _share(levels: Levels) -> Arg:
+def _share(levels: Levels) -> TensorArg:
     """Probabilities, 0 and 1 among them."""
 
-    def drawn(draw: Draw, dtype: torch.dtype, shape: tuple[int, ...], values: str) -> torch.Tensor:
+    def drawn(draw: SeededValues, dtype: torch.dtype, shape: tuple[int, ...], values: str) -> torch.Tensor:
         n = prod(shape)
         p = draw.uniform(n)
         which = draw.integers(n, 0, 6)
         return torch.where(which == 0, 0.0, torch.where(which == 1, 1.0, p)).to(dtype)
 
-    return Arg(SHAPES[levels["shape"]], draw=drawn, lies="any")
+    return TensorArg(SHAPES[levels["shape"]], draw=drawn, lies="any")
 
 
-def _counts(draw: Draw, dtype: torch.dtype, shape: tuple[int, ...], values: str) -> torch.Tensor:
+def _counts(draw: SeededValues, dtype: torch.dtype, shape: tuple[int, ...], values: str) -> torch.Tensor:
     return draw.integers(prod(shape), 0, 30).to(dtype)
 
 
 def _chosen(levels: Levels, shape: tuple[int, ...]) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Of 9 with replacement as many as the sizes say, or 20 of 33 without."""
     if levels["again"] == "with":
-        return (Arg((2, 9), 0.1, 4.0, kind="random"), max(prod(shape), 1), True), {}
-    return (Arg((max(shape[:1], default=1) % 8 + 1, 33), 0.1, 4.0, kind="random"), 20, False), {}
+        return (TensorArg((2, 9), 0.1, 4.0, kind="random"), max(prod(shape), 1), True), {}
+    return (TensorArg((max(shape[:1], default=1) % 8 + 1, 33), 0.1, 4.0, kind="random"), 20, False), {}
 
 
 def _sized(levels: Levels, shape: tuple[int, ...]) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -111,28 +111,28 @@ def _pair(levels: Levels) -> tuple[float, float]:
     return PAIRS[levels["pair"]]
 
 
-def _in_own_dtype(levels: Levels) -> Ask:
-    x, kind = Arg(SHAPES[levels["shape"]], kind="random"), levels["range"]
+def _in_own_dtype(levels: Levels) -> CallTemplate:
+    x, kind = TensorArg(SHAPES[levels["shape"]], kind="random"), levels["range"]
     return (
-        Ask("aten.random.default", (x,))
+        CallTemplate("aten.random.default", (x,))
         if kind == "own"
-        else Ask("aten.random.to", (x, HIGHS[kind.removeprefix("to_")]))
+        else CallTemplate("aten.random.to", (x, HIGHS[kind.removeprefix("to_")]))
     )
 
 
-def _drawn_high(draw: Draw, dtype: torch.dtype, shape: tuple[int, ...], values: str) -> torch.Tensor:
+def _drawn_high(draw: SeededValues, dtype: torch.dtype, shape: tuple[int, ...], values: str) -> torch.Tensor:
     """Another number at each call."""
     return draw.integers(1, 2, 120).to(dtype)
 
 
-def _below_a_tensor(levels: Levels) -> Ask:
-    high = Arg((), dtype={"i64": torch.int64, "i32": torch.int32}[levels["high"]], lies="none", draw=_drawn_high)
-    return Ask("aten.randint_like.Tensor", (Arg(SHAPES[levels["shape"]], kind="random"), high))
+def _below_a_tensor(levels: Levels) -> CallTemplate:
+    high = TensorArg((), dtype={"i64": torch.int64, "i32": torch.int32}[levels["high"]], lies="none", draw=_drawn_high)
+    return CallTemplate("aten.randint_like.Tensor", (TensorArg(SHAPES[levels["shape"]], kind="random"), high))
 
 
-def _together(levels: Levels) -> Ask:
+def _together(levels: Levels) -> CallTemplate:
     low, high = ALPHAS[levels["alpha"]]
-    return Ask("aten._sample_dirichlet.default", (Arg(ROWS[levels["rows"]], low, high, kind="random"),))
+    return CallTemplate("aten._sample_dirichlet.default", (TensorArg(ROWS[levels["rows"]], low, high, kind="random"),))
 
 
 def _spread(levels: Levels) -> tuple[float, float]:
@@ -141,7 +141,7 @@ def _spread(levels: Levels) -> tuple[float, float]:
 
 
 def _like(*more: Callable[[Levels], tuple[Any, ...]]) -> _Make:
-    return lambda levels, shape: ((Arg(shape), *(v for m in more for v in m(levels))), {})
+    return lambda levels, shape: ((TensorArg(shape), *(v for m in more for v in m(levels))), {})
 
 
 def _bounds(levels: Levels) -> tuple[int, int]:
@@ -158,12 +158,15 @@ _COUNTS = {"bounds": ("coin", "byte", "high")}
 HIGHS = {"coin": 2, "byte": 127, "high": 100}
 
 
-def _permutation(levels: Levels) -> Ask:
-    return Ask("aten.randperm.default", (int(levels["n"]),), {"dtype": OWN})
+def _permutation(levels: Levels) -> CallTemplate:
+    return CallTemplate("aten.randperm.default", (int(levels["n"]),), {"dtype": OWN})
 
 
 def _written(
-    op: Op, factors: Mapping[str, tuple[str, ...]], ask: Callable[[Levels], Ask], dtypes: tuple[torch.dtype, ...]
+    op: Op,
+    factors: Mapping[str, tuple[str, ...]],
+    ask: Callable[[Levels], CallTemplate],
+    dtypes: tuple[torch.dtype, ...],
 ) -> Domain:
     """Of one whose calls are written out."""
     few = Rule(("shape", "layout"), lambda shape, layout: shape not in FEW or layout == "contiguous")
@@ -176,8 +179,8 @@ def _written(
         dtypes=dtypes,
         kinds=("own",),
         rules=rules,
-        cites=always(op),
-        telling=(
+        covers=always(op),
+        priority=(
             {"dtype": "i64", "shape": "70001", "range": "to_high"},
             {"dtype": "f32", "shape": "33x65", "range": "own"},
             {"dtype": "i8", "range": "own"},
@@ -194,15 +197,17 @@ def _drawn(
     factors: Mapping[str, tuple[str, ...]],
     make: _Make,
     dtypes: tuple[torch.dtype, ...],
-    negatives: tuple[Negative, ...],
+    negatives: tuple[InvalidCall, ...],
 ) -> Domain:
-    def ask(levels: Levels) -> Ask:
+    def ask(levels: Levels) -> CallTemplate:
         shape = SHAPES[levels["shape"]]
         args, kwargs = make(levels, shape)
         notes = frozenset({"statistics"} if prod(shape) > 65_536 else ())
-        return Ask(f"aten.{overload}", args, kwargs, notes=notes)
+        return CallTemplate(f"aten.{overload}", args, kwargs, notes=notes)
 
-    given = [a for a in make({"shape": "17", **{f: v[0] for f, v in factors.items()}}, (17,))[0] if isinstance(a, Arg)]
+    given = [
+        a for a in make({"shape": "17", **{f: v[0] for f, v in factors.items()}}, (17,))[0] if isinstance(a, TensorArg)
+    ]
     rules = [Rule(("shape", "layout"), lambda shape, layout: shape not in FEW or layout == "contiguous")]
     if "bounds" in factors:
         rules.append(Rule(("dtype", "bounds"), lambda dtype, bounds: bounds != "wide" or dtype == "i64"))
@@ -218,9 +223,9 @@ def _drawn(
         dtypes=dtypes,
         rules=tuple(rules),
         kinds=("random", "specials") if any(not a.kind and a.draw is None for a in given) else ("own",),
-        negatives=negatives,
-        telling=({"dtype": "f32", "shape": "70001"}, {"dtype": "f64", "shape": "33x65"}),
-        cites=always(op),
+        invalid_calls=negatives,
+        priority=({"dtype": "f32", "shape": "70001"}, {"dtype": "f64", "shape": "33x65"}),
+        covers=always(op),
     )
 
 
@@ -234,7 +239,7 @@ def _declare(
     factors: Mapping[str, tuple[str, ...]],
     make: _Make,
     dtypes: tuple[torch.dtype, ...],
-    negatives: tuple[Negative, ...] = (),
+    negatives: tuple[InvalidCall, ...] = (),
 ) -> None:
     declare(name, lambda op: _drawn(op, overload, factors, make, dtypes, negatives))
 
@@ -274,7 +279,7 @@ _declare(
     _like(lambda levels: (SHARES[levels["p"]],)),
     FLOATS,
     tuple(
-        wrong(f"p of {p}", "p is between 0 and 1.", Ask("aten.geometric.default", (Arg((3,)), p)))
+        invalid_call(f"p of {p}", "p is between 0 and 1.", CallTemplate("aten.geometric.default", (TensorArg((3,)), p)))
         for p in (1.5, 0.0, -0.25)
     ),
 )
@@ -284,28 +289,28 @@ _declare(
     "native_dropout",
     "native_dropout.default",
     {**_P, "train": ("train", "not")},
-    lambda levels, shape: ((Arg(shape), SHARES[levels["p"]], levels["train"] == "train"), {}),
+    lambda levels, shape: ((TensorArg(shape), SHARES[levels["p"]], levels["train"] == "train"), {}),
     FLOATS,
 )
 _declare(
     "poisson",
     "poisson.default",
     {"rate": tuple(RATES)},
-    lambda levels, shape: ((Arg(shape, *RATES[levels["rate"]], kind="random"),), {}),
+    lambda levels, shape: ((TensorArg(shape, *RATES[levels["rate"]], kind="random"),), {}),
     FLOATS,
 )
 _declare(
     "binomial",
     "binomial.default",
     {},
-    lambda levels, shape: ((Arg(shape, draw=_counts), _share(levels)), {}),
+    lambda levels, shape: ((TensorArg(shape, draw=_counts), _share(levels)), {}),
     FLOATS[:2],
 )
 _declare(
     "normal_around",
     "normal.Tensor_Tensor",
     {},
-    lambda levels, shape: ((Arg(shape, kind="random"), Arg(shape, 0.1, 3.0, kind="random")), {}),
+    lambda levels, shape: ((TensorArg(shape, kind="random"), TensorArg(shape, 0.1, 3.0, kind="random")), {}),
     FLOATS,
 )
 _declare("multinomial", "multinomial.default", {"again": ("with", "without")}, _chosen, FLOATS)
@@ -315,7 +320,13 @@ _declare(
     "rrelu_with_noise_functional.default",
     {"train": ("train", "not")},
     lambda levels, shape: (
-        (Arg(shape, lies="none"), Arg(shape, kind="random", lies="none"), 0.125, 0.5, levels["train"] == "train"),
+        (
+            TensorArg(shape, lies="none"),
+            TensorArg(shape, kind="random", lies="none"),
+            0.125,
+            0.5,
+            levels["train"] == "train",
+        ),
         {},
     ),
     FLOATS[:2],
@@ -324,7 +335,7 @@ _declare(
     "gamma",
     "_standard_gamma.default",
     {},
-    lambda levels, shape: ((Arg(shape, 0.05, 9.0, kind="random"),), {}),
+    lambda levels, shape: ((TensorArg(shape, 0.05, 9.0, kind="random"),), {}),
     FLOATS[:2],
 )
 declare(

@@ -356,7 +356,7 @@ declare("safe_softmax", _scan("_safe_softmax.default", dtypes=_FLOATS))
 
 
 def build(op: Op) -> Domain | None:
-    along = ALONG.found.get(op.name)
+    along = ALONG.declared.get(op.name)
     if along is None:
         return None
     here = {str(t) for t in op.targets}

@@ -12,8 +12,8 @@ from keel.opset import MEMBERS, About, Op
 
 from ...by_member import ByMember
 from ..domain import Domain, Levels
-from ..values import Draw
-from .call_templates import FLOATS, Arg, Ask, domain, given
+from ..values import SeededValues
+from .call_templates import FLOATS, CallTemplate, TensorArg, domain, when
 
 RESIZED: Mapping[str, tuple[tuple[int, ...], tuple[int, ...]]] = {
     "7to10": ((7,), (10,)),
@@ -57,10 +57,10 @@ def _undecided(levels: Levels, size: tuple[int, ...], outs: tuple[int, ...], hal
     return False
 
 
-def _resized(names: Mapping[int, str], back: bool, aligned: bool) -> Callable[[Levels], Ask | None]:
+def _resized(names: Mapping[int, str], back: bool, aligned: bool) -> Callable[[Levels], CallTemplate | None]:
     jumps, filters, half = not aligned, "_aa" in names.get(2, ""), "exact" in names.get(2, "")
 
-    def ask(levels: Levels) -> Ask | None:
+    def ask(levels: Levels) -> CallTemplate | None:
         size, outs = RESIZED[levels["size"]]
         if len(size) not in names or (jumps and _undecided(levels, size, outs, half)):
             return None
@@ -78,13 +78,13 @@ def _resized(names: Mapping[int, str], back: bool, aligned: bool) -> Callable[[L
         more = ([levels["corners"] == "aligned"] if aligned else []) + _scales(levels, size, outs)
         name = f"aten.{names[len(size)]}{'_backward' if back else ''}.default"
         if back:
-            return Ask(name, (Arg((*batch, *outs)), list(outs), [*batch, *size], *more))
-        return Ask(name, (Arg((*batch, *size)), list(outs), *more))
+            return CallTemplate(name, (TensorArg((*batch, *outs)), list(outs), [*batch, *size], *more))
+        return CallTemplate(name, (TensorArg((*batch, *size)), list(outs), *more))
 
     return ask
 
 
-def _grid(draw: Draw, dtype: torch.dtype, shape: tuple[int, ...], values: str) -> torch.Tensor:
+def _grid(draw: SeededValues, dtype: torch.dtype, shape: tuple[int, ...], values: str) -> torch.Tensor:
     """Places inside and outside, none of them where one element gives way to the next."""
     return draw.uniform(prod(shape), -1.6, 1.6).to(dtype)
 
@@ -101,38 +101,38 @@ MODES = {"linear": 0, "nearest": 1, "cubic": 2}
 PADDINGS = {"zeros": 0, "border": 1, "reflection": 2}
 
 
-def _sampled(back: bool) -> Callable[[Levels], Ask | None]:
-    def ask(levels: Levels) -> Ask | None:
+def _sampled(back: bool) -> Callable[[Levels], CallTemplate | None]:
+    def ask(levels: Levels) -> CallTemplate | None:
         x, grid = PLANES[levels["plane"]]
         rank = len(x) - 2
         if rank == 3 and levels["mode"] == "cubic":
             return None
         settings: tuple[Any, ...] = (MODES[levels["mode"]], PADDINGS[levels["padding"]], levels["corners"] == "aligned")
-        places = Arg(grid, draw=_grid, lies="dense")
+        places = TensorArg(grid, draw=_grid, lies="dense")
         if not back:
-            return Ask(f"aten.grid_sampler_{rank}d.default", (Arg(x), places, *settings))
+            return CallTemplate(f"aten.grid_sampler_{rank}d.default", (TensorArg(x), places, *settings))
         out = (*x[:2], *grid[1:-1])
-        return Ask(
+        return CallTemplate(
             f"aten.grid_sampler_{rank}d_backward.default",
-            (Arg(out, -2, 2), Arg(x), places, *settings, [levels["mask"] == "both", True]),
+            (TensorArg(out, -2, 2), TensorArg(x), places, *settings, [levels["mask"] == "both", True]),
         )
 
     return ask
 
 
-def _affine(levels: Levels) -> Ask:
+def _affine(levels: Levels) -> CallTemplate:
     size = tuple(map(int, levels["size"].split("x")))
     rank = len(size) - 2
-    return Ask(
+    return CallTemplate(
         "aten.affine_grid_generator.default",
-        (Arg((size[0], rank, rank + 1)), list(size), levels["corners"] == "aligned"),
+        (TensorArg((size[0], rank, rank + 1)), list(size), levels["corners"] == "aligned"),
     )
 
 
 def _shuffled(overload: str, shapes: Mapping[str, tuple[tuple[int, ...], int]]) -> Callable[[Op], Domain]:
-    def ask(levels: Levels) -> Ask:
+    def ask(levels: Levels) -> CallTemplate:
         shape, by = shapes[levels["size"]]
-        return Ask(f"aten.{overload}.default", (Arg(shape), by))
+        return CallTemplate(f"aten.{overload}.default", (TensorArg(shape), by))
 
     return lambda op: domain(op, {"size": tuple(shapes)}, ask, dtypes=_EXACT, kinds=("random", "specials"))
 
@@ -174,8 +174,8 @@ def _build_resized(op: Op) -> Domain:
         dtypes=(*dtypes, *(more if nearest else ())),
         kinds=kinds,
         untested=untested,
-        cites={"C1": lambda levels: True},
-        telling=(
+        covers={"C1": lambda levels: True},
+        priority=(
             {"dtype": "f32", "size": "7x9to5x4", "scales": "none", "corners": "not", "values": "random"},
             {
                 "dtype": "f32",
@@ -246,7 +246,7 @@ declare(
         _sampled(False),
         dtypes=FLOATS[:2],
         kinds=_KINDS,
-        cites={"C2": lambda levels: True},
+        covers={"C2": lambda levels: True},
         untested={
             "C4": "What is not specified has no witness.",
             "C5": "Eager PyTorch has no such kernel on a processor.",
@@ -261,7 +261,7 @@ declare(
         _sampled(True),
         dtypes=FLOATS[:2],
         kinds=("random", "exact"),
-        cites={"C3": given(mask="grid")},
+        covers={"C3": when(mask="grid")},
     ),
 )
 declare(

@@ -6,7 +6,7 @@ from math import prod
 
 import torch
 
-from ..values import EXACT_BITS, Draw, fill, salted
+from ..values import EXACT_BITS, SeededValues, fill, with_outliers
 
 FEW = "few"
 """The class of values of which all but one are the same, at a place that float32 has no number for."""
@@ -20,7 +20,7 @@ def filled(
     shape: tuple[int, ...],
     dim: int,
     over: int,
-    draw: Draw,
+    draw: SeededValues,
     products: bool,
     even: bool,
     truth: tuple[int, int] | None,
@@ -29,7 +29,7 @@ def filled(
     if kind == "exact" and products and (dtype.is_floating_point or dtype.is_complex):
         return _powers(dtype, n, over, draw).reshape(shape)
     if kind == "random" and not (dtype.is_floating_point or dtype.is_complex or dtype == torch.bool):
-        x = salted(draw, dtype, n).reshape(shape)  # integers wrap, in any order
+        x = with_outliers(draw, dtype, n).reshape(shape)  # integers wrap, in any order
     else:
         x = fill(draw, kind, dtype, n, terms=over).reshape(shape)
     scarce = truth is not None and dtype != torch.bool and kind != "specials"
@@ -57,7 +57,7 @@ def filled(
     return rows.movedim(-1, dim).contiguous()
 
 
-def counted(kind: str, dtype: torch.dtype, n: int, least: bool, draw: Draw) -> torch.Tensor:
+def counted(kind: str, dtype: torch.dtype, n: int, least: bool, draw: SeededValues) -> torch.Tensor:
     """Ones; or zeros and, at one of the last odd places, a one, the other way round where the ``least`` is looked
     for.
     """
@@ -68,13 +68,13 @@ def counted(kind: str, dtype: torch.dtype, n: int, least: bool, draw: Draw) -> t
     return x
 
 
-def _turns(rows: torch.Tensor, draw: Draw, kinds: int) -> torch.Tensor:
+def _turns(rows: torch.Tensor, draw: SeededValues, kinds: int) -> torch.Tensor:
     """Which of so many kinds each row is of; others at each call."""
     count = rows.numel() // rows.shape[-1]
     return ((torch.arange(count) + (count == 1) + 3 * draw.call) % kinds).reshape(*rows.shape[:-1], 1)
 
 
-def _rows(x: torch.Tensor, draw: Draw) -> torch.Tensor:
+def _rows(x: torch.Tensor, draw: SeededValues) -> torch.Tensor:
     """Special values, not all in each of the rows that are reduced, where one would hide the others: all of them; no
     NaN; small ones; small ones and NaN, without zeros; nothing but one infinity; one among zeros.
     """
@@ -92,7 +92,7 @@ def _rows(x: torch.Tensor, draw: Draw) -> torch.Tensor:
     return torch.where(which == 4, torch.inf if draw.call % 2 == 0 else -torch.inf, x)
 
 
-def _true_rows(x: torch.Tensor, single: tuple[int, int], draw: Draw) -> torch.Tensor:
+def _true_rows(x: torch.Tensor, single: tuple[int, int], draw: SeededValues) -> torch.Tensor:
     """Rows in which all are true, none, one, all but one, some; a ``single`` row is one of two kinds in turn."""
     which, n = _turns(x, draw, 5), x.shape[-1]
     which = which if len(which) > 1 else torch.full_like(which, single[draw.call % 2])
@@ -101,7 +101,7 @@ def _true_rows(x: torch.Tensor, single: tuple[int, int], draw: Draw) -> torch.Te
     return torch.where(which == LONE, one, torch.where(which == BUT_ONE, ~one, x))
 
 
-def _powers(dtype: torch.dtype, n: int, over: int, draw: Draw) -> torch.Tensor:
+def _powers(dtype: torch.dtype, n: int, over: int, draw: SeededValues) -> torch.Tensor:
     """1 and -1, and so few twos that no product of ``over`` leaves the powers of two that fit."""
     signs = draw.integers(n, 0, 2) * 2 - 1
     twos = draw.uniform(n) < min(1.0, 0.5 * (EXACT_BITS[dtype] - 2) / max(4 * over, 1))

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from keel import universe
-from keel_bench.closure.accuracy_check import Judged, NoReference, judged, leave, twin
+from keel_bench.closure.accuracy_check import AccuracyResult, NoReference, judge_accuracy, leave, twin
 
 Function = Callable[..., tuple[Tensor, ...]]
 
@@ -22,12 +22,12 @@ def example(fn: Function, *inputs: Tensor) -> universe.Example:
     return universe.Example("made up", fn, inputs, doubled)
 
 
-def judge(theirs: Function, ours: Function, grad: bool = False, low: float = 0.0) -> Judged:
+def judge(theirs: Function, ours: Function, grad: bool = False, low: float = 0.0) -> AccuracyResult:
     def draw(seed: int) -> universe.Example:
         generator = torch.Generator().manual_seed(seed)
         return example(theirs, (torch.rand(64, generator=generator) + low).requires_grad_(grad))
 
-    return judged(draw, ours)
+    return judge_accuracy(draw, ours)
 
 
 def test_the_same_is_accurate() -> None:
@@ -79,7 +79,7 @@ def test_other_strides_are_told() -> None:
     def draw(seed: int) -> universe.Example:
         return example(lambda x: (x + 0,), torch.rand(3, 4))
 
-    assert judged(draw, lambda x: ((x + 0).t().contiguous().t(),)).restrided == ("result 0",)
+    assert judge_accuracy(draw, lambda x: ((x + 0).t().contiguous().t(),)).restrided == ("result 0",)
 
 
 def test_what_does_not_run_in_float64_has_no_reference() -> None:

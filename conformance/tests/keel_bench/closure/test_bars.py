@@ -11,13 +11,13 @@ from keel_bench.closure import bars as promised
 from keel_bench.closure import cost
 from keel_bench.closure.cli import _flat, planned
 from keel_bench.closure.jobs import Job, Row
-from keel_conformance.report import Bar
+from keel_conformance.report import Criterion
 from keel_conformance.workers.pool import Outcome
 
 GOOD = Row(samples=2, traced=2, ends_in={"aten.sin.default": 2}, typed=3, judged=2, worst=1.0)
 
 
-def of(**rows: Row | Outcome) -> list[Bar]:
+def of(**rows: Row | Outcome) -> list[Criterion]:
     outcomes = {Job("opinfo", n): r if isinstance(r, Outcome) else Outcome(r) for n, r in rows.items()}
     return list(promised.of_setting("forward static", outcomes, "OpInfos"))
 

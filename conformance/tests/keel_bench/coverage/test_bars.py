@@ -9,21 +9,21 @@ import pytest
 
 from keel_bench.coverage import bars as promised
 from keel_bench.coverage.jobs import Job, Row
-from keel_conformance.report import Bar
+from keel_conformance.report import Criterion
 from keel_conformance.workers.pool import Outcome
 
 GOOD = Row(samples=20, traced=20, whole=20, ways={"loops": 20}, judged=20, worst=1.0)
 CELL = {"op": "sin", "family": "elementwise", "dtype": "f32", "verdict": "loops", "why": ""}
 
 
-def of(*rows: Row | Outcome) -> list[Bar]:
+def of(*rows: Row | Outcome) -> list[Criterion]:
     outcomes = {
         Job("cpp", f"op{i}", "forward"): r if isinstance(r, Outcome) else Outcome(r) for i, r in enumerate(rows)
     }
     return list(promised.of_mode("cpp", "forward", outcomes))
 
 
-def short(bars: list[Bar]) -> list[str]:
+def short(bars: list[Criterion]) -> list[str]:
     return [bar.name.partition(": ")[2] for bar in bars if bar.holds is False]
 
 

@@ -14,15 +14,15 @@ import torch
 
 from keel import KeelError
 from keel_bench.fuzz.loaders import LOADERS
-from keel_bench.fuzz.trials import _watch, file_of, tried
-from keel_bench.fuzz.watch import LIMIT, Seen, unexpected
+from keel_bench.fuzz.trials import _watch, file_of, read_files
+from keel_bench.fuzz.watch import LIMIT, ReadOutcome, unexpected
 
 pytestmark = pytest.mark.filterwarnings("ignore:.isinstance.treespec, LeafSpec:FutureWarning")
 
 
 @pytest.mark.parametrize("loader", LOADERS)
 def test_no_file_does_harm(loader: str) -> None:
-    tally = tried(loader, seed=0, first=0, count=60 if loader == "graph" else 200)
+    tally = read_files(loader, seed=0, first=0, count=60 if loader == "graph" else 200)
     assert tally.is_clean, tally.bad
     assert 0 < tally.taken < tally.files and tally.refused == tally.files - tally.taken
     assert set(tally.codes) <= {"bad-file", "bad-text", "bad-graph", "opset-version"}
@@ -33,7 +33,7 @@ def test_the_same_seed_gives_the_same_files(loader: str) -> None:
     assert file_of(loader, 3, 5) == file_of(loader, 3, 5) != file_of(loader, 4, 5)
 
 
-def seen(load: Callable[[Path], Any]) -> Seen:
+def seen(load: Callable[[Path], Any]) -> ReadOutcome:
     return _watch().read(load, b"")
 
 
@@ -57,7 +57,7 @@ def imported(name: str) -> None:
 )
 def test_what_runs_is_noticed(load: Callable[[Path], Any], said: str) -> None:
     found = seen(load)
-    assert found.bad and any(said in what for what in found.ran), found
+    assert found.bad and any(said in what for what in found.executed), found
 
 
 def odd_graph() -> torch.fx.Graph:
@@ -75,9 +75,9 @@ def test_what_fails_or_takes_long_is_noticed() -> None:
     def refused(path: Path) -> None:
         raise KeelError("bad-file", "no")
 
-    assert seen(broken).ending == "raw error" and seen(broken).bad and seen(broken).said == "ValueError: no"
+    assert seen(broken).ending == "raw error" and seen(broken).bad and seen(broken).error == "ValueError: no"
     assert seen(refused).ending == "refused" and not seen(refused).bad
-    assert Seen("taken", LIMIT * 1.01).bad and not seen(lambda path: path.read_bytes()).bad
+    assert ReadOutcome("taken", LIMIT * 1.01).bad and not seen(lambda path: path.read_bytes()).bad
 
 
 @pytest.mark.parametrize(

@@ -63,8 +63,8 @@ def rows(**changes: object) -> dict[Job, Outcome]:
     row = {"problems": 2, "more_parts": 0, "cpu_seconds": 1.0}
     for name in ("alone", "joint"):
         row |= {
-            f"{name} found": [4, 0],
-            f"{name} least": [4, 0],
+            f"{name} costs": [4, 0],
+            f"{name} optima": [4, 0],
             f"{name} miscounted": 0,
             f"{name} above_bound": 0,
             f"{name} beyond": 0,
@@ -78,9 +78,9 @@ def rows(**changes: object) -> dict[Job, Outcome]:
 def test_what_is_off_falls_short() -> None:
     assert all(bar.holds is not False for bar in optimality.bars(rows()))
     for changes, short in (
-        ({"alone found": [5, 0]}, 3),
-        ({"alone found": [4, 1]}, 3),
-        ({"joint found": [5, 0]}, 3),
+        ({"alone costs": [5, 0]}, 3),
+        ({"alone costs": [4, 1]}, 3),
+        ({"joint costs": [5, 0]}, 3),
         ({"alone miscounted": 1}, 1),
         ({"joint above_bound": 1}, 3),
         ({"more_parts": 1}, 1),

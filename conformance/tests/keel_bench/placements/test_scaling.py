@@ -41,7 +41,7 @@ def test_a_size_is_measured() -> None:
     found = scaling._placed(FAMILIES["resnet"](60))
     assert found["calls"] == 60 and found["parts"] >= 2
     assert all(found[key] > 0 for key in ("read", "alone", "solve", "three", "split", "module", "check"))
-    assert scaling._beside(FAMILIES["chain"](40))["partitions"] >= 2
+    assert scaling._other_partitioner(FAMILIES["chain"](40))["partitions"] >= 2
 
 
 def row(calls: int, seconds: float) -> dict[str, float]:

@@ -7,16 +7,16 @@ from typing import get_args
 import pytest
 
 from keel_conformance.cases.case import Kind
-from keel_conformance.cases.case_kinds import ROOMS, room_of
+from keel_conformance.cases.case_kinds import PACKAGES, package_of
 from keel_conformance.repro.write_scripts import WRITERS
 
 
-@pytest.mark.parametrize("kind", ROOMS)
+@pytest.mark.parametrize("kind", PACKAGES)
 def test_a_room_has_cases_of_its_kind_and_judges_them(kind: Kind) -> None:
-    room = room_of(kind)
+    room = package_of(kind)
     assert {case.kind for case in room.cases("smoke", 0)} == {kind}
-    assert callable(room.perform) and callable(room.judge)
+    assert callable(room.run_case) and callable(room.judge)
 
 
 def test_every_kind_has_a_room_or_is_of_operators() -> None:
-    assert {*ROOMS, "op", "negative"} == {*get_args(Kind)} == {*WRITERS}
+    assert {*PACKAGES, "op", "negative"} == {*get_args(Kind)} == {*WRITERS}

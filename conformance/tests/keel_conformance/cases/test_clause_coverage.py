@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from keel.opset import MEMBERS
-from keel_conformance.cases.clause_coverage import needs, untested
+from keel_conformance.cases.clause_coverage import required_features, untested
 from keel_conformance.cases.clause_matrix import matrix
 from keel_conformance.cases.domains import domain_of
 from keel_conformance.cases.invalid_calls import UNBROKEN
@@ -22,7 +22,7 @@ def test_every_clause_has_cases_or_a_reason_and_none_has_both() -> None:
 def test_reasons_are_of_clauses_that_there_are() -> None:
     for clause, reason in untested().items():
         name, number = clause.rsplit(".", 1)
-        assert number in needs(name) and reason.endswith("."), clause
+        assert number in required_features(name) and reason.endswith("."), clause
 
 
 @pytest.mark.parametrize(
@@ -40,12 +40,12 @@ def test_reasons_are_of_clauses_that_there_are() -> None:
 )
 def test_sentences_ask_for_what_they_speak_of(clause: str, features: set[str]) -> None:
     name, number = clause.split(".")
-    assert needs(name)[number] == features, MEMBERS[name].clauses[int(number[1:]) - 1]
+    assert required_features(name)[number] == features, MEMBERS[name].clauses[int(number[1:]) - 1]
 
 
 def test_every_precondition_is_broken_alone_or_there_is_a_reason() -> None:
     for name, op in MEMBERS.items():
         domain = domain_of(name) if op.requires else None
-        broken = {n.breaks for n in domain.negatives} if domain is not None else set()
+        broken = {n.violates for n in domain.invalid_calls} if domain is not None else set()
         for r in op.requires:
             assert domain is None or r.sentence in broken or r.id in UNBROKEN, (name, r.sentence)

@@ -8,8 +8,8 @@ import pytest
 
 from keel_conformance.cases.domain import Domain
 from keel_conformance.cases.domains import domain_of
-from keel_conformance.cases.drop_trivial import EMPTIES, KEPT, NOTHING, passer, sifted
-from keel_conformance.cases.inputs import arguments
+from keel_conformance.cases.drop_trivial import EMPTIES, KEEP, NOTHING, drop_trivial, passer
+from keel_conformance.cases.inputs import draw_inputs
 from keel_conformance.cases.plan import cases_of, choices
 from keel_conformance.cases.trivial import EMPTY
 from keel_conformance.harness.backend_worker import overload
@@ -32,11 +32,11 @@ def domain(name: str) -> Domain:
 )
 def test_what_no_value_tells_takes_few_places(name: str, slight: object) -> None:
     before = choices(domain(name), "standard", 0)
-    after = sifted(domain(name), before, least=200)
+    after = drop_trivial(domain(name), before, least=200)
     assert callable(slight) and len(after) >= min(200, len(before)) / 2
     passing = passer(domain(name))
     few = Counter(passing(levels) for levels in after if slight(levels) and passing(levels))
-    assert all(count <= KEPT for kind, count in few.items() if EMPTY not in kind)
+    assert all(count <= KEEP for kind, count in few.items() if EMPTY not in kind)
     assert bool(few) == any(map(slight, before))
     assert len({tuple(levels.items()) for levels in after}) == len(after)
 
@@ -70,14 +70,14 @@ def test_folds_of_nothing_stay(name: str) -> None:
 
 def test_of_what_is_a_copy_all_cases_stay() -> None:
     before = choices(domain("alias"), "standard", 0)
-    assert len(sifted(domain("alias"), before, least=200)) == len(before)
+    assert len(drop_trivial(domain("alias"), before, least=200)) == len(before)
 
 
 def test_what_tells_is_all_there_and_first() -> None:
     before = choices(domain("exp"), "standard", 0)
-    assert sifted(domain("exp"), before, least=200)[:5] == before[:5]
+    assert drop_trivial(domain("exp"), before, least=200)[:5] == before[:5]
     drawn = domain("bernoulli")
-    assert sifted(drawn, choices(drawn, "standard", 0)) == choices(drawn, "standard", 0)
+    assert drop_trivial(drawn, choices(drawn, "standard", 0)) == choices(drawn, "standard", 0)
 
 
 @pytest.mark.parametrize("name", ["sum", "floor", "repeat", "mm"])
@@ -87,7 +87,9 @@ def test_the_plan_is_the_same_each_time(name: str, tier: str) -> None:
 
 
 def test_what_memory_held_decides_no_plan(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("keel_conformance.cases.trivial.told", lambda *asked: pytest.fail("eager PyTorch was asked"))
+    monkeypatch.setattr(
+        "keel_conformance.cases.trivial.trivial_outcomes", lambda *asked: pytest.fail("eager PyTorch was asked")
+    )
     assert list(cases_of(domain("empty"), "standard", 0))
 
 
@@ -98,8 +100,8 @@ def test_any_and_all_are_false_as_often_as_true() -> None:
             for case in cases_of(domain(name), "standard", 0)
             if case.kind == "op"
             for call in (0, 1)
-            for trial in (arguments(case, call),)
-            for result in [overload(case.overload)(*trial.args, **trial.kwargs).bool()]
+            for inputs in (draw_inputs(case, call),)
+            for result in [overload(case.overload)(*inputs.args, **inputs.kwargs).bool()]
             if result.numel()
         ]
         assert all(sum(bool((x == what).any()) for x in found) > len(found) / 2 for what in (True, False))

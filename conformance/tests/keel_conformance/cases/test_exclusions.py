@@ -8,17 +8,17 @@ import torch
 from keel.opset import MEMBERS
 from keel_conformance.cases.clause_matrix import reason_of
 from keel_conformance.cases.domains import domain_of
-from keel_conformance.cases.exclusions import exempt
+from keel_conformance.cases.exclusions import why_excluded
 from keel_conformance.programs import PROGRAMS
 
-EXEMPT = {name: reason for name, op in MEMBERS.items() if (reason := exempt(op)) is not None}
+EXEMPT = {name: reason for name, op in MEMBERS.items() if (reason := why_excluded(op)) is not None}
 
 
 @pytest.mark.parametrize("part", range(4))
 def test_each_member_has_cases_or_a_reason(part: int) -> None:
     for name in list(MEMBERS)[part::4]:
         op = MEMBERS[name]
-        assert exempt(op) is not None or not op.targets or domain_of(name) is not None, name
+        assert why_excluded(op) is not None or not op.targets or domain_of(name) is not None, name
 
 
 @pytest.mark.parametrize("name", [name for name, op in MEMBERS.items() if op.cpu != ""])

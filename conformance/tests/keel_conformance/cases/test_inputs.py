@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from keel.opset import MEMBERS
-from keel_conformance.cases.case import Case, Trial
-from keel_conformance.cases.inputs import REDRAWN, arguments
+from keel_conformance.cases.case import Case, Inputs
+from keel_conformance.cases.inputs import REDRAWN, draw_inputs
 from keel_conformance.cases.plan import plan
 
 TARGETS = {str(t): t for op in MEMBERS.values() for t in op.targets}
@@ -25,18 +25,18 @@ def bits(x: torch.Tensor) -> torch.Tensor:
     return x.clone(memory_format=torch.contiguous_format).reshape(-1).as_strided((x.numel(),), (1,)).view(torch.uint8)
 
 
-def other(trial: Trial) -> str:
+def other(inputs: Inputs) -> str:
     return repr(
         (
-            [v for v in trial.args if not isinstance(v, torch.Tensor | list)],
-            {k: v for k, v in trial.kwargs.items() if not isinstance(v, torch.Tensor)},
+            [v for v in inputs.args if not isinstance(v, torch.Tensor | list)],
+            {k: v for k, v in inputs.kwargs.items() if not isinstance(v, torch.Tensor)},
         )
     )
 
 
 def test_calls_have_equal_types_and_attributes_and_the_same_bits_again(cases: tuple[Case, ...]) -> None:
     for case in cases[::9]:
-        one, again, two = arguments(case, 0), arguments(case, 0), arguments(case, 1)
+        one, again, two = draw_inputs(case, 0), draw_inputs(case, 0), draw_inputs(case, 1)
         assert other(one) == other(two), case.id
         assert one.notes == two.notes or REDRAWN in two.notes, case.id
         for x, same, y in zip(one.tensors, again.tensors, two.tensors, strict=True):
@@ -65,11 +65,11 @@ def runs_here(case: Case) -> bool:
 def test_eager_runs_what_is_valid_and_refuses_what_is_not(cases: tuple[Case, ...]) -> None:
     wrong = []
     for case in (*filter(runs_here, cases[::3]), *(c for c in cases if c.kind == "negative")):
-        trial = arguments(case, 1)
+        inputs = draw_inputs(case, 1)
         try:
             with warnings.catch_warnings(), torch.no_grad():
                 warnings.simplefilter("ignore")
-                TARGETS[case.overload](*trial.args, **trial.kwargs)
+                TARGETS[case.overload](*inputs.args, **inputs.kwargs)
         except Exception as e:  # of whatever kind: it is refused
             wrong += [f"{case.id}: {e}"] if case.kind == "op" else []
         else:
@@ -79,11 +79,11 @@ def test_eager_runs_what_is_valid_and_refuses_what_is_not(cases: tuple[Case, ...
 
 def test_a_case_that_no_domain_has_is_refused() -> None:
     with pytest.raises(ValueError, match="No domain has the case"):
-        arguments(Case("add", "elementwise binary", "negative", "core", choice=(("breaks", "nothing"),)), 0)
+        draw_inputs(Case("add", "elementwise binary", "negative", "core", choice=(("breaks", "nothing"),)), 0)
 
 
 def test_a_cholesky_factor_has_a_real_positive_diagonal() -> None:
     for case in plan(ops=("cholesky_inverse",), profile="inference"):
         if case.kind == "op":
-            diagonal = arguments(case, 0).args[0].diagonal(dim1=-2, dim2=-1)
+            diagonal = draw_inputs(case, 0).args[0].diagonal(dim1=-2, dim2=-1)
             assert bool((diagonal.imag == 0).all()) if diagonal.is_complex() else bool((diagonal > 0).all())

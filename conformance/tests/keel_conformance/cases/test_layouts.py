@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from keel_conformance.cases.layouts import LAYOUTS, fits, place
+from keel_conformance.cases.layouts import LAYOUTS, fits, with_layout
 from keel_conformance.cases.shapes import SHAPES, shape_of
 
 
@@ -14,7 +14,7 @@ def test_a_layout_changes_where_elements_are_and_nothing_else(layout: str) -> No
         if not fits(layout, shape):
             continue
         x = torch.arange(torch.Size(shape).numel(), dtype=torch.float32).reshape(shape)
-        y, other = place(x, layout), place(x + 1, layout)
+        y, other = with_layout(x, layout), with_layout(x + 1, layout)
         assert y.shape == x.shape and y.stride() == other.stride()
         repeated = layout.startswith("expanded")
         want = x if not repeated else x.narrow(0 if layout == "expanded" else -1, 0, 1).expand(shape)
@@ -26,10 +26,10 @@ def test_a_layout_changes_where_elements_are_and_nothing_else(layout: str) -> No
 
 
 def test_what_is_between_elements_is_poison() -> None:
-    y = place(torch.ones(3, 5), "gapped")
+    y = with_layout(torch.ones(3, 5), "gapped")
     memory = torch.empty(0).set_(y.untyped_storage())
     assert int(memory.isnan().sum()) == len(memory) - 15 > 0
-    whole = place(torch.ones(4, dtype=torch.int32), "offset")
+    whole = with_layout(torch.ones(4, dtype=torch.int32), "offset")
     assert whole.storage_offset() % 4 != 0
     assert (torch.empty(0, dtype=torch.int32).set_(whole.untyped_storage())[:3] != 1).all()
 
@@ -41,6 +41,6 @@ def test_nothing_fits_where_there_is_no_room_for_it() -> None:
 
 @pytest.mark.parametrize("layout", ["transposed", "reversed", "expanded", "expanded_last", "gapped", "rows_apart"])
 def test_what_is_not_row_major_does_not_begin_where_its_memory_does(layout: str) -> None:
-    x = place(torch.randn(3, 4, 5), layout)
+    x = with_layout(torch.randn(3, 4, 5), layout)
     assert x.storage_offset() > 0
     assert layout not in ("transposed", "expanded") or x.storage_offset() * x.itemsize % 64 == 0

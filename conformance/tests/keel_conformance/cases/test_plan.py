@@ -8,7 +8,7 @@ from keel.opset import MEMBERS
 from keel_conformance.cases.covering_array import covering
 from keel_conformance.cases.domains import domain_of
 from keel_conformance.cases.drop_trivial import passer
-from keel_conformance.cases.inputs import arguments
+from keel_conformance.cases.inputs import draw_inputs
 from keel_conformance.cases.plan import PROFILES, TIERS, plan
 
 FEW = ("add", "sum", "convert", "gather", "foreach_add", "sort")
@@ -59,7 +59,7 @@ def test_standard_covers_every_pair_of_levels(name: str) -> None:
         for row in chosen
         if all(row[f] in domain.factors[f] for f in domain.factors)
     ]
-    assert len(chosen) == len(rows) + len(domain.beyond)
+    assert len(chosen) == len(rows) + len(domain.extra)
     passing = passer(domain)  # of those of which something passes a few will do
     assert len([levels for levels in covering(domain.factors, domain.rules, given=rows) if not passing(levels)]) < 3
 
@@ -69,38 +69,38 @@ def test_standard_covers_every_pair_of_levels(name: str) -> None:
 def test_every_value_of_a_16_bit_dtype_is_tried(name: str, dtype: str) -> None:
     cases = [c for c in plan(ops=(name,)) if c.dtype == dtype and c.levels.get("values") == "every"]
     assert len(cases) > (12 if name == "convert" else 0)
-    x = arguments(cases[0], 1).args[0]
+    x = draw_inputs(cases[0], 1).args[0]
     assert len(x.view(torch.int16).unique()) == 65_536
 
 
 @pytest.mark.parametrize("name", ["convert", "masked_fill", "geometric"])
 def test_every_case_has_arguments(name: str) -> None:
     for case in plan(ops=(name,), profile="inference"):
-        assert arguments(case, 0).args
+        assert draw_inputs(case, 0).args
 
 
 def test_a_cast_is_tried_from_each_dtype_to_each_other_several_times() -> None:
     cases = [c for c in plan(ops=("convert",)) if c.kind == "op" and c.dtype == "f32"]
-    targets = [arguments(c, 0).kwargs.get("dtype") for c in cases]
+    targets = [draw_inputs(c, 0).kwargs.get("dtype") for c in cases]
     assert all(targets.count(d) >= 3 for d in (torch.bfloat16, torch.float16, torch.int32, torch.bool))
 
 
 def test_a_mask_is_broadcast() -> None:
     cases = [c for c in plan(ops=("masked_fill",)) if c.levels.get("partner") in ("row", "column")]
-    assert any(arguments(c, 0).args[0].shape != arguments(c, 0).args[1].shape for c in cases)
+    assert any(draw_inputs(c, 0).args[0].shape != draw_inputs(c, 0).args[1].shape for c in cases)
 
 
 def test_a_share_that_is_none_is_refused() -> None:
     broken = [c for c in plan(ops=("geometric",), profile="inference") if c.kind == "negative"]
     assert broken
     for case in broken:
-        trial = arguments(case, 0)
+        inputs = draw_inputs(case, 0)
         with pytest.raises(RuntimeError, match="p to be in"):
-            torch.ops.aten.geometric.default(*trial.args, **trial.kwargs)
+            torch.ops.aten.geometric.default(*inputs.args, **inputs.kwargs)
 
 
 @pytest.mark.parametrize("name", ["zeta", "polygamma"])
 def test_nothing_is_summed_up_from_far_below(name: str) -> None:
     for case in plan(ops=(name,), profile="inference", tier="smoke"):
-        for x in (a for a in arguments(case, 0).args if isinstance(a, torch.Tensor)):
+        for x in (a for a in draw_inputs(case, 0).args if isinstance(a, torch.Tensor)):
             assert not ((x < -99) & (x > -torch.inf)).any()

@@ -13,7 +13,7 @@ from keel_conformance.cases import trivial
 from keel_conformance.cases.case import Case
 from keel_conformance.cases.domain import Domain
 from keel_conformance.cases.domains import domain_of
-from keel_conformance.cases.inputs import REDRAWN, arguments
+from keel_conformance.cases.inputs import REDRAWN, draw_inputs
 from keel_conformance.cases.plan import case_of
 
 aten = torch.ops.aten
@@ -21,7 +21,7 @@ INF, NAN = float("inf"), float("nan")
 
 
 def signs(op: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> frozenset[str]:
-    found = trivial.told(op, args, kwargs)
+    found = trivial.trivial_outcomes(op, args, kwargs)
     assert found is not None
     return found[0]
 
@@ -49,7 +49,7 @@ def test_whole_numbers_and_truth_values_are_told_too() -> None:
 
 
 def test_what_is_refused_is_told_nothing_of() -> None:
-    assert trivial.told(aten.mm.default, (torch.ones(2, 3), torch.ones(2, 3)), {}) is None
+    assert trivial.trivial_outcomes(aten.mm.default, (torch.ones(2, 3), torch.ones(2, 3)), {}) is None
 
 
 def test_right_results_are_not_left_in_memory() -> None:
@@ -72,8 +72,8 @@ def domain(name: str) -> Domain:
 
 def told(case: Case, call: int) -> frozenset[str]:
     target = {str(t): t for t in MEMBERS[case.op].targets}[case.overload]
-    trial = arguments(case, call)
-    return signs(target, trial.args, trial.kwargs)
+    inputs = draw_inputs(case, call)
+    return signs(target, inputs.args, inputs.kwargs)
 
 
 @pytest.mark.parametrize("name", ["isposinf", "isnan", "eq", "exp", "var", "erfinv", "logical_and", "hypot"])
@@ -98,7 +98,7 @@ def test_no_control_has_the_results_of_both_calls(name: str, shape: str) -> None
         constant = name == "var" and shape != "8"  # and that is 0
         # a truth value of one element is that of the argument as often as not
         assert constant or (told(case, 0) & told(case, 1)) <= {"identity"}, case.id
-        assert REDRAWN not in arguments(case, 0).notes
+        assert REDRAWN not in draw_inputs(case, 0).notes
     assert seen
 
 
@@ -110,7 +110,7 @@ def test_what_tells_something_is_not_drawn_again() -> None:
         "values": "random",
     }
     case = case_of(domain("exp"), chosen, 0)
-    assert REDRAWN not in arguments(case, 1).notes
+    assert REDRAWN not in draw_inputs(case, 1).notes
 
 
 def test_of_a_class_at_the_end_of_the_range_the_second_call_is_decided() -> None:
@@ -124,4 +124,4 @@ def test_of_a_class_at_the_end_of_the_range_the_second_call_is_decided() -> None
     }
     case = case_of(domain("var"), chosen, 0)
     assert trivial.EXTREME in told(case, 0) and not told(case, 1)
-    assert bool((arguments(case, 0).args[0].abs() > 1e37).all())
+    assert bool((draw_inputs(case, 0).args[0].abs() > 1e37).all())

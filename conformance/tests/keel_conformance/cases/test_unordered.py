@@ -11,7 +11,7 @@ from torch import fx
 from keel import Backend, Call
 from keel.opset import MEMBERS, OPSET
 from keel.testing import compile_calls
-from keel_conformance.cases.inputs import arguments
+from keel_conformance.cases.inputs import draw_inputs
 from keel_conformance.cases.plan import plan
 from keel_conformance.harness.backend_worker import overload
 
@@ -51,8 +51,8 @@ def test_what_is_written_out_in_additions_of_any_order_is_of_any_order_too() -> 
         if done[case.op] == FEW:
             continue
         done[case.op] += 1
-        trial = arguments(case, 0)
-        compile_calls([(overload(case.overload), trial.args, trial.kwargs)], backends=[watching(case.op)])
+        inputs = draw_inputs(case, 0)
+        compile_calls([(overload(case.overload), inputs.args, inputs.kwargs)], backends=[watching(case.op)])
     here = {name for name, member in MEMBERS.items() if member.targets}  # this PyTorch may lack one
     tagged = {name for name in here if "nondeterministic_bitwise" in MEMBERS[name].tags}
     assert reached - EXACT == {name for name in tagged if MEMBERS[name].kind == "composite"}

@@ -1,4 +1,4 @@
-"""The processes that these tests start import ``liar`` by its name, so it has to be found by it."""
+"""The processes that these tests start import ``tampering`` by its name, so it has to be found by it."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ def cases() -> tuple[Case, ...]:
 
 def made(
     folder: Path,
-    subject: str = "liar:honest",
+    subject: str = "tampering:honest",
     *,
     change: Callable[[Verdict], Verdict] = lambda v: v,
     head: dict[str, Any] | None = None,
@@ -129,7 +129,10 @@ TAMPERING: dict[str, tuple[Callable[[Path], Any], str]] = {
     "a field more": (lambda f: manifest(f, lambda m: m.update(gold=True)), "lacking or unknown: 'gold'"),
     "a field less": (lambda f: manifest(f, lambda m: m.pop("plugin")), "lacking or unknown: 'plugin'"),
     "changed and not sealed": (lambda f: manifest(f, lambda m: m.update(subject="cpp"), seal=False), "The seal is not"),
-    "another backend": (lambda f: manifest(f, lambda m: m.update(subject="liar:liar")), "The log is of the backend"),
+    "another backend": (
+        lambda f: manifest(f, lambda m: m.update(subject="tampering:dishonest")),
+        "The log is of the backend",
+    ),
     "a larger tier": (lambda f: manifest(f, lambda m: m["run"].update(tier="standard")), "another tier: smoke"),
     "another seed": (lambda f: manifest(f, lambda m: m["run"].update(seed=1)), "another seed: 0, not 1."),
     "another profile": (lambda f: manifest(f, lambda m: m["run"].update(profile="dynamic")), "another profile"),
@@ -195,14 +198,14 @@ def test_what_was_changed_is_found(kind: str, run: Path) -> None:
 
 def test_a_sample_is_run_again_and_agrees(tmp_path: Path) -> None:
     certify(made(tmp_path))
-    assert verify(tmp_path, least=2, backend="liar:honest", draw=random.Random(0)) == []
-    assert "not of liar:liar" in verify(tmp_path, share=0.0, least=0, backend="liar:liar")[0]
+    assert verify(tmp_path, least=2, backend="tampering:honest", draw=random.Random(0)) == []
+    assert "not of tampering:dishonest" in verify(tmp_path, share=0.0, least=0, backend="tampering:dishonest")[0]
 
 
 def test_verdicts_that_were_made_up_and_sealed_are_found_by_the_sample(tmp_path: Path) -> None:
-    certify(made(tmp_path, "liar:liar"))
+    certify(made(tmp_path, "tampering:dishonest"))
     assert verify(tmp_path, share=0.0, least=0) == []
-    wrong = verify(tmp_path, least=3, backend="liar:liar", draw=random.Random(1))
+    wrong = verify(tmp_path, least=3, backend="tampering:dishonest", draw=random.Random(1))
     assert any("was pass, and is fail when it is run again." in sentence for sentence in wrong)
 
 
@@ -233,8 +236,8 @@ def test_no_module_is_imported_because_a_certificate_names_it(tmp_path: Path) ->
     certify(made(tmp_path))
     (said,) = verify(tmp_path)
     assert said == (
-        "To run cases again, liar would be imported, because the certificate says so. If you trust it, say "
-        "--backend liar:honest."
+        "To run cases again, tampering would be imported, because the certificate says so. If you trust it, say "
+        "--backend tampering:honest."
     )
 
 
@@ -355,6 +358,6 @@ def test_hashes_see_names_and_contents(tmp_path: Path) -> None:
     one.rename(other)
     assert hashes.of_files(tmp_path, [other]) != before
     assert hashes.plugin("eager")["package"] == "keel_eager" and hashes.plugin("inductor")["version"]
-    assert hashes.plugin("liar:liar")["package"] == "liar"
+    assert hashes.plugin("tampering:dishonest")["package"] == "tampering"
     with pytest.raises(KeelError, match="no package"):
         hashes.of_package("no_such_package_at_all")

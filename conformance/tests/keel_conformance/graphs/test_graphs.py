@@ -14,14 +14,14 @@ import keel
 import keel_eager
 from keel_conformance import graphs
 from keel_conformance.graphs.graph_generator import LIMITS, NODES, draw
-from keel_conformance.graphs.graph_ir import OPS, given, run
+from keel_conformance.graphs.graph_ir import OPS, random_inputs, run
 from keel_conformance.programs import Compiler
 
 CASES = list(graphs.cases())
 
 
 def verdict(case: Any, backend: keel.Backend) -> Any:
-    return graphs.judge(case, graphs.perform(case, Compiler(backend)))
+    return graphs.judge(case, graphs.run_case(case, Compiler(backend)))
 
 
 def test_cases() -> None:
@@ -43,7 +43,7 @@ def test_programs_are_of_the_size_asked_for_and_use_every_operator() -> None:
 def test_exact_programs_are_exact(dtype: str) -> None:
     for seed in range(15):
         program = draw(seed, True, dtype)
-        inputs = given(program, seed, 0)
+        inputs = random_inputs(program, seed, 0)
         wide = replace(
             program,
             nodes=tuple(
@@ -64,13 +64,13 @@ def test_pruning_keeps_the_results() -> None:
     for seed in range(10):
         program = draw(seed)
         first = graphs.pruned(replace(program, outputs=program.outputs[:1]))
-        kept = [graphs.run(p, given(p, 0, 0))[0].shape for p in (program, first)]
+        kept = [graphs.run(p, random_inputs(p, 0, 0))[0].shape for p in (program, first)]
         assert kept[0] == kept[1] and len(first.nodes) <= len(program.nodes)
 
 
 def test_a_module_computes_the_program() -> None:
     program = draw(5)
-    inputs = given(program, 1, 2)
+    inputs = random_inputs(program, 1, 2)
     assert all(map(torch.equal, graphs.module(program)(*inputs), run(program, inputs)))
 
 
@@ -81,11 +81,11 @@ def test_right_backends_pass(backend: str, number: int) -> None:
     assert found.status == "pass", found.sentence
 
 
-def sick(change: Callable[[Tensor], Tensor]) -> keel.Backend:
+def faulty(change: Callable[[Tensor], Tensor]) -> keel.Backend:
     def compile(gm: fx.GraphModule) -> Callable[..., Any]:
         return lambda *args: tuple(change(x) for x in gm(*args))
 
-    return replace(keel_eager.backend, name="sick", last_resort=False, compile=compile)
+    return replace(keel_eager.backend, name="faulty", last_resort=False, compile=compile)
 
 
 def last_wrong(x: Tensor) -> Tensor:
@@ -99,4 +99,4 @@ def last_wrong(x: Tensor) -> Tensor:
 @pytest.mark.parametrize("change", [last_wrong, torch.zeros_like, lambda x: x.to(torch.float16)])
 def test_wrong_backends_fail(change: Callable[[Tensor], Tensor]) -> None:
     exact, rounded = CASES[1], CASES[2]
-    assert verdict(exact, sick(change)).status == verdict(rounded, sick(change)).status == "fail"
+    assert verdict(exact, faulty(change)).status == verdict(rounded, faulty(change)).status == "fail"

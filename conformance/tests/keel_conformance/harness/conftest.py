@@ -1,4 +1,4 @@
-"""The processes that these tests start import ``sick`` by its name, so it has to be found by it."""
+"""The processes that these tests start import ``faulty_backends`` by its name, so it has to be found by it."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from keel_conformance.harness import attribution
-from keel_conformance.harness.protocol import Raised
+from keel_conformance.harness.protocol import ExceptionInfo
 from keel_conformance.programs.contract import CLAUSES
 from keel_conformance.results.fault import Fault
 
@@ -43,7 +43,9 @@ def test_a_verdict_keeps_where_a_fault_is() -> None:
 
 def test_an_exception_of_a_broken_promise_does() -> None:
     def of(code: str, aspect: str = "") -> str:
-        return attribution.of_exception(Raised("running", "KeelError: in whatever words.", code=code, aspect=aspect))
+        return attribution.of_exception(
+            ExceptionInfo("running", "KeelError: in whatever words.", code=code, aspect=aspect)
+        )
 
     assert of("wrong-result", "strides") == "contract.layouts.C1"
     assert of("wrong-result", "shape") == "contract.layouts.C4"
@@ -52,6 +54,6 @@ def test_an_exception_of_a_broken_promise_does() -> None:
 
 def test_results_of_the_first_call_were_kept() -> None:
     one, other = torch.ones(3), torch.zeros(3)
-    assert attribution.of_later_call([one], [one.clone()]) == attribution.KEPT in CLAUSES
+    assert attribution.of_later_call([one], [one.clone()]) == attribution.STALE_RESULTS in CLAUSES
     assert attribution.of_later_call([one], [other]) == "" == attribution.of_later_call([], [])
     assert attribution.REPEATED in CLAUSES

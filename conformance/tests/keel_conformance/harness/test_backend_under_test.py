@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import faulty_backends
 import pytest
-import sick
 import torch
 
 import keel
 import keel_eager
 from keel import KeelError
 from keel_conformance.certificate import hashes
-from keel_conformance.harness.backend_under_test import subject
+from keel_conformance.harness.backend_under_test import load_backend
 from keel_conformance.repro import script, write_scripts
 
 
 def test_an_installed_backend_is_found() -> None:
-    found = subject("eager")
-    assert found.backend is keel_eager.backend and found.backends == [keel_eager.backend] and found.device == "cpu"
+    found = load_backend("eager")
+    assert found.backend is keel_eager.backend and found.with_eager == [keel_eager.backend] and found.device == "cpu"
 
 
 def test_damaged_metadata_of_another_package_is_no_obstacle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -28,7 +28,7 @@ def test_damaged_metadata_of_another_package_is_no_obstacle(tmp_path: Path, monk
     (info / "top_level.txt").write_text("pytest\n")
     (info / "entry_points.txt").write_bytes(b"[keel.backends]\nlone\n\xff\n")
     monkeypatch.syspath_prepend(str(tmp_path))
-    assert subject.__wrapped__("eager").backend is keel_eager.backend
+    assert load_backend.__wrapped__("eager").backend is keel_eager.backend
     assert not write_scripts._registered("eager")
     assert script.backend_of("eager").single == '"eager"'
     assert hashes.plugin("eager")["distribution"] == "torch-keel"
@@ -36,15 +36,19 @@ def test_damaged_metadata_of_another_package_is_no_obstacle(tmp_path: Path, monk
 
 
 def test_a_value_is_found() -> None:
-    found = subject("sick:well")
-    assert found.backend is sick.well and found.backends == [sick.well, "eager"] and found.name == "well"
+    found = load_backend("faulty_backends:well")
+    assert (
+        found.backend is faulty_backends.well
+        and found.with_eager == [faulty_backends.well, "eager"]
+        and found.name == "well"
+    )
 
 
 def test_a_backend_of_torch_compile_is_found() -> None:
-    found = subject("aot_eager")
-    assert found.name == "aot_eager" and subject("aot_eager") is found
+    found = load_backend("aot_eager")
+    assert found.name == "aot_eager" and load_backend("aot_eager") is found
     call = torch.ops.aten.neg.default, (torch.ones(3),), {}
-    batch = keel.testing.compile_calls([call], backends=found.backends, strict=True)
+    batch = keel.testing.compile_calls([call], backends=found.with_eager, strict=True)
     assert batch.owners == (frozenset({"aot_eager"}),)
 
 
@@ -53,11 +57,11 @@ def test_a_backend_of_torch_compile_is_found() -> None:
     [
         ("aot_eagre", "'aot_eager'"),
         ("inductr", "'inductor'"),
-        ("sick:wel", "'well'"),
+        ("faulty_backends:wel", "'well'"),
         ("no_such_module:x", "No module"),
     ],
 )
 def test_a_wrong_text_is_answered(text: str, near: str) -> None:
     with pytest.raises(KeelError, match="unknown-backend") as raised:
-        subject(text)
+        load_backend(text)
     assert near in str(raised.value)

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from keel import KeelError
 from keel_conformance.cli import app, status
 from keel_conformance.harness.journal import Journal
-from keel_conformance.harness.parallel_plan import planned
+from keel_conformance.harness.parallel_plan import plan_in_parallel
 from keel_conformance.harness.run import Shard, head_of
 from keel_conformance.harness.summary import show
 from keel_conformance.results.verdict import STATUSES, Verdict
@@ -37,9 +37,9 @@ def test_the_exit_status_says_whether_it_conforms() -> None:
 
 
 def test_patterns_choose_operators() -> None:
-    assert {c.op for c in planned(profile="core", tier="smoke", seed=0, ops=["neg", "ab?"])} == {"neg", "abs"}
+    assert {c.op for c in plan_in_parallel(profile="core", tier="smoke", seed=0, ops=["neg", "ab?"])} == {"neg", "abs"}
     with pytest.raises(KeelError, match="No case"):
-        planned(profile="core", tier="smoke", seed=0, ops=["no*such"])
+        plan_in_parallel(profile="core", tier="smoke", seed=0, ops=["no*such"])
 
 
 def test_all_fourteen_are_counted() -> None:
@@ -56,14 +56,14 @@ def test_all_fourteen_are_counted() -> None:
 
 
 def test_a_run_and_its_shards_say_the_same(tmp_path: Path) -> None:
-    about = ("--backend", "sick:refuses", "--tier", "smoke", "--op", "neg", "--op", "abs", "--jobs", "1")
+    about = ("--backend", "faulty_backends:refuses", "--tier", "smoke", "--op", "neg", "--op", "abs", "--jobs", "1")
     for k in (1, 2):
         said = conform(*about, "--shard", f"{k}/2", "--out", str(tmp_path / str(k)))
         assert said.exit_code == 2, said.output
     said = conform("merge", str(tmp_path / "1"), str(tmp_path / "2"), "--out", str(tmp_path / "both"))
     assert said.exit_code == 2 and "not claimed" in said.stdout, said.output
     lines = [json.loads(line) for line in (tmp_path / "both" / "log.jsonl").read_text().splitlines()]
-    cases = planned(profile="core", tier="smoke", seed=0, ops=["neg", "abs"])
+    cases = plan_in_parallel(profile="core", tier="smoke", seed=0, ops=["neg", "abs"])
     assert lines[0]["run"]["cases"] == len(cases)
     assert [v["case"] for v in lines[1]["end"]] == [c.id for c in cases]
 
@@ -74,7 +74,7 @@ def test_a_backend_is_not_imported_because_a_log_says_so(tmp_path: Path, monkeyp
     )
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    named, some = "marks_its_import:backend", planned(profile="core", tier="smoke", seed=0, ops=["neg"])
+    named, some = "marks_its_import:backend", plan_in_parallel(profile="core", tier="smoke", seed=0, ops=["neg"])
     journal = Journal.opened(
         tmp_path / "run", head_of(some, named, Shard(1, 3), profile="core", tier="smoke", seed=0, ops=["neg"])
     )

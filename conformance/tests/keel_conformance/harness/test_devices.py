@@ -11,13 +11,21 @@ import torch
 
 from keel import TensorType
 from keel_conformance import devices, programs
-from keel_conformance.cases.case import Case, Trial
+from keel_conformance.cases.case import Case, Inputs
 from keel_conformance.cases.plan import plan
 from keel_conformance.harness import backend_worker, judge_worker
-from keel_conformance.harness.protocol import Appraise, Appraised, Perform, Performed, Raised, Settings, Tried
-from keel_conformance.harness.scheduler import Settler
+from keel_conformance.harness.protocol import (
+    CaseResult,
+    ExceptionInfo,
+    JudgeRequest,
+    JudgeResponse,
+    RunRequest,
+    RunResponse,
+    Settings,
+)
+from keel_conformance.harness.scheduler import Scheduler
 from keel_conformance.oracles.judge import judge
-from keel_conformance.programs.observation import Observed
+from keel_conformance.programs.observation import Observation
 from keel_conformance.results.verdict import Verdict
 from keel_conformance.workers.pool import Outcome
 
@@ -37,21 +45,21 @@ def late(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[bool]]:
         if dead:
             raise RuntimeError("device-side assert triggered")
 
-    monkeypatch.setattr(devices, "read", read)
-    devices.computes.cache_clear()
+    monkeypatch.setattr(devices, "read_value", read)
+    devices.has_eager.cache_clear()
     yield dead
-    devices.computes.cache_clear()
+    devices.has_eager.cache_clear()
 
 
 def test_a_device_that_never_computed_does_not_cease_to_answer(late: list[bool]) -> None:
     late.append(True)
-    assert not devices.computes("npu") and devices.answers("npu")
+    assert not devices.has_eager("npu") and devices.is_alive("npu")
 
 
 def test_a_device_may_cease_to_answer(late: list[bool]) -> None:
-    assert devices.computes("npu") and devices.answers("npu")
+    assert devices.has_eager("npu") and devices.is_alive("npu")
     late.append(True)
-    assert not devices.answers("npu") and devices.answers("cpu")
+    assert not devices.is_alive("npu") and devices.is_alive("cpu")
 
 
 def test_calls_after_the_device_died_are_left_to_another_process(
@@ -60,9 +68,9 @@ def test_calls_after_the_device_died_are_left_to_another_process(
     cases = tuple(c for c in plan(tier="standard", ops=["mm"]) if c.kind == "negative")[:3]
     assert len(cases) == 3
     alive = iter([True, True, False, False, False])  # of two cases, before and after looking; at the end
-    monkeypatch.setattr(backend_worker, "answers", lambda device: next(alive))
-    found = backend_worker.perform(Perform(Settings("eager"), cases, str(tmp_path / "file")), silent)
-    assert [t.case for t in found.tried] == [c.id for c in cases[:2]] and found.spent
+    monkeypatch.setattr(backend_worker, "is_alive", lambda device: next(alive))
+    found = backend_worker.run_batch(RunRequest(Settings("eager"), cases, str(tmp_path / "file")), silent)
+    assert [t.case for t in found.results] == [c.id for c in cases[:2]] and found.spent
     assert found.clock["all"] >= found.clock["backend"] > 0
 
 
@@ -77,32 +85,34 @@ def test_a_program_that_ends_the_device_for_eager_pytorch_is_not_run(
 
     monkeypatch.setattr(programs, "judge", judged)
     case, file = next(iter(programs.cases())), tmp_path / "file"
-    Observed(()).save(Path(f"{file}.0"))
-    assert devices.computes("npu")
-    found = judge_worker.appraise(Appraise((case,), Performed([Tried(case.id)], device="npu"), str(file)), silent)
+    Observation(()).save(Path(f"{file}.0"))
+    assert devices.has_eager("npu")
+    found = judge_worker.judge_batch(
+        JudgeRequest((case,), RunResponse([CaseResult(case.id)], device="npu"), str(file)), silent
+    )
     assert found.spent and found.verdicts[0].status == "not run" and not found.verdicts[0].clause
     assert found.verdicts[0].sentence == "What eager PyTorch raises there ends all that a process has on npu."
 
 
 def test_what_pytorch_cannot_trace_for_a_device_is_no_case_there(late: list[bool]) -> None:
     late.append(True)  # nor does eager PyTorch say anything of it
-    untraced = Raised("tracing it", "KeelError: aten._fft_r2c.default cannot be traced.")
+    untraced = ExceptionInfo("tracing it", "KeelError: aten._fft_r2c.default cannot be traced.")
     case = Case("relu", "f32", "op", "core", "aten.relu.default", choice=(("input", "s0"),))
-    verdict = judge_worker._ended(case, untraced, "npu")
+    verdict = judge_worker._judge_exception(case, untraced, "npu")
     assert verdict.status == "not run" and "cannot trace this call on npu" in verdict.sentence
 
 
 def test_the_rest_of_a_batch_is_asked_of_another_process(tmp_path: Path) -> None:
     one, two = Case("relu", "f32", "negative", "core"), Case("relu", "f16", "negative", "core")
-    steps = Settler(Settings("eager"), tmp_path).settled((one, two))
+    steps = Scheduler(Settings("eager"), tmp_path).resolve((one, two))
     answers = iter(
         [
-            Performed([Tried(one.id)], spent=True),
-            Appraised([Verdict(one.id, "pass")]),
-            Performed([Tried(two.id)]),
-            Appraised([Verdict(two.id, "fail")]),
-            Performed([Tried(two.id)]),
-            Appraised([Verdict(two.id, "fail")]),
+            RunResponse([CaseResult(one.id)], spent=True),
+            JudgeResponse([Verdict(one.id, "pass")]),
+            RunResponse([CaseResult(two.id)]),
+            JudgeResponse([Verdict(two.id, "fail")]),
+            RunResponse([CaseResult(two.id)]),
+            JudgeResponse([Verdict(two.id, "fail")]),
         ]
     )
     asked = [next(steps).job.cases]
@@ -115,20 +125,24 @@ def test_the_rest_of_a_batch_is_asked_of_another_process(tmp_path: Path) -> None
 
 @pytest.mark.parametrize(
     "backend, device, status",
-    [("sick:refuses", "npu", "not run"), ("sick:refuses", "cpu", "fail"), ("sick:well", "npu", "fail")],
+    [
+        ("faulty_backends:refuses", "npu", "not run"),
+        ("faulty_backends:refuses", "cpu", "fail"),
+        ("faulty_backends:well", "npu", "fail"),
+    ],
 )
 def test_what_no_kernel_of_the_device_does_is_only_held_against_who_claims_it(
     backend: str, device: str, status: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Both run eager PyTorch's, which raises at this matrix only once it runs."""
     monkeypatch.setattr(
-        backend_worker, "arguments", lambda case, call: Trial((-torch.ones(2, 2),), {"check_errors": True})
+        backend_worker, "draw_inputs", lambda case, call: Inputs((-torch.ones(2, 2),), {"check_errors": True})
     )
-    monkeypatch.setattr(judge_worker, "arguments", lambda case, call: Trial((torch.eye(2),), {"check_errors": True}))
+    monkeypatch.setattr(judge_worker, "draw_inputs", lambda case, call: Inputs((torch.eye(2),), {"check_errors": True}))
     file = str(tmp_path / "file")
-    performed = backend_worker.perform(Perform(Settings(backend), (CHOLESKY,), file), silent)
+    performed = backend_worker.run_batch(RunRequest(Settings(backend), (CHOLESKY,), file), silent)
     performed.device = device
-    (found,) = judge_worker.appraise(Appraise((CHOLESKY,), performed, file), silent).verdicts
+    (found,) = judge_worker.judge_batch(JudgeRequest((CHOLESKY,), performed, file), silent).verdicts
     assert found.status == status and "cholesky" in found.sentence
 
 
@@ -137,10 +151,10 @@ def test_a_result_of_another_type_there_is_held_to_that_type_alone() -> None:
     case = Case("relu", "f32", "op", "core", "aten.relu.default")
     x = torch.ones(2, 3)
     there = (TensorType.dense(torch.bool, (3,), "cuda"),)
-    assert judge(case, Trial((x,)), [x]).status == "pass"
-    assert judge(case, Trial((x,)), [torch.zeros(3, dtype=torch.bool)], types=there).status == "pass"
-    wrong = judge(case, Trial((x,)), [x], types=there)
+    assert judge(case, Inputs((x,)), [x]).status == "pass"
+    assert judge(case, Inputs((x,)), [torch.zeros(3, dtype=torch.bool)], types=there).status == "pass"
+    wrong = judge(case, Inputs((x,)), [x], types=there)
     assert wrong.status == "fail" and wrong.sentence == "The result has the dtype float32, not bool."
     same = (TensorType.dense(torch.float32, (2, 3), "cuda"),)
-    assert judge(case, Trial((x,)), [x], types=same).status == "pass"
-    assert judge(case, Trial((x,)), [x + 1], types=same).status == "fail"
+    assert judge(case, Inputs((x,)), [x], types=same).status == "pass"
+    assert judge(case, Inputs((x,)), [x + 1], types=same).status == "fail"

@@ -10,10 +10,17 @@ import pytest
 import torch
 
 from keel.opset import MEMBERS
-from keel_conformance.cases.case import Case, Trial
+from keel_conformance.cases.case import Case, Inputs
 from keel_conformance.harness import judge_worker
-from keel_conformance.harness.protocol import Appraise, Appraised, Performed, Raised, Settings, Tried
-from keel_conformance.harness.scheduler import Settler
+from keel_conformance.harness.protocol import (
+    CaseResult,
+    ExceptionInfo,
+    JudgeRequest,
+    JudgeResponse,
+    RunResponse,
+    Settings,
+)
+from keel_conformance.harness.scheduler import Scheduler
 from keel_conformance.results.verdict import Verdict
 from keel_conformance.workers.pool import Outcome
 
@@ -21,9 +28,9 @@ CASE = Case("relu", "f32", "op", "core", "aten.relu.default")
 
 
 def ended(monkeypatch: pytest.MonkeyPatch, args: tuple[Any, ...], phase: str = "running") -> Verdict:
-    monkeypatch.setattr(judge_worker, "arguments", lambda case, call: Trial(args))
-    what = Raised(phase, "RuntimeError: no")  # type: ignore[arg-type]
-    return judge_worker.appraise(Appraise((CASE,), Performed([], what), ""), lambda text: None).verdicts[0]
+    monkeypatch.setattr(judge_worker, "draw_inputs", lambda case, call: Inputs(args))
+    what = ExceptionInfo(phase, "RuntimeError: no")  # type: ignore[arg-type]
+    return judge_worker.judge_batch(JudgeRequest((CASE,), RunResponse([], what), ""), lambda text: None).verdicts[0]
 
 
 def test_a_call_that_pytorch_refuses_too_is_no_case_and_one_that_it_does_is(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -41,12 +48,12 @@ def test_what_fails_is_compared_with_eager_at_the_threads_of_the_backend(
 ) -> None:
     before, seen = torch.get_num_threads(), list[int]()
 
-    def judge(case: Case, trial: Trial, results: Sequence[Any], *, calls: int, types: Any, device: str) -> Verdict:
+    def judge(case: Case, inputs: Inputs, results: Sequence[Any], *, calls: int, types: Any, device: str) -> Verdict:
         seen.append(torch.get_num_threads())
         return Verdict("x", "fail" if len(seen) == 1 else again)  # type: ignore[arg-type]
 
     monkeypatch.setattr(judge_worker, "judge", judge)
-    assert judge_worker._judged(CASE, Trial(()), [], before + 1, (), "cpu").status == ("fail" if stays else again)
+    assert judge_worker._judge_call(CASE, Inputs(()), [], before + 1, (), "cpu").status == ("fail" if stays else again)
     assert seen == [before, before + 1] and torch.get_num_threads() == before
 
 
@@ -54,7 +61,7 @@ def test_what_fails_is_compared_with_eager_at_the_threads_of_the_backend(
 def test_what_fails_on_a_device_is_compared_with_eager_there(
     there: Any, stays: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def eager(case: Case, trial: Trial, device: str) -> Any:
+    def eager(case: Case, inputs: Inputs, device: str) -> Any:
         if isinstance(there, Exception):
             raise there
         return there
@@ -62,10 +69,10 @@ def test_what_fails_on_a_device_is_compared_with_eager_there(
     def judge(*args: Any, there: Sequence[Any] = (), **kwargs: Any) -> Verdict:
         return Verdict("x", "quality warning" if there else "fail")
 
-    monkeypatch.setattr(judge_worker, "computes", lambda device: True)
+    monkeypatch.setattr(judge_worker, "has_eager", lambda device: True)
     monkeypatch.setattr(judge_worker, "_eager", eager)
     monkeypatch.setattr(judge_worker, "judge", judge)
-    found = judge_worker._judged(CASE, Trial(()), [], torch.get_num_threads(), (), "cuda")
+    found = judge_worker._judge_call(CASE, Inputs(()), [], torch.get_num_threads(), (), "cuda")
     assert found.status == ("fail" if stays else "quality warning")
 
 
@@ -91,19 +98,19 @@ def test_what_fails_on_a_device_is_compared_with_eager_there(
 )
 def test_sums_at_one_place_may_have_other_bits_at_every_call(name: str, any_order: bool) -> None:
     found = Case(name, "f32", "op", "core", str(MEMBERS[name].targets[0]))
-    assert judge_worker._repeats(found) != any_order
+    assert judge_worker._is_deterministic(found) != any_order
 
 
 def test_a_batch_with_a_call_that_pytorch_refuses_is_split_and_no_other_is_blamed(tmp_path: Path) -> None:
     other = Case("relu", "f16", "op", "core", "aten.relu.default")
-    steps = Settler(Settings("eager"), tmp_path).settled((CASE, other))
+    steps = Scheduler(Settings("eager"), tmp_path).resolve((CASE, other))
     answers = iter(
         [
-            Performed([], Raised("running", "no")),
-            Performed([], Raised("running", "no")),
-            Appraised([Verdict(CASE.id, "not run")]),
-            Performed([Tried(other.id)]),
-            Appraised([Verdict(other.id, "pass")]),
+            RunResponse([], ExceptionInfo("running", "no")),
+            RunResponse([], ExceptionInfo("running", "no")),
+            JudgeResponse([Verdict(CASE.id, "not run")]),
+            RunResponse([CaseResult(other.id)]),
+            JudgeResponse([Verdict(other.id, "pass")]),
         ]
     )
     next(steps)

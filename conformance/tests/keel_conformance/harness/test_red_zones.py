@@ -8,7 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from keel_conformance.harness.red_zones import ZONE, guarded, is_dense, kept, overlaps, placed, same_bits
+from keel_conformance.harness.red_zones import (
+    ZONE,
+    guard_arguments,
+    guard_tensor,
+    is_dense,
+    overlaps,
+    same_bits,
+    snapshot,
+)
 from keel_conformance.results.fault import Fault
 
 TENSORS = {
@@ -35,14 +43,14 @@ gapped = TENSORS["gapped"]
 @pytest.mark.parametrize("name", TENSORS)
 def test_a_guarded_tensor_is_the_same(name: str) -> None:
     x = TENSORS[name]
-    g = guarded(x, "x")
+    g = guard_tensor(x, "x")
     assert (g.tensor.shape, g.tensor.dtype) == (x.shape, x.dtype) and same_bits(g.tensor, x)
     assert g.tensor.stride() == x.resolve_conj().resolve_neg().stride() and g.fault() is None
     assert g.tensor.is_conj() is g.tensor.is_neg() is False
     if x.numel():
         assert g.tensor.data_ptr() % 64 == x.resolve_conj().resolve_neg().storage_offset() * x.element_size() % 64
         assert g.interval[0] + ZONE <= g.tensor.data_ptr()
-    assert same_bits(kept(x), x) and kept(x).stride() == x.stride()
+    assert same_bits(snapshot(x), x) and snapshot(x).stride() == x.stride()
 
 
 def poke(x: Tensor, offset: int) -> None:
@@ -60,21 +68,21 @@ def poke(x: Tensor, offset: int) -> None:
     ],
 )
 def test_writing_is_seen(offset: int, said: str) -> None:
-    g = guarded(gapped, "x")
+    g = guard_tensor(gapped, "x")
     poke(g.tensor, offset)
     fault = g.fault()
     assert ("" if fault is None else fault.sentence).startswith(said)
 
 
 def test_reading_beside_a_tensor_gives_nan() -> None:
-    g = guarded(gapped, "x")
+    g = guard_tensor(gapped, "x")
     for offset in (-1, 1, 9):
         assert g.tensor.as_strided((1,), (1,), g.tensor.storage_offset() + offset).isnan()
 
 
 def test_arguments_are_placed_each_once_at_fresh_addresses() -> None:
     x = torch.full((4,), 1.1)  # none of its bytes is 0
-    one, other = (placed((x, [x, 2.5], None), {"out": {"y": x}}) for _ in range(2))
+    one, other = (guard_arguments((x, [x, 2.5], None), {"out": {"y": x}}) for _ in range(2))
     assert len(one.guards) == 1 and one.args[1][1] == 2.5 and one.args[2] is None
     assert one.args[0] is one.args[1][0] is one.kwargs["out"]["y"]
     assert one.args[0].data_ptr() not in (x.data_ptr(), other.args[0].data_ptr())

@@ -16,7 +16,7 @@ import pytest
 from keel import KeelError
 from keel_conformance.cases.case import Case
 from keel_conformance.harness.journal import FILE, Journal, read
-from keel_conformance.harness.merge_shards import merged
+from keel_conformance.harness.merge_shards import merge_shards
 from keel_conformance.harness.run import Shard, head_of
 from keel_conformance.results.verdict import Verdict
 
@@ -54,7 +54,7 @@ def statuses(folder: Path) -> dict[str, tuple[str, str]]:
 def test_a_run_that_is_killed_comes_to_the_same_verdicts(tmp_path: Path) -> None:
     folder, draw = tmp_path / "killed", random.Random(4)
     for _ in range(1):
-        process, lines = go(folder, "sick:third"), 0
+        process, lines = go(folder, "faulty_backends:third"), 0
         begin = (folder / FILE).read_text().count("\n") if (folder / FILE).exists() else 0
         limit, more = time.monotonic() + 120, draw.randint(2, 6)
         while lines < begin + more and process.poll() is None and time.monotonic() < limit:
@@ -63,8 +63,8 @@ def test_a_run_that_is_killed_comes_to_the_same_verdicts(tmp_path: Path) -> None
         assert process.poll() is None
         process.kill()
         process.communicate()
-    said, _ = go(folder, "sick:third").communicate(timeout=300)
-    whole, _ = go(tmp_path / "whole", "sick:third").communicate(timeout=300)
+    said, _ = go(folder, "faulty_backends:third").communicate(timeout=300)
+    whole, _ = go(tmp_path / "whole", "faulty_backends:third").communicate(timeout=300)
     (repeated, count), (none, _) = (map(int, text.split()) for text in (said, whole))
     assert statuses(folder) == statuses(tmp_path / "whole") and len(statuses(folder)) == count
     assert {s for s, _ in statuses(folder).values()} == {"pass", "fail"}
@@ -123,10 +123,10 @@ def part(folder: Path, shard: Shard, **about: object) -> Path:
 
 def test_shards_make_one_run(tmp_path: Path) -> None:
     folders = [part(tmp_path / str(k), Shard(k, 3)) for k in (1, 2, 3)]
-    together = merged(folders)
+    together = merge_shards(folders)
     assert set(together.verdicts) == {c.id for c in CASES} and not together.missing
     assert together.head["shard"] == "1/1" and together.head["cases"] == 40
-    assert merged(folders[:2]).missing == (Shard(3, 3),)
+    assert merge_shards(folders[:2]).missing == (Shard(3, 3),)
 
 
 def test_what_is_no_part_of_the_run_is_said(tmp_path: Path) -> None:
@@ -138,5 +138,5 @@ def test_what_is_no_part_of_the_run_is_said(tmp_path: Path) -> None:
         (tmp_path, "There is no run in"),
     ):
         with pytest.raises(KeelError) as raised:
-            merged([one, other])
+            merge_shards([one, other])
         assert said in str(raised.value)

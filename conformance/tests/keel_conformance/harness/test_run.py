@@ -16,7 +16,7 @@ from keel_conformance.harness.run import run
 from keel_conformance.results.verdict import Verdict, totals
 
 GOOD = 5
-"""Cases of float32 beside the one of float64, which all that is sick is sick of."""
+"""Cases of float32 beside the one of float64, which each faulty backend gets wrong."""
 
 
 @cache
@@ -39,7 +39,7 @@ def cases() -> tuple[Case, ...]:
 
 
 def judged(backend: str, folder: Path, some: Sequence[Case] | None = None, limit: float = 90.0) -> list[Verdict]:
-    settings = Settings(f"sick:{backend}", memory=2**30, threads=1, limit=limit, slack=0.5)
+    settings = Settings(f"faulty_backends:{backend}", memory=2**30, threads=1, limit=limit, slack=0.5)
     return run(some or cases(), settings.subject, out=folder, settings=settings).verdicts
 
 

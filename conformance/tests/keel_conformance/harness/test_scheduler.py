@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from keel_conformance.cases.case import Case
-from keel_conformance.harness.scheduler import SHARED, TOGETHER, batches, lane, lanes
+from keel_conformance.harness.scheduler import SHARED, TOGETHER, batches, queues, run_queue
 from keel_conformance.results.verdict import Verdict
 
 
@@ -26,24 +26,24 @@ def test_operators_of_few_calls_share_a_graph() -> None:
         *calls("sin", 8),
         *calls("cos", 5),
     ]
-    first, second = lanes(cases)
+    first, second = queues(cases)
     assert ops(first) == {"neg": 13, "abs": 14, "sin": 8} and ops(second) == {"cos": 5}
     assert [(len(b), {c.kind for c in b}) for b in batches(first)] == [(SHARED, {"op"}), (3, {"negative"})]
 
 
 def test_operators_of_many_calls_have_their_own() -> None:
-    first, second, third = lanes([*calls("neg", 4), *calls("abs", 40), *calls("sin", 17), *calls("cos", 2)])
+    first, second, third = queues([*calls("neg", 4), *calls("abs", 40), *calls("sin", 17), *calls("cos", 2)])
     assert [ops(x) for x in (first, second, third)] == [{"neg": 4, "cos": 2}, {"abs": 40}, {"sin": 17}]
     assert [len(b) for b in batches(second)] == [TOGETHER, TOGETHER, 40 - 2 * TOGETHER]
 
 
 def test_programs_are_alone() -> None:
-    assert [len(lane) for lane in lanes(calls("views", 3, "program"))] == [1, 1, 1]
-    assert [len(lane) for lane in lanes(calls("loops", TOGETHER + 1, "kernel"))] == [TOGETHER, 1]
+    assert [len(lane) for lane in queues(calls("views", 3, "program"))] == [1, 1, 1]
+    assert [len(lane) for lane in queues(calls("loops", TOGETHER + 1, "kernel"))] == [TOGETHER, 1]
 
 
 class Failing:
-    """Stands for a Settler: all that it settles fails alike."""
+    """Stands for a Scheduler whose cases all fail alike."""
 
     def settled(self, cases: tuple[Case, ...]) -> Iterator[None]:
         yield from ()
@@ -52,8 +52,8 @@ class Failing:
 
 def settled(cases: list[Case]) -> list[str]:
     found: list[Verdict] = []
-    for one in lanes(cases):
-        list(lane(Failing(), one, lambda b: None, lambda b: None, lambda b, v: found.extend(v)))  # type: ignore[arg-type]
+    for one in queues(cases):
+        list(run_queue(Failing(), one, lambda b: None, lambda b: None, lambda b, v: found.extend(v)))  # type: ignore[arg-type]
     return [v.status for v in found]
 
 

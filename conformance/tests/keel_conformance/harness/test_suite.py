@@ -28,7 +28,7 @@ def tried(folder: Path, *, backend: str, in_process: bool, more: str = "") -> st
 
 
 def test_what_is_not_claimed_is_skipped(tmp_path: Path) -> None:
-    said = tried(tmp_path, backend="sick:refuses", in_process=False)
+    said = tried(tmp_path, backend="faulty_backends:refuses", in_process=False)
     assert "not claimed: refuses: refuses takes nothing." in said and "failed" not in said, said
 
 
@@ -38,5 +38,5 @@ def test_cases_are_named_by_their_ids_and_waivers_are_held_to(tmp_path: Path) ->
         'expires = 2099-01-01\n[[waiver]]\ncase = "abs/*"\nreason = "old"\nurl = "https://example.com"\nowner = "ada"\n'
         "expires = 2020-01-01\n"
     )
-    said = tried(tmp_path, backend="sick:zeros", in_process=True, more="keel_waivers = waivers.toml\n")
+    said = tried(tmp_path, backend="faulty_backends:zeros", in_process=True, more="keel_waivers = waivers.toml\n")
     assert "XFAIL test_conformance.py::test_conforms[neg/f" in said and "has expired on 2020-01-01." in said, said

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from keel import KeelError
-from keel_conformance.harness.waivers import Waiver, applied, excess, problems, read, used
+from keel_conformance.harness.waivers import Waiver, apply_waivers, excess, problems, read, used
 from keel_conformance.results.verdict import Verdict
 
 TODAY = date(2026, 11, 21)
@@ -51,7 +51,7 @@ def waiver(case: str, expires: date = date(2027, 1, 1), expect: str = "") -> Wai
 
 
 def test_what_is_waived_is_counted_as_that(tmp_path: Path) -> None:
-    found = applied(VERDICTS, read(written(tmp_path, FILE), "acme-2"), TODAY)
+    found = apply_waivers(VERDICTS, read(written(tmp_path, FILE), "acme-2"), TODAY)
     assert [v.status for v in found] == ["waived", "pass", "xfail", "xpass", "fail", "flaky"]
     assert found[0].sentence == "the driver flushes subnormals (https://example.com/1) fail: off by 1."
 
@@ -103,7 +103,7 @@ def test_a_waiver_that_lacks_something_is_none(text: str, said: str, tmp_path: P
     ],
 )
 def test_a_waiver_that_does_not_hold_is_a_problem(w: Waiver, said: str | None) -> None:
-    found = problems(applied(VERDICTS, [w], TODAY), [w], CASES, TODAY)
+    found = problems(apply_waivers(VERDICTS, [w], TODAY), [w], CASES, TODAY)
     assert (found == []) if said is None else said in found[0]
 
 
@@ -148,11 +148,11 @@ def test_of_a_part_of_a_run_its_share_says_nothing() -> None:
 
 def test_what_a_waiver_waived_is_said() -> None:
     some = [waiver("mul/*", date(2026, 11, 20)), waiver("neg/*"), waiver("add/f16/1")]
-    assert [(w["case"], w["expires"], w["cases"]) for w in used(applied(VERDICTS, some, TODAY), some, TODAY)] == [
+    assert [(w["case"], w["expires"], w["cases"]) for w in used(apply_waivers(VERDICTS, some, TODAY), some, TODAY)] == [
         ("neg/*", "2027-01-01", ["neg/f32/1"]),
         ("add/f16/1", "2027-01-01", ["add/f16/1"]),
     ]
 
 
 def test_what_has_expired_waives_nothing() -> None:
-    assert applied(VERDICTS, [waiver("*", date(2026, 11, 20))], TODAY) == VERDICTS
+    assert apply_waivers(VERDICTS, [waiver("*", date(2026, 11, 20))], TODAY) == VERDICTS

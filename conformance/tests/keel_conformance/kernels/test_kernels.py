@@ -44,7 +44,7 @@ def test_every_scalar_operation_and_monoid_has_kernels() -> None:
 
 def test_all_kernels_keep_the_rules() -> None:
     for case in CASES[::25]:
-        made = kernels.made_of(case)
+        made = kernels.kernel_case_of(case)
         keel.loops.verify(made.kernel)
         assert keel.loops.parse(keel.loops.show(made.kernel)) == made.kernel
 
@@ -62,7 +62,7 @@ def test_drawn_kernels_are_exact() -> None:
 
 
 def judged(case: Any, build: Any) -> Any:
-    return kernels.judge(case, kernels.perform(case, build))
+    return kernels.judge(case, kernels.run_case(case, build))
 
 
 def test_the_interpreter_passes() -> None:
@@ -79,7 +79,7 @@ def test_cpp_passes_several_built_at_once() -> None:
         only("drawn"),
         only("turn", "c128", "symbolic"),
     ]
-    for case, seen in zip(cases, kernels.perform_all(cases, kernels.Builder(keel_cpp.target)), strict=True):
+    for case, seen in zip(cases, kernels.run_cases(cases, kernels.Builder(keel_cpp.target)), strict=True):
         found = kernels.judge(case, seen)
         assert found.status == "pass", (case.id, found.sentence)
 
@@ -156,7 +156,7 @@ def test_what_cannot_be_built_fails() -> None:
     def build(ks: Sequence[keel.loops.Kernel]) -> Any:
         raise RuntimeError("no compiler")
 
-    seen = kernels.perform_all([only("copy"), only("turn")], build)
+    seen = kernels.run_cases([only("copy"), only("turn")], build)
     assert [o.error for o in seen] == ["RuntimeError: no compiler"] * 2
     assert judged(only("copy"), build).status == "fail"
 

@@ -1,4 +1,4 @@
-"""Makes ``legal`` and ``judged`` importable beside the tests that use them."""
+"""Makes ``legal_evaluations`` and ``judge_helpers`` importable beside the tests that use them."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from keel import TensorType
-from keel_conformance.cases.case import Case, Trial
+from keel_conformance.cases.case import Case, Inputs
 from keel_conformance.oracles.error_rules import flat
 from keel_conformance.oracles.judge import judge
 
@@ -19,7 +19,7 @@ aten = torch.ops.aten
 def status(name: str, overload: str, args: tuple[Any, ...], results: Any, device: str, **kwargs: Any) -> str:
     given = flat(results)
     types = tuple(TensorType.dense(r.dtype, tuple(r.shape), device) for r in given) if device != "cpu" else ()
-    return judge(Case(name, "", "op", "core", overload), Trial(args, kwargs), given, types=types, device=device).status
+    return judge(Case(name, "", "op", "core", overload), Inputs(args, kwargs), given, types=types, device=device).status
 
 
 @pytest.mark.parametrize("device, erf, tanh", [("cpu", "pass", "fail"), ("cuda", "fail", "pass")])

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from keel_conformance.cases.case import Case, Trial
+from keel_conformance.cases.case import Case, Inputs
 from keel_conformance.oracles.distribution_tests import independent
 from keel_conformance.oracles.error_rules import flat
 from keel_conformance.oracles.judge import judge
@@ -36,7 +36,7 @@ DRAWS: Mapping[str, tuple[str, Any, tuple[Any, ...]]] = {
 def drawn(name: str, change: Any = lambda x: x) -> str:
     member, op, args = DRAWS[name]
     first, *rest = flat(op(*args))
-    return judge(Case(member, "", "op", "core", str(op)), Trial(args), [change(first), *rest]).status
+    return judge(Case(member, "", "op", "core", str(op)), Inputs(args), [change(first), *rest]).status
 
 
 @pytest.mark.parametrize("name", DRAWS)
@@ -100,8 +100,8 @@ def test_sixteen_bits_are_as_coarse_as_they_are() -> None:
     ):
         given = op(*args)
         case = Case(member, "", "op", "core", str(op))
-        assert judge(case, Trial(args), [given]).status == "pass", member
-        assert judge(case, Trial(args), [given * 1.25]).status == "fail", member
+        assert judge(case, Inputs(args), [given]).status == "pass", member
+        assert judge(case, Inputs(args), [given * 1.25]).status == "fail", member
 
 
 def test_what_dropout_scales_past_the_range_is_infinite() -> None:
@@ -110,7 +110,7 @@ def test_what_dropout_scales_past_the_range_is_infinite() -> None:
     assert (
         judge(
             Case("native_dropout", "", "op", "core", "aten.native_dropout.default"),
-            Trial((x, 0.3, True)),
+            Inputs((x, 0.3, True)),
             list(aten.native_dropout.default(x, 0.3, True)),
         ).status
         != "fail"
@@ -128,16 +128,16 @@ def test_what_dropout_scales_past_the_range_is_infinite() -> None:
 )
 def test_a_few_draws_that_are_all_the_same_are_none(member: str, op: Any, args: Any, number: float) -> None:
     case, right = Case(member, "", "op", "core", str(op)), op(*args)
-    assert judge(case, Trial(args), [right]).status == "pass"
-    found = judge(case, Trial(args), [torch.full_like(right, number)])
+    assert judge(case, Inputs(args), [right]).status == "pass"
+    found = judge(case, Inputs(args), [torch.full_like(right, number)])
     assert found.status == "fail" and "draws are" in found.sentence
 
 
 def test_what_no_chance_gives_is_no_draw() -> None:
     sure = torch.tensor([0.0, 1.0, 0.5])
     case = Case("bernoulli", "", "op", "core", "aten.bernoulli.default")
-    assert judge(case, Trial((sure,)), [torch.tensor([0.0, 1.0, 1.0])]).status == "pass"
-    assert judge(case, Trial((sure,)), [torch.tensor([0.0, 0.0, 1.0])]).status == "fail"
+    assert judge(case, Inputs((sure,)), [torch.tensor([0.0, 1.0, 1.0])]).status == "pass"
+    assert judge(case, Inputs((sure,)), [torch.tensor([0.0, 0.0, 1.0])]).status == "fail"
 
 
 def test_a_distribution_that_reaches_past_the_range_gives_infinities() -> None:
@@ -146,11 +146,13 @@ def test_a_distribution_that_reaches_past_the_range_gives_infinities() -> None:
     op = aten.cauchy.default
     got = op(x, 0.0, 5.0)
     got[7] = float("inf")
-    assert judge(Case("cauchy", "", "op", "core", str(op)), Trial((x, 0.0, 5.0)), [got]).status == "pass"
+    assert judge(Case("cauchy", "", "op", "core", str(op)), Inputs((x, 0.0, 5.0)), [got]).status == "pass"
     normal = aten.normal_functional.default
     got = normal(x, 0.0, 5.0)
     got[7] = float("inf")
-    assert judge(Case("normal_functional", "", "op", "core", str(normal)), Trial((x, 0.0, 5.0)), [got]).status == "fail"
+    assert (
+        judge(Case("normal_functional", "", "op", "core", str(normal)), Inputs((x, 0.0, 5.0)), [got]).status == "fail"
+    )
 
 
 def test_what_draws_nothing_out_of_training_is_computed() -> None:
@@ -158,35 +160,35 @@ def test_what_draws_nothing_out_of_training_is_computed() -> None:
     args = (x, torch.zeros(40), 0.125, 0.5, False)
     right, noise = op(*args)
     case = Case("rrelu", "", "op", "core", str(op))
-    assert judge(case, Trial(args), [right, noise]).status == "pass"
+    assert judge(case, Inputs(args), [right, noise]).status == "pass"
     for wrong in (x, torch.zeros(40), torch.full((40,), float("nan"))):
-        assert judge(case, Trial(args), [wrong, noise]).status == "fail"
+        assert judge(case, Inputs(args), [wrong, noise]).status == "fail"
 
 
 def test_a_factor_that_is_nan_fails() -> None:
     op, x = aten.linalg_eig.default, torch.tensor([[2.0, 1.0], [0.0, 3.0]])
     case = Case("eig", "", "op", "core", str(op))
     values, vectors = op(x)
-    assert judge(case, Trial((x,)), [values, vectors]).status == "pass"
+    assert judge(case, Inputs((x,)), [values, vectors]).status == "pass"
     for wrong in ([values, vectors * float("nan")], [values * float("nan"), vectors]):
-        assert judge(case, Trial((x,)), wrong).status == "fail"
+        assert judge(case, Inputs((x,)), wrong).status == "fail"
 
 
 def test_sums_of_a_few_uniform_numbers_have_no_tails() -> None:
     torch.manual_seed(0)
     case = Case("normal", "", "op", "core", "aten.randn.default")
     sums = (torch.rand(4, 70_001) - 0.5).sum(0) * 3**0.5
-    verdict = judge(case, Trial(([70_001],)), [sums])
+    verdict = judge(case, Inputs(([70_001],)), [sums])
     assert verdict.status == "fail" and "tails of the distribution" in verdict.sentence
-    assert judge(case, Trial(([70_001],)), [torch.randn(70_001)]).status == "pass"
+    assert judge(case, Inputs(([70_001],)), [torch.randn(70_001)]).status == "pass"
 
 
 def test_scaled_floats_are_no_integers_of_a_wide_range() -> None:
     torch.manual_seed(0)
-    case, trial = Case("randint", "", "op", "core", "aten.randint.low"), Trial((0, 2**40, [999]))
-    verdict = judge(case, trial, [(torch.rand(999) * 2**40).long()])
+    case, inputs = Case("randint", "", "op", "core", "aten.randint.low"), Inputs((0, 2**40, [999]))
+    verdict = judge(case, inputs, [(torch.rand(999) * 2**40).long()])
     assert verdict.status == "fail" and "999 are even" in verdict.sentence
-    assert judge(case, trial, [torch.randint(0, 2**40, (999,))]).status == "pass"
+    assert judge(case, inputs, [torch.randint(0, 2**40, (999,))]).status == "pass"
 
 
 def test_permutations_that_are_all_single_cycles() -> None:

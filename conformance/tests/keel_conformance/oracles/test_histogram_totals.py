@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from keel_conformance.cases.case import Case, Trial
+from keel_conformance.cases.case import Case, Inputs
 from keel_conformance.oracles.judge import judge
 
 CASE = Case("histc", "", "op", "core", "aten.histc.default")
@@ -14,7 +14,7 @@ X = torch.tensor([5.0, -4.0, 7.0, -5.0, -2.0, 12.0])
 
 
 def status(result: Tensor, x: Tensor = X) -> str:
-    return judge(CASE, Trial((x, 100, -10, 10)), [result]).status
+    return judge(CASE, Inputs((x, 100, -10, 10)), [result]).status
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
@@ -29,6 +29,6 @@ def test_an_element_at_an_edge_counts_once(dtype: torch.dtype) -> None:
 
 def test_elements_of_equal_bounds_all_count() -> None:
     result = torch.histc(X, 4, 0, 0)
-    assert judge(CASE, Trial((X, 4, 0, 0)), [result]).status == "pass"
+    assert judge(CASE, Inputs((X, 4, 0, 0)), [result]).status == "pass"
     short = torch.where(torch.arange(4) == 3, result - 1, result)
-    assert judge(CASE, Trial((X, 4, 0, 0)), [short]).status == "fail"
+    assert judge(CASE, Inputs((X, 4, 0, 0)), [short]).status == "fail"

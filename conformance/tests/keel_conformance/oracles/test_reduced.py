@@ -8,10 +8,10 @@ from typing import Any
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from judged import verdict
+from judge_helpers import verdict
 from torch import Tensor
 
-from keel_conformance.cases.case import Case, Trial
+from keel_conformance.cases.case import Case, Inputs
 from keel_conformance.oracles.judge import judge
 
 aten = torch.ops.aten
@@ -85,12 +85,12 @@ def test_what_eager_has_as_wrong_on_the_device_is_a_warning() -> None:
     """A convolution by transforms, say, whose errors are of its neighbours' size."""
     x, w = torch.zeros(1, 1, 8), torch.ones(1, 1, 3)
     x[..., 4:] = 1.0
-    trial = Trial((x, w, None, [1], [0], [1], False, [0], 1))
-    right = aten.convolution.default(*trial.args)
+    inputs = Inputs((x, w, None, [1], [0], [1], False, [0], 1))
+    right = aten.convolution.default(*inputs.args)
     case, by_transforms = Case("convolution", "", "op", "core", "aten.convolution.default"), right + 1e-6
 
     def status(got: Tensor, there: Sequence[Any]) -> str:
-        return str(judge(case, trial, [got], device="cuda", there=there).status)
+        return str(judge(case, inputs, [got], device="cuda", there=there).status)
 
     assert status(by_transforms, ()) == "fail"
     assert status(by_transforms, (by_transforms,)) == "quality warning"

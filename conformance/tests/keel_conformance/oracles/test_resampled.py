@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from judged import verdict
+from judge_helpers import verdict
 
 from keel.opset import MEMBERS, decomposition_of
 from keel_conformance.oracles.resampled import KERNELS

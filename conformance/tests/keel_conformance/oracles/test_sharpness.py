@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from judged import verdict
+from judge_helpers import verdict
 from torch import Tensor
 
 aten = torch.ops.aten

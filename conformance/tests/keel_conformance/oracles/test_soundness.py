@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from typing import Any
 
-import legal
+import legal_evaluations as legal
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from judged import verdict
+from judge_helpers import verdict
 from torch import Tensor
 
 from keel.opset import MEMBERS
-from keel_conformance.cases.case import Case, Trial
-from keel_conformance.cases.inputs import arguments
+from keel_conformance.cases.case import Case, Inputs
+from keel_conformance.cases.inputs import draw_inputs
 from keel_conformance.cases.plan import plan
 from keel_conformance.oracles import relative_to_eager
-from keel_conformance.oracles.error_rules import Bound, flat
+from keel_conformance.oracles.error_rules import ErrorBound, flat
 from keel_conformance.oracles.judge import judge, target_of
-from keel_conformance.oracles.running_error import _wrapped, analysed
+from keel_conformance.oracles.running_error import _wrapped, analyze
 from keel_conformance.oracles.tracked_tensor import error_of, errors, plain_of, tracked, ulp
 
 aten = torch.ops.aten
@@ -269,13 +269,13 @@ def test_what_an_unknown_index_picks_is_unknown_alone() -> None:
     x = torch.arange(6.0).reshape(2, 3)
     near = tracked(
         torch.tensor([0.5, 0.999999]),
-        analysed,
+        analyze,
         torch.tensor([0.5, 1.0], dtype=torch.float64),
         torch.tensor([0.0, 1e-6], dtype=torch.float64),
     )
-    index = analysed(aten._to_copy.default, [near], {"dtype": torch.int64})
-    picked = analysed(aten.index.Tensor, [tracked(x, analysed), [None, index]], {})
-    gathered = analysed(aten.gather.default, [tracked(x, analysed), 1, index.expand(2, 2)], {})
+    index = analyze(aten._to_copy.default, [near], {"dtype": torch.int64})
+    picked = analyze(aten.index.Tensor, [tracked(x, analyze), [None, index]], {})
+    gathered = analyze(aten.gather.default, [tracked(x, analyze), 1, index.expand(2, 2)], {})
     for found in (picked, gathered):
         assert error_of(found).tolist() == [[0.0, float("inf")]] * 2
 
@@ -330,7 +330,7 @@ def test_a_solution_that_is_infinite_is_judged_by_its_classes(zero: int) -> None
     assert not x.isfinite().all()
     others = x.nan_to_num(1.0, 1.0, 1.0), x * torch.tensor([1.0, 2.0])[:, None, None]
     for result, status in ((x, "pass"), *((y, "fail") for y in others)):
-        assert judge(case, Trial((a, b), {"upper": True}), [result]).status == status
+        assert judge(case, Inputs((a, b), {"upper": True}), [result]).status == status
 
 
 @pytest.mark.parametrize("name", ["kaiser_window", "blackman_window", "linspace", "range_inclusive"])
@@ -346,7 +346,7 @@ def test_what_is_made_of_numbers_alone_is_analysed(name: str) -> None:
     wrong = right.clone()
     wrong[len(wrong) // 3] *= 1 + 2.0**-14
     for result, statuses in ((right, ("pass", "quality warning")), (precise, ("pass",)), (wrong, ("fail",))):
-        found = judge(case, Trial(args), [result])
+        found = judge(case, Inputs(args), [result])
         assert found.status in statuses and found.oracle == "composite", found
 
 
@@ -360,7 +360,7 @@ def test_what_leaves_the_range_of_float64_on_the_way_is_open() -> None:
         ((grad, x, 1, 20), right * 1.001, "fail"),
         ((grad * big, x, 1, 20), right * big, "pass"),
     ):
-        assert judge(case, Trial(args), [result]).status == status
+        assert judge(case, Inputs(args), [result]).status == status
 
 
 def test_the_parts_of_a_complex_infinity_combine_as_they_may() -> None:
@@ -370,7 +370,7 @@ def test_the_parts_of_a_complex_infinity_combine_as_they_may() -> None:
 
 
 def test_integers_are_added_without_error_in_float64_too() -> None:
-    x = tracked(torch.tensor([3.0, 0.1]).double(), analysed)
+    x = tracked(torch.tensor([3.0, 0.1]).double(), analyze)
     assert error_of(x + 1).tolist()[0] == 0 and error_of(x + 1).tolist()[1] > 0
 
 
@@ -379,18 +379,18 @@ def test_a_result_without_elements_hides_no_other() -> None:
     (op,) = MEMBERS["linear_cross_entropy"].targets
     for case in plan(ops=("linear_cross_entropy",), profile="strict"):
         if case.kind == "op" and (case.dtype, case.levels["values"]) == ("f32", "random"):
-            trial = arguments(case, 0)
-            right = list(flat(op(*trial.args, **trial.kwargs)))
+            inputs = draw_inputs(case, 0)
+            right = list(flat(op(*inputs.args, **inputs.kwargs)))
             if not right[-1].numel():
                 break
     assert right[0].numel() and not right[-1].numel()
-    assert judge(case, trial, right).oracle == "composite"
-    assert judge(case, trial, [right[0] * 1.01, *right[1:]]).status == "fail"
+    assert judge(case, inputs, right).oracle == "composite"
+    assert judge(case, inputs, [right[0] * 1.01, *right[1:]]).status == "fail"
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_what_changes_nothing_has_no_error(dtype: torch.dtype) -> None:
-    x, zero = (tracked(torch.tensor(v, dtype=dtype), analysed) for v in ([0.1, 0.7], [0.0, 0.3]))
+    x, zero = (tracked(torch.tensor(v, dtype=dtype), analyze) for v in ([0.1, 0.7], [0.0, 0.3]))
     off = x / 3
     for known, found in (
         (True, x + zero),
@@ -405,7 +405,7 @@ def test_what_changes_nothing_has_no_error(dtype: torch.dtype) -> None:
 
 
 def test_places_are_known_where_errors_do_not_reach() -> None:
-    rows = tracked(torch.tensor([0.3, 0.6, 0.9]), analysed) / 3
+    rows = tracked(torch.tensor([0.3, 0.6, 0.9]), analyze) / 3
     values = torch.tensor([0.15, float(plain_of(rows)[1]), 0.25])
     found = aten.searchsorted.Tensor(rows, values)
     assert plain_of(found).tolist()[::2] == [1, 2] and errors(found).isinf().tolist() == [False, True, False]
@@ -443,13 +443,13 @@ def test_a_lost_count_is_seen_beside_one_that_may_be_in_either_bin() -> None:
 
 
 def test_what_may_have_overflowed_times_zero_is_open() -> None:
-    x, zero = (tracked(torch.tensor([v]), analysed) for v in (1e38, 0.0))
+    x, zero = (tracked(torch.tensor([v]), analyze) for v in (1e38, 0.0))
     assert float(errors(x * 10 * zero)) == float("inf") and float(errors(x / 10 * zero)) == 0
 
 
 def test_an_error_that_is_no_number_is_none_that_is_known() -> None:
-    def rule(error: float) -> Any:
-        return _wrapped(torch.ones(1), Bound(torch.ones(1).double(), torch.tensor([error]).double()), analysed, None)
+    def rule(gap: float) -> Any:
+        return _wrapped(torch.ones(1), ErrorBound(torch.ones(1).double(), torch.tensor([gap]).double()), analyze, None)
 
     assert float(errors(rule(float("nan")))) == float("inf") and float(errors(rule(0.5))) == 0.5
 
@@ -459,14 +459,14 @@ def test_functions_of_float64_are_held_to_what_they_are_and_not_to_eager() -> No
     x = torch.tensor([5e-324, -5e-324, 1e-310, 0.5] * 300, dtype=torch.float64)
     case = Case("log1p", "", "op", "core", "aten.log1p.default")
     right = torch.where(x == 0.5, aten.log1p.default(x[3]), x)
-    assert judge(case, Trial((x,)), [right]).status == "pass"
-    assert judge(case, Trial((x,)), [right + 1e-300]).status == "fail"
+    assert judge(case, Inputs((x,)), [right]).status == "pass"
+    assert judge(case, Inputs((x,)), [right + 1e-300]).status == "fail"
     x = torch.tensor([-0.9999999999999999, -0.25] * 8, dtype=torch.float64)
     case = Case("digamma", "", "op", "core", "aten.digamma.default")
     right = torch.tensor([-9007199254740992.0, 2.9141391202135277] * 8, dtype=torch.float64)
-    assert judge(case, Trial((x,)), [right]).status == "pass"
-    assert judge(case, Trial((x,)), [aten.digamma.default(x)]).status in ("pass", "quality warning")
-    assert judge(case, Trial((x,)), [right * 0.7]).status == "fail"
+    assert judge(case, Inputs((x,)), [right]).status == "pass"
+    assert judge(case, Inputs((x,)), [aten.digamma.default(x)]).status in ("pass", "quality warning")
+    assert judge(case, Inputs((x,)), [right * 0.7]).status == "fail"
 
 
 def test_what_is_subnormal_on_the_way_may_be_lost() -> None:
@@ -474,19 +474,19 @@ def test_what_is_subnormal_on_the_way_may_be_lost() -> None:
     case = Case("gelu_backward", "", "op", "core", "aten.gelu_backward.default")
     for found, status in ((1.0930614500506392e-306, "pass"), (0.0, "pass"), (1e-290, "fail")):
         got = torch.full((16,), found, dtype=torch.float64)
-        assert judge(case, Trial((grad, x), {"approximate": "tanh"}), [got]).status == status
+        assert judge(case, Inputs((grad, x), {"approximate": "tanh"}), [got]).status == status
     grad, x = torch.full((8,), 47.0), torch.full((8,), -90.0)  # exp(-90) is subnormal in float32
     case = Case("softplus_backward", "", "op", "core", "aten.softplus_backward.default")
     right = (grad.double() * x.double().exp()).float()
     for factor, status in ((1.0, "pass"), (0.0, "pass"), (2.5, "fail")):
-        assert judge(case, Trial((grad, x, 1.0, 20.0)), [right * factor]).status == status
+        assert judge(case, Inputs((grad, x, 1.0, 20.0)), [right * factor]).status == status
 
 
 def test_what_is_subnormal_at_the_end_is_not_lost() -> None:
     x = torch.full((8,), 1e-39)
     for factor, status in ((1.0, "pass"), (0.0, "fail")):
         assert (
-            judge(Case("mul", "", "op", "core", "aten.mul.Tensor"), Trial((x, torch.ones(8))), [x * factor]).status
+            judge(Case("mul", "", "op", "core", "aten.mul.Tensor"), Inputs((x, torch.ones(8))), [x * factor]).status
             == status
         )
 
@@ -496,10 +496,10 @@ def test_a_normalisation_may_add_one_number_that_has_the_mean_in_it() -> None:
     x = torch.linspace(999.0, 1001.0, 12).reshape(2, 6)
     mean, rstd = x.mean(-1, keepdim=True), 1 / (x.double().var(-1, correction=0, keepdim=True) + 1e-5).sqrt()
     case = Case("layer_norm", "", "op", "core", "aten.native_layer_norm.default")
-    trial = Trial((x, [6], None, None, 1e-5))
+    inputs = Inputs((x, [6], None, None, 1e-5))
     scale = rstd.float()
     for shift, status in ((-mean * scale, "pass"), (-mean * scale * (1 + 1e-5), "fail")):
-        assert judge(case, trial, [x * scale + shift, mean, scale]).status == status
+        assert judge(case, inputs, [x * scale + shift, mean, scale]).status == status
 
 
 def test_a_mean_of_infinities_may_be_moved_from_one_to_the_next() -> None:
@@ -510,7 +510,7 @@ def test_a_mean_of_infinities_may_be_moved_from_one_to_the_next() -> None:
         (torch.where(x[:, 1:2].isinf(), nan, mean), ("pass", "quality warning")),
         (torch.where(x[:, 1:2].isnan(), 1.0, mean), ("fail",)),
     ):
-        assert judge(case, Trial((x, [3], None, None, 1e-5)), [value, moved, rstd]).status in statuses
+        assert judge(case, Inputs((x, [3], None, None, 1e-5)), [value, moved, rstd]).status in statuses
 
 
 def test_what_eager_loses_of_arguments_that_lie_otherwise_is_no_failure() -> None:
@@ -518,7 +518,7 @@ def test_what_eager_loses_of_arguments_that_lie_otherwise_is_no_failure() -> Non
     x, grad = torch.full((64,), -8.5), torch.full((64,), -5.0)
     op = torch.ops.aten.gelu_backward.default
     case = Case("gelu_backward", "", "op", "core", "aten.gelu_backward.default")
-    apart = Trial((grad.repeat_interleave(2)[::2], x.repeat_interleave(2)[::2]))
+    apart = Inputs((grad.repeat_interleave(2)[::2], x.repeat_interleave(2)[::2]))
     assert judge(case, apart, [op(grad, x)]).status in ("pass", "quality warning")
     assert judge(case, apart, [op(grad, x) + 1e-3]).status == "fail"
 
@@ -528,10 +528,10 @@ def test_a_product_that_leaves_the_range_in_some_order_is_open() -> None:
     case = Case("prod", "", "op", "core", "aten.prod.dim_int")
     for found in (0.25, 0.0, torch.nan, torch.inf):
         got = torch.tensor(found, dtype=torch.float64)
-        assert judge(case, Trial((x, 0)), [got]).status in ("pass", "vacuous")
+        assert judge(case, Inputs((x, 0)), [got]).status in ("pass", "vacuous")
     x = torch.tensor([3e38] * 3 + [0.0], dtype=torch.float32)
     for found in (0.0, torch.nan):
-        assert judge(case, Trial((x, 0)), [torch.tensor(found)]).status in ("pass", "vacuous")
+        assert judge(case, Inputs((x, 0)), [torch.tensor(found)]).status in ("pass", "vacuous")
 
 
 def test_powers_of_two_round_no_product() -> None:
@@ -540,13 +540,13 @@ def test_powers_of_two_round_no_product() -> None:
     case = Case("prod", "", "op", "core", "aten.prod.dim_int")
     for places, status in ((0, "pass"), (3, "fail")):
         got = torch.tensor(1 + 2.0**-7 + places * 2.0**-7).bfloat16()
-        assert judge(case, Trial((x, 0)), [got]).status == status
+        assert judge(case, Inputs((x, 0)), [got]).status == status
 
 
 def test_what_this_pytorch_has_no_kernel_for_is_not_judged() -> None:
     x = torch.ones(3)
     case = Case("bitwise_and", "", "op", "core", "aten.bitwise_and.Tensor")
-    found = judge(case, Trial((x, x)), [x])
+    found = judge(case, Inputs((x, x)), [x])
     assert found.status == "not run" and "itself does not do this call. NotImplementedError" in found.sentence
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 
 from keel.opset import MEMBERS
-from keel_conformance.cases.case import Case, Trial
+from keel_conformance.cases.case import Case, Inputs
 from keel_conformance.oracles.judge import judge
-from keel_conformance.oracles.unspecified import opened
+from keel_conformance.oracles.unspecified import unspecified_elements
 
 aten = torch.ops.aten
 
@@ -17,7 +17,7 @@ def test_a_remainder_that_eager_loses_is_open():
     y = torch.tensor([0.25] * 16 + [2.0, 2.0, 0.0, 2.0])
     lost = torch.full((20,), torch.nan)
     lost[19] = 1.0
-    (places,) = opened(MEMBERS["fmod"], {"self": x, "other": y}, [lost])
+    (places,) = unspecified_elements(MEMBERS["fmod"], {"self": x, "other": y}, [lost])
     assert places.tolist() == [True] * 16 + [False] * 4
 
 
@@ -29,12 +29,12 @@ def test_what_eager_loses_is_open_where_results_are_rounded_too():
     for at, status in ((0, "pass"), (1, "fail")):
         given = eager.nan_to_num(0.0)
         given[at] = 0.25
-        assert judge(case, Trial((x, y)), [given]).status == status
+        assert judge(case, Inputs((x, y)), [given]).status == status
 
 
 def test_a_division_of_integers_by_zero_is_open():
     x, y = torch.tensor([1, 5, -(2**63)]), torch.tensor([0, 2, -1])
-    (places,) = opened(MEMBERS["remainder"], {"self": x, "other": y}, [torch.zeros(3, dtype=torch.int64)])
+    (places,) = unspecified_elements(MEMBERS["remainder"], {"self": x, "other": y}, [torch.zeros(3, dtype=torch.int64)])
     assert places.tolist() == [True, False, True]
 
 
@@ -43,9 +43,9 @@ def test_the_nearest_is_right_where_eager_rounds_twice() -> None:
     case = Case("convert", "", "op", "core", str(op))
     for first, status in ((1 + 2.0**-7, "pass"), (1.0, "pass")):
         got = torch.tensor([first, 1.5]).bfloat16()
-        assert judge(case, Trial((x,), {"dtype": torch.bfloat16}), [got]).status in (status, "vacuous")
+        assert judge(case, Inputs((x,), {"dtype": torch.bfloat16}), [got]).status in (status, "vacuous")
     wrong = torch.tensor([1.0, 1.0]).bfloat16()
-    assert judge(case, Trial((x,), {"dtype": torch.bfloat16}), [wrong]).status == "fail"
+    assert judge(case, Inputs((x,), {"dtype": torch.bfloat16}), [wrong]).status == "fail"
 
 
 def test_what_nan_gives_beside_an_interval_is_open() -> None:
@@ -61,7 +61,7 @@ def test_what_nan_gives_beside_an_interval_is_open() -> None:
         ):
             got = torch.full((32,), of_nan)
             got[0] = first
-            assert judge(case, Trial((grad, x, eps)), [got]).status == status
+            assert judge(case, Inputs((grad, x, eps)), [got]).status == status
 
 
 def test_the_commonest_beside_nan_is_eagers_or_the_least() -> None:
@@ -74,7 +74,7 @@ def test_the_commonest_beside_nan_is_eagers_or_the_least() -> None:
         ([torch.nan, 0.0], [3, 3], "fail"),
     ):
         given = [torch.tensor(values), torch.tensor(places)]
-        assert judge(case, Trial((x, 1)), given).status == status
+        assert judge(case, Inputs((x, 1)), given).status == status
 
 
 def test_one_element_for_all_may_be_rounded_first() -> None:
@@ -83,6 +83,6 @@ def test_one_element_for_all_may_be_rounded_first() -> None:
     off = ((x.double() + y.double() * 0.7) + 40 * apart).half()
     case = Case("add", "", "op", "core", "aten.add.Tensor")
     right = (x.double() + y.double() * 0.7).half()
-    assert judge(case, Trial((x, y), {"alpha": 0.7}), [right]).status == "pass"
-    assert judge(case, Trial((x, y), {"alpha": 0.7}), [(x.float() + (y.float() * 0.7).half()).half()]).status == "pass"
-    assert judge(case, Trial((x, y), {"alpha": 0.7}), [off]).status == "fail"
+    assert judge(case, Inputs((x, y), {"alpha": 0.7}), [right]).status == "pass"
+    assert judge(case, Inputs((x, y), {"alpha": 0.7}), [(x.float() + (y.float() * 0.7).half()).half()]).status == "pass"
+    assert judge(case, Inputs((x, y), {"alpha": 0.7}), [off]).status == "fail"

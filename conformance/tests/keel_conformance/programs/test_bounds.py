@@ -10,7 +10,7 @@ from torch import Tensor
 
 from keel_conformance.programs.judging import disturbed_by, worst_of
 from keel_conformance.programs.monte_carlo import Noise
-from keel_conformance.programs.observation import Observed
+from keel_conformance.programs.observation import Observation
 
 F = torch.nn.functional
 UNIT = torch.finfo(torch.float32).eps / 2
@@ -27,12 +27,12 @@ def legal(x: Tensor, w: Tensor, order: Tensor) -> Tensor:
     return (e / e.flip(-1).cumsum(-1)[..., -1:]).flip(0).sum(0).log()
 
 
-def observed(value: Tensor) -> Observed:
-    return Observed((("result values", "contract.graphs.C1", value),))
+def observed(value: Tensor) -> Observation:
+    return Observation((("result values", "contract.graphs.C1", value),))
 
 
 def ratio(value: Tensor, x: Tensor, w: Tensor) -> float:
-    def wide() -> Observed:
+    def wide() -> Observation:
         return observed(softmax(x.double(), w.double()))
 
     runs = [wide(), *disturbed_by(lambda k: Noise(k, UNIT), 8, wide)]
@@ -116,7 +116,7 @@ def test_a_gradient_that_is_all_rounding_is_held_to_no_less() -> None:
         keys = F.linear(x, w, bias).view(2, 16, 4, 16).transpose(1, 2)
         return torch.autograd.grad(F.scaled_dot_product_attention(v, keys, v), [bias], to)[0]
 
-    def wide() -> Observed:
+    def wide() -> Observation:
         return observed(gradient(torch.float64))
 
     for seed in range(5):

@@ -24,7 +24,7 @@ REDUCED, WAITED = "_c10d_functional.all_reduce.default", "_c10d_functional.wait_
 
 def verdict(name: str, backend: keel.Backend) -> Any:
     case = CASES[f"collectives-{name}"]
-    return programs.judge(case, programs.perform(case, programs.Compiler(backend)))
+    return programs.judge(case, programs.run_case(case, programs.Compiler(backend)))
 
 
 def children() -> set[str]:
@@ -56,7 +56,7 @@ def test_every_clause_has_programs_and_they_are_many() -> None:
     assert {f"contract.collectives.C{k}" for k in (1, 2, 3, 4)} <= cited and len(CASES) >= 25
 
 
-def sick(change: Callable[[fx.GraphModule], None]) -> keel.Backend:
+def faulty(change: Callable[[fx.GraphModule], None]) -> keel.Backend:
     """Eager PyTorch on a graph that was changed."""
 
     def compile(gm: fx.GraphModule) -> Callable[..., Any]:
@@ -64,7 +64,7 @@ def sick(change: Callable[[fx.GraphModule], None]) -> keel.Backend:
         gm.recompile()
         return gm.forward
 
-    return replace(keel_eager.backend, name="sick", last_resort=False, compile=compile)
+    return replace(keel_eager.backend, name="faulty", last_resort=False, compile=compile)
 
 
 def calls(gm: fx.GraphModule, name: str) -> list[fx.Node]:
@@ -132,5 +132,5 @@ def in_place(gm: fx.GraphModule) -> None:
     ids=["alone", "merged", "without_waiting", "exchanged", "left_out", "in_place"],
 )
 def test_wrong_backends_break_a_clause(change: Callable[[fx.GraphModule], None], name: str, clause: str) -> None:
-    found = verdict(name, sick(change))
+    found = verdict(name, faulty(change))
     assert found.status == "fail" and found.clause.startswith(f"contract.collectives.{clause}"), found

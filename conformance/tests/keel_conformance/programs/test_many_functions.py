@@ -16,7 +16,7 @@ import keel
 import keel_eager
 from keel_conformance import programs
 from keel_conformance.programs import PROGRAMS
-from keel_conformance.programs.context import Lab, Memories
+from keel_conformance.programs.context import Context, Memories
 from keel_conformance.programs.many_functions import program as together
 from keel_conformance.programs.program import Function, Program
 
@@ -49,7 +49,7 @@ def test_sizes_are_not_known_where_a_program_says_so() -> None:
         return fn
 
     for p in (TOGETHER[0], OF_ANY_SIZE[0]):
-        p.body(Lab(compiler, ""))
+        p.body(Context(compiler, ""))
     assert asked == [None, True] and OF_ANY_SIZE[0].profile == "dynamic"
 
 
@@ -63,14 +63,14 @@ def test_all_functions_make_one_graph() -> None:
     """Or else all that stand with them would fall into pieces."""
     for one in FUNCTIONS.values():
         torch.compiler.reset()
-        torch.compile(one.fn, backend="eager", fullgraph=True)(*one.drawn(Lab(torch.compile, ""), 0))
+        torch.compile(one.fn, backend="eager", fullgraph=True)(*one.draw_arguments(Context(torch.compile, ""), 0))
 
 
 def test_a_failure_names_the_function(monkeypatch: Any) -> None:
     """A backend that is wrong at one operator, which but one of the functions has."""
     functions = {
-        "right": Function(lambda x: (x + 1,), lambda lab: [lab.ints(3)]),
-        "wrong": Function(lambda x: (x + 1, x.sign()), lambda lab: [lab.ints(5)]),
+        "right": Function(lambda x: (x + 1,), lambda ctx: [ctx.ints(3)]),
+        "wrong": Function(lambda x: (x + 1, x.sign()), lambda ctx: [ctx.ints(5)]),
     }
     made = replace(TOGETHER[0], name="graphs-together-two", body=partial(together, functions, None))
     monkeypatch.setattr(programs, "PROGRAMS", {made.name: made})
@@ -82,10 +82,10 @@ def test_a_failure_names_the_function(monkeypatch: Any) -> None:
         gm.recompile()
         return gm
 
-    sick = replace(keel_eager.backend, name="sick", last_resort=False, compile=compile)
-    found = programs.judge(case, programs.perform(case, programs.Compiler(sick)))
+    faulty = replace(keel_eager.backend, name="faulty", last_resort=False, compile=compile)
+    found = programs.judge(case, programs.run_case(case, programs.Compiler(faulty)))
     assert found.status == "fail" and ".result.wrong[1] values" in found.sentence
-    found = programs.judge(case, programs.perform(case, programs.Compiler(keel.testing.find("eager"))))
+    found = programs.judge(case, programs.run_case(case, programs.Compiler(keel.testing.find("eager"))))
     assert found.status == "pass", found.sentence
 
 

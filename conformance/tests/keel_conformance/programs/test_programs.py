@@ -16,21 +16,21 @@ from torch import Tensor, fx
 import keel
 import keel_eager
 from keel_conformance import programs
-from keel_conformance.programs import Observed, contract
+from keel_conformance.programs import Observation, contract
 from keel_selftest.registry import MUTANTS
 
 CASES = {c.op: c for c in programs.cases()}
 PAGE = Path(__file__).parents[4] / "docs" / "conformance" / "contract.md"
 
 
-def sick(change: Callable[[fx.GraphModule], Callable[..., Any]]) -> keel.Backend:
+def faulty(change: Callable[[fx.GraphModule], Callable[..., Any]]) -> keel.Backend:
     """Eager PyTorch but for what ``change`` makes of a graph."""
-    return replace(keel_eager.backend, name="sick", last_resort=False, compile=change)
+    return replace(keel_eager.backend, name="faulty", last_resort=False, compile=change)
 
 
 def verdict(name: str, backend: keel.Backend) -> Any:
     case = CASES[name]
-    return programs.judge(case, programs.perform(case, programs.Compiler(backend)))
+    return programs.judge(case, programs.run_case(case, programs.Compiler(backend)))
 
 
 def test_page_says_the_contract() -> None:
@@ -60,9 +60,9 @@ def test_cases() -> None:
 
 def test_facts_go_through_a_file(tmp_path: Path) -> None:
     case = CASES["mutation-overlapping-arguments"]
-    observed = programs.perform(case, programs.Compiler(keel.testing.find("eager")))
+    observed = programs.run_case(case, programs.Compiler(keel.testing.find("eager")))
     observed.save(tmp_path / "facts")
-    again = programs.Observed.load(tmp_path / "facts")
+    again = programs.Observation.load(tmp_path / "facts")
     assert programs.judge(case, again).status == "pass"
     assert [f[:2] for f in again.facts] == [f[:2] for f in observed.facts] and observed.parts
 
@@ -166,8 +166,8 @@ def off(gm: fx.GraphModule) -> Callable[..., Any]:
     ],
 )
 def test_wrong_backends_break_a_clause(change: Callable[[fx.GraphModule], Any], name: str, chapter: str) -> None:
-    assert verdict(name, sick(lambda gm: gm.forward)).status == "pass"
-    found = verdict(name, sick(change))
+    assert verdict(name, faulty(lambda gm: gm.forward)).status == "pass"
+    found = verdict(name, faulty(change))
     assert found.status == "fail" and found.sentence and found.clause.split(".")[1] == chapter
 
 
@@ -194,14 +194,14 @@ def test_what_raises_fails() -> None:
     def broken(gm: fx.GraphModule) -> Callable[..., Any]:
         raise RuntimeError("no such thing")
 
-    found = verdict("mutation-add", sick(broken))
+    found = verdict("mutation-add", faulty(broken))
     assert found.status == "fail" and "no such thing" in found.sentence
 
 
 def test_what_needs_a_package_that_is_not_here_is_not_run(monkeypatch: pytest.MonkeyPatch) -> None:
     (case,) = (c for c in programs.cases() if c.op == "models-resnet18")
     monkeypatch.setattr(programs, "find_spec", lambda name: None)
-    found = programs.judge(case, Observed((), "ModuleNotFoundError: No module named 'timm'"))
+    found = programs.judge(case, Observation((), "ModuleNotFoundError: No module named 'timm'"))
     assert found.status == "not run" and "needs timm" in found.sentence
 
 

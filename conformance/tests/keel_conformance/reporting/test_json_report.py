@@ -23,7 +23,7 @@ from keel_conformance.results.verdict import BAD, STATUSES, Verdict
 
 INF, NAN = float("inf"), float("nan")
 HEAD = {
-    "backend": "sick:zeros",
+    "backend": "faulty_backends:zeros",
     "shard": "1/1",
     "cases": 16,
     "digest": "0" * 64,

@@ -9,15 +9,15 @@ import torch
 
 from keel_conformance.cases.case import Case
 from keel_conformance.graphs import program_of
-from keel_conformance.graphs.graph_ir import OPS, Drawn, Input, Node, given, run
+from keel_conformance.graphs.graph_ir import OPS, Input, Node, RandomGraph, random_inputs, run
 from keel_conformance.repro import graph as graphs
-from keel_conformance.repro.graph import Graph, expression, minimised, of_graph, tried, with_outputs
+from keel_conformance.repro.graph import Graph, expression, minimize, of_graph, replay, with_outputs
 from keel_conformance.repro.minimize import Deadline
-from keel_conformance.repro.replay import Bench
+from keel_conformance.repro.replay import ReplayPool
 from keel_conformance.repro.script import LINES
 from keel_conformance.results.verdict import Verdict
 
-PROGRAM = Drawn(
+PROGRAM = RandomGraph(
     (Input((4, 6), "float32"), Input((4, 6), "float32"), Input((3,), "float32")),
     (
         Node("add", (0, 1)),
@@ -35,17 +35,17 @@ PROGRAM = Drawn(
 
 
 def started(backend: str) -> Graph:
-    return Graph(f"wrong:{backend}", PROGRAM, tuple(tuple(given(PROGRAM, 0, k)) for k in range(3)))
+    return Graph(f"failing_backends:{backend}", PROGRAM, tuple(tuple(random_inputs(PROGRAM, 0, k)) for k in range(3)))
 
 
 def test_only_what_the_failure_needs_is_left() -> None:
     graph = started("fuses")
-    kind, _, _ = tried(graph)
+    kind, _, _ = replay(graph)
     assert kind == "exact"
-    least = minimised(graph, lambda g: tried(g)[0] == kind, Deadline(60.0))
+    least = minimize(graph, lambda g: replay(g)[0] == kind, Deadline(60.0))
     assert [n.op for n in least.program.nodes] == ["sum", "relu"]
     assert len(least.calls) == 1 and sum(x.numel() for x in least.calls[0]) == 1
-    assert tried(Graph("wrong:right", least.program, least.calls)) == ("", "", 0)
+    assert replay(Graph("failing_backends:right", least.program, least.calls)) == ("", "", 0)
 
 
 def test_outputs_bring_what_they_need() -> None:
@@ -64,14 +64,14 @@ def test_every_operator_has_a_text() -> None:
 def test_a_script_fails_where_it_should_and_passes_where_it_should(
     exact: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    program = PROGRAM if exact else Drawn(PROGRAM.inputs, PROGRAM.nodes, PROGRAM.outputs, False)
+    program = PROGRAM if exact else RandomGraph(PROGRAM.inputs, PROGRAM.nodes, PROGRAM.outputs, False)
     monkeypatch.setattr(graphs, "program_of", lambda case: program)
     case = Case("drawn-program", "graphs", "graph", "core", dtype="float32", choice=(("number", "0"),))
     (tmp_path / "repro").mkdir()
-    with Bench() as bench:
+    with ReplayPool() as bench:
         assert bench.value(len, ()) == 0  # it has started
         v = Verdict(case.id, "fail", "exact" if exact else "composite", "It differs.")
-        found = of_graph(tmp_path, "wrong:fuses", case, v, bench, Deadline(20.0))
+        found = of_graph(tmp_path, "failing_backends:fuses", case, v, bench, Deadline(20.0))
         text = (tmp_path / found.path).read_text()
         assert found.shown and found.smaller and text.count("\n") <= LINES and "keel_conformance" not in text
         right = tmp_path / "right.py"
@@ -90,7 +90,7 @@ def test_drawn_programs_have_scripts(tmp_path: Path) -> None:
             choice=(("number", str(n)), ("values", "exact" if n % 3 != 2 else "rounded")),
         )
         program = program_of(case)
-        calls = (tuple(given(program, 0, 0)),)
+        calls = (tuple(random_inputs(program, 0, 0)),)
         names = [f"x{k}" for k in range(len(program.inputs))]
         space = {
             "torch": torch,

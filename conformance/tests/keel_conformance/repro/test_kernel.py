@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from keel_conformance import kernels
-from keel_conformance.harness.backend_under_test import subject
-from keel_conformance.repro.replay import Bench
+from keel_conformance.harness.backend_under_test import load_backend
+from keel_conformance.repro.replay import ReplayPool
 from keel_conformance.repro.script import LINES
 from keel_conformance.repro.write_scripts import write
 
@@ -17,8 +17,8 @@ CASES = list(kernels.cases())
 
 
 @pytest.fixture(scope="module")
-def bench() -> Iterator[Bench]:
-    with Bench() as found:
+def bench() -> Iterator[ReplayPool]:
+    with ReplayPool() as found:
         yield found
 
 
@@ -35,13 +35,13 @@ def bench() -> Iterator[Bench]:
         ("off", "drawn", ""),
     ],
 )
-def test_a_script_fails_where_it_should(wrong: str, op: str, dtype: str, tmp_path: Path, bench: Bench) -> None:
+def test_a_script_fails_where_it_should(wrong: str, op: str, dtype: str, tmp_path: Path, bench: ReplayPool) -> None:
     case = next(c for c in CASES if (c.op, c.dtype) == (f"kernel-{op}", dtype))
-    target = subject(f"wrong:kernels_{wrong}").backend.target
+    target = load_backend(f"failing_backends:kernels_{wrong}").backend.target
     assert target is not None
-    v = kernels.judge(case, kernels.perform(case, kernels.Builder(target)))
+    v = kernels.judge(case, kernels.run_case(case, kernels.Builder(target)))
     assert v.status == "fail", v
-    (found,) = write(tmp_path, f"wrong:kernels_{wrong}", [case], [v])
+    (found,) = write(tmp_path, f"failing_backends:kernels_{wrong}", [case], [v])
     text = (tmp_path / found.path).read_text()
     assert found.shown and text.count("\n") <= LINES and "keel_conformance" not in text, found
     other = tmp_path / "right.py"

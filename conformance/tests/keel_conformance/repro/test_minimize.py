@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keel_conformance.repro.minimize import Deadline, ddmin, steepest
+from keel_conformance.repro.minimize import Deadline, ddmin, greedy_descent
 
 
 @given(st.sets(st.integers(0, 63), max_size=6), st.integers(1, 64))
@@ -37,5 +37,5 @@ def test_time_ends_it() -> None:
         return True
 
     assert ddmin(range(100), fails, Deadline(0.0)) == list(range(100)) and not tries
-    assert steepest(100, lambda n: iter([n - 1]), lambda n: n > 40, Deadline(60.0)) == 41
-    assert steepest(100, lambda n: iter([n - 1]), lambda n: True, Deadline(0.0)) == 100
+    assert greedy_descent(100, lambda n: iter([n - 1]), lambda n: n > 40, Deadline(60.0)) == 41
+    assert greedy_descent(100, lambda n: iter([n - 1]), lambda n: True, Deadline(0.0)) == 100

@@ -13,14 +13,14 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from keel_conformance.programs import cases
 from keel_conformance.repro.minimize import Deadline
 from keel_conformance.repro.program import _part, of_program
-from keel_conformance.repro.replay import Bench
+from keel_conformance.repro.replay import ReplayPool
 from keel_conformance.repro.script import LINES
 from keel_conformance.results.verdict import Verdict
 
 
 @pytest.fixture(scope="module")
-def bench() -> Iterator[Bench]:
-    with Bench() as found:
+def bench() -> Iterator[ReplayPool]:
+    with ReplayPool() as found:
         yield found
 
 
@@ -34,13 +34,13 @@ def bench() -> Iterator[Bench]:
     ],
 )
 def test_a_script_fails_where_it_should_and_passes_where_it_should(
-    backend: str, program: str, tmp_path: Path, bench: Bench
+    backend: str, program: str, tmp_path: Path, bench: ReplayPool
 ) -> None:
     known = {c.op: c for c in cases("standard")}
     case = known.get(program) or next(c for name, c in known.items() if name.startswith(program.partition("-")[0]))
     (tmp_path / "repro").mkdir()
     v = Verdict(case.id, "fail", "exact", "It differs.", case.clauses[0])
-    found = of_program(tmp_path, f"wrong:{backend}", case, v, bench, Deadline(10.0))
+    found = of_program(tmp_path, f"failing_backends:{backend}", case, v, bench, Deadline(10.0))
     text = (tmp_path / found.path).read_text()
     assert found.shown and text.count("\n") <= LINES and "keel_conformance" not in text
     right = tmp_path / "right.py"
@@ -48,9 +48,9 @@ def test_a_script_fails_where_it_should_and_passes_where_it_should(
     assert bench.status(str(right)) == 0
 
 
-def test_what_no_part_shows_is_said(tmp_path: Path, bench: Bench) -> None:
+def test_what_no_part_shows_is_said(tmp_path: Path, bench: ReplayPool) -> None:
     case = next(c for c in cases("smoke") if c.op.startswith("gradients"))
-    found = of_program(tmp_path, "wrong:right", case, Verdict(case.id, "fail"), bench, Deadline(5.0))
+    found = of_program(tmp_path, "failing_backends:right", case, Verdict(case.id, "fail"), bench, Deadline(5.0))
     assert not found.path and "No part that the backend compiled" in found.lacking
 
 

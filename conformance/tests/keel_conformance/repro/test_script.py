@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from keel_conformance.cases.case import Case
-from keel_conformance.cases.inputs import arguments
+from keel_conformance.cases.inputs import draw_inputs
 from keel_conformance.cases.plan import plan
 from keel_conformance.repro import script
-from keel_conformance.repro.replay import Calls
+from keel_conformance.repro.replay import FailingCalls
 from keel_conformance.results.verdict import Verdict
 
 
@@ -25,7 +25,7 @@ def test_aot_eager_passes(
     op: str, figures: dict[str, int], plain: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     c = case(op)
-    calls = Calls("aot_eager", c, (arguments(c, 0), arguments(c, 1)))
+    calls = FailingCalls("aot_eager", c, (draw_inputs(c, 0), draw_inputs(c, 1)))
     text = script.of_calls(calls, Verdict(c.id, "fail", "ulp", "It differs.", figures=figures), plain=plain)
     assert ("keel" in text) is not plain and "torch.compile" in text if plain else "foreign" in text
     (tmp_path / "one.py").write_text(text)
@@ -37,10 +37,10 @@ def test_aot_eager_passes(
 
 def test_a_script_of_more_than_forty_lines_is_refused() -> None:
     with pytest.raises(ValueError, match="41 lines"):
-        script.assembled('"""A title."""', [], ["x = 1"] * 36)
+        script.assemble('"""A title."""', [], ["x = 1"] * 36)
 
 
 def test_names_of_numbers_are_imported_where_they_stand_alone() -> None:
-    text = script.assembled('"""A."""', [], ["x = [inf, -nan]", "y = x.isnan(), 'inf'"])
+    text = script.assemble('"""A."""', [], ["x = [inf, -nan]", "y = x.isnan(), 'inf'"])
     assert "from math import inf, nan" in text
-    assert "math" not in script.assembled('"""A."""', [], ["y = x.isinf(), 'nan'"])
+    assert "math" not in script.assemble('"""A."""', [], ["y = x.isinf(), 'nan'"])

@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 from keel_conformance.cases.case import Case
-from keel_conformance.cases.inputs import arguments
+from keel_conformance.cases.inputs import draw_inputs
 from keel_conformance.cases.plan import plan
-from keel_conformance.pytree import leaves
+from keel_conformance.pytree import tree_leaves
 from keel_conformance.repro.minimize import Deadline
-from keel_conformance.repro.replay import Bench, Calls
+from keel_conformance.repro.replay import FailingCalls, ReplayPool
 from keel_conformance.repro.script import LINES, of_calls
 from keel_conformance.repro.write_scripts import of_call, write
 from keel_conformance.repro.written_script import Written
@@ -25,8 +25,8 @@ from keel_conformance.results.verdict import Verdict
 
 
 @pytest.fixture(scope="module")
-def bench() -> Iterator[Bench]:
-    with Bench() as found:
+def bench() -> Iterator[ReplayPool]:
+    with ReplayPool() as found:
         yield found
 
 
@@ -35,7 +35,7 @@ def planned(op: str) -> tuple[Case, ...]:
     """A few float32 cases of the operator, of some dozens of elements first."""
 
     def rank(c: Case) -> tuple[bool, bool, bool]:
-        x = next(iter(leaves(list(arguments(c, 0).args))))
+        x = next(iter(tree_leaves(list(draw_inputs(c, 0).args))))
         size, dims = getattr(x, "numel", int)(), getattr(x, "ndim", 0)
         return not 20 < size < 2000, c.levels.get("values") != "random", dims != 2
 
@@ -43,13 +43,15 @@ def planned(op: str) -> tuple[Case, ...]:
     return tuple(sorted(some, key=rank)[:8])
 
 
-def shown(folder: Path, backend: str, op: str, bench: Bench, seconds: float = 1.0) -> tuple[Written, str]:
+def shown(folder: Path, backend: str, op: str, bench: ReplayPool, seconds: float = 1.0) -> tuple[Written, str]:
     """Tries cases as a run does, writes the script of the first that fails, and gives that with its text."""
     (folder / "repro").mkdir()
     for case in planned(op):
-        v = bench.verdict(Calls(f"wrong:{backend}", case, tuple(arguments(case, d) for d in (0, 1, 0))))
+        v = bench.verdict(
+            FailingCalls(f"failing_backends:{backend}", case, tuple(draw_inputs(case, d) for d in (0, 1, 0)))
+        )
         if v.status in ("fail", "crash"):
-            found = of_call(folder, f"wrong:{backend}", case, v, bench, Deadline(seconds))
+            found = of_call(folder, f"failing_backends:{backend}", case, v, bench, Deadline(seconds))
             return found, (folder / found.path).read_text()
     raise AssertionError(f"{backend} fails at none of the cases.")
 
@@ -75,13 +77,15 @@ def shown(folder: Path, backend: str, op: str, bench: Bench, seconds: float = 1.
     ],
 )
 def test_a_script_fails_where_it_should_and_passes_where_it_should(
-    backend: str, op: str, tmp_path: Path, bench: Bench
+    backend: str, op: str, tmp_path: Path, bench: ReplayPool
 ) -> None:
     found, text = shown(tmp_path, backend, op, bench)
     assert text.count("\n") <= LINES and found.shown
     assert "keel_conformance" not in text
     right = tmp_path / "right.py"
-    right.write_text(text.replace(f"from wrong import {backend} as", "from wrong import right as"))
+    right.write_text(
+        text.replace(f"from failing_backends import {backend} as", "from failing_backends import right as")
+    )
     assert right.read_text() != text
     assert bench.status(str(right)) == 0
 
@@ -99,10 +103,14 @@ def test_a_script_fails_where_it_should_and_passes_where_it_should(
         ("ulp", "full", {}),
     ],
 )
-def test_on_a_device_of_its_own(oracle: str, op: str, figures: dict[str, Any], tmp_path: Path, bench: Bench) -> None:
+def test_on_a_device_of_its_own(
+    oracle: str, op: str, figures: dict[str, Any], tmp_path: Path, bench: ReplayPool
+) -> None:
     """Without such a device a script can be run where its name is replaced by the host's."""
     case = planned(op)[0]
-    calls = Calls("wrong:elsewhere", case, tuple(arguments(case, d) for d in (0, int(oracle != "repeat"))))
+    calls = FailingCalls(
+        "failing_backends:elsewhere", case, tuple(draw_inputs(case, d) for d in (0, int(oracle != "repeat")))
+    )
     text = of_calls(calls, Verdict(case.id, "fail", oracle, "What is wrong.", figures=figures))
     made = text.partition("calls = ")[0].partition("import keel")[2]
     assert made.count("\nx") == made.count("cuda") > 0 or (op == "full" and "torch.device('cuda')" in text)
@@ -112,7 +120,7 @@ def test_on_a_device_of_its_own(oracle: str, op: str, figures: dict[str, Any], t
         assert bench.status(str(script)) == status, text
 
 
-def test_it_is_made_smaller(tmp_path: Path, bench: Bench) -> None:
+def test_it_is_made_smaller(tmp_path: Path, bench: ReplayPool) -> None:
     found, text = shown(tmp_path, "big", "mul", bench, 15.0)
     assert found.smaller and "unpack" not in text and len(text) < 1600
 
@@ -120,11 +128,11 @@ def test_it_is_made_smaller(tmp_path: Path, bench: Bench) -> None:
 def test_a_precondition_that_is_not_held(tmp_path: Path) -> None:
     case = next(c for c in plan(tier="standard", ops=["mm", "softmax", "gather"]) if c.kind == "negative")
     v = Verdict(case.id, "fail", "precondition", "It gave values for a call that breaks a precondition.")
-    (found,) = write(tmp_path, "wrong:right", [case], [v], seconds=0.0)
+    (found,) = write(tmp_path, "failing_backends:right", [case], [v], seconds=0.0)
     assert "expected an exception" in (tmp_path / found.path).read_text() and not found.lacking
 
 
-def test_as_a_process_of_its_own(tmp_path: Path, bench: Bench) -> None:
+def test_as_a_process_of_its_own(tmp_path: Path, bench: ReplayPool) -> None:
     found, text = shown(tmp_path, "tail", "neg", bench)
     other = tmp_path / "right.py"
     other.write_text(text.replace("import tail as", "import right as"))
@@ -142,7 +150,7 @@ def test_all_failures_of_a_run_are_written(tmp_path: Path) -> None:
         Verdict(cases[1].id, "pass"),
         Verdict(cases[2].id, "crash", "process", "It died of SIGSEGV while running call 0."),
     ]
-    found = write(tmp_path, "wrong:right", cases, verdicts, seconds=0.0)
+    found = write(tmp_path, "failing_backends:right", cases, verdicts, seconds=0.0)
     assert [w.case for w in found] == [cases[0].id, cases[2].id]
     assert all((tmp_path / w.path).read_text().count("\n") <= LINES and not w.shown for w in found)
     assert "subprocess.run" in (tmp_path / found[1].path).read_text()

@@ -1,4 +1,4 @@
-"""The processes that these tests start import ``deeds`` by its name, so it has to be found by it."""
+"""The processes that these tests start import ``worker_tasks`` by its name, so it has to be found by it."""
 
 from __future__ import annotations
 

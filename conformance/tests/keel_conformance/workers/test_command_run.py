@@ -12,11 +12,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import deeds
 import pytest
 import typer
+import worker_tasks
 
-from keel_conformance.report import Bar
+from keel_conformance.report import Criterion
 from keel_conformance.workers.command_run import running
 from keel_conformance.workers.pool import Outcome
 
@@ -25,15 +25,15 @@ COMMAND = """
 import sys
 from pathlib import Path
 import typer
-import deeds
+import worker_tasks
 from keel_conformance.report import Bar
 from keel_conformance.workers.command_run import running
 from keel_conformance.workers.spawn import forked
 
 try:
-    with running(Path(sys.argv[1]), deeds.Deed, deeds.row, resume="resume" in sys.argv) as run:
-        todo = [deeds.Deed(name) for name in sys.argv[2].split('|')]
-        found = run.measure("deeds", todo, forked(deeds.do), lambda job, o: f"done {job.name}", time_limit=60)
+    with running(Path(sys.argv[1]), worker_tasks.Task, worker_tasks.row, resume="resume" in sys.argv) as run:
+        todo = [worker_tasks.Task(name) for name in sys.argv[2].split('|')]
+        found = run.measure("tasks", todo, forked(worker_tasks.do), lambda job, o: f"done {job.name}", time_limit=60)
     run.finish([Bar(job.name, o.row, "", None) for job, o in found.items()])
 except typer.Exit as end:
     sys.exit(end.exit_code)
@@ -85,7 +85,7 @@ def test_a_run_that_is_killed_leaves_its_lines_and_no_process(deed: str, tmp_pat
     until(lambda: (tmp_path / "pid").exists(), process)
     process.kill()
     process.communicate(timeout=60)
-    until(lambda: not deeds.goes_on((tmp_path / "pid").read_text()))
+    until(lambda: not worker_tasks.goes_on((tmp_path / "pid").read_text()))
     assert json.loads(file.with_name("bars.json.log").read_text())["outcome"]["row"] == "ONE" and not file.exists()
 
 
@@ -112,7 +112,7 @@ def test_a_bar_that_falls_short_is_an_exit(tmp_path: Path) -> None:
     file = tmp_path / "bars.json"
     with running(file, dict, lambda job, row: row) as run:
         pass
-    run.finish([Bar("kept", 1, "1", True)], rows=[{"name": "sin"}])
+    run.finish([Criterion("kept", 1, "1", True)], rows=[{"name": "sin"}])
     assert json.loads(file.read_text())["rows"] == [{"name": "sin"}]
     with pytest.raises(typer.Exit):
-        run.finish([Bar("broken", 0, "1", False)])
+        run.finish([Criterion("broken", 0, "1", False)])

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from keel_conformance.workers.fork_safety import devices_asleep
+from keel_conformance.workers.fork_safety import no_device_init
 
 WARM = """
 import os
@@ -31,7 +31,7 @@ def test_to_trace_in_advance_starts_no_device() -> None:
 
 def test_what_a_user_has_set_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTORCH_NVML_BASED_CUDA_CHECK", "0")
-    with pytest.raises(KeyError), devices_asleep():
+    with pytest.raises(KeyError), no_device_init():
         assert os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] == "1"
         raise KeyError
     assert os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] == "0"

@@ -7,10 +7,10 @@ import time
 from contextlib import closing
 from pathlib import Path
 
-import deeds
 import pytest
+import worker_tasks
 
-from keel_conformance.workers.pool import Crew, Outcome, Start, run_all
+from keel_conformance.workers.pool import Outcome, Start, WorkerPool, run_all
 from keel_conformance.workers.spawn import forked, fresh
 
 HERE = str(Path(__file__).parent)
@@ -19,8 +19,8 @@ JOBS = ["one", "abort", "two", "exit", "hang", "raise", "speak", "three"]
 
 def starts(kind: str) -> Start:
     if kind == "forked":
-        return forked(deeds.do)
-    return fresh(deeds.do, lambda job, folder: {**os.environ, "PYTHONPATH": HERE, "SEEN": "as it was set"})
+        return forked(worker_tasks.do)
+    return fresh(worker_tasks.do, lambda job, folder: {**os.environ, "PYTHONPATH": HERE, "SEEN": "as it was set"})
 
 
 @pytest.fixture(scope="module", params=["forked", "fresh"])
@@ -55,7 +55,7 @@ def test_what_a_job_leaves_running_ends_with_it(kind: str, tmp_path: Path) -> No
     ((_, outcome),) = run_all([f"leave {file}"], starts(kind))
     assert not outcome.failure
     limit = time.monotonic() + 10
-    while deeds.goes_on(file.read_text()):
+    while worker_tasks.goes_on(file.read_text()):
         assert time.monotonic() < limit
         time.sleep(0.05)
 
@@ -73,9 +73,9 @@ def test_what_runs_when_all_is_stopped_has_no_outcome() -> None:
     assert list(found) == ["one"]
 
 
-def done(crew: Crew) -> Outcome:
-    while not (found := crew.ended(0.5)):
-        assert crew.busy == 1
+def done(pool: WorkerPool) -> Outcome:
+    while not (found := pool.poll(0.5)):
+        assert pool.busy == 1
     ((_, outcome),) = found
     return outcome
 
@@ -83,45 +83,45 @@ def done(crew: Crew) -> Outcome:
 @pytest.mark.parametrize("kind", ["forked", "fresh"])
 def test_a_process_takes_many_jobs_until_one_ends_it(kind: str) -> None:
     pids = []
-    with closing(Crew(starts(kind))) as crew:
+    with closing(WorkerPool(starts(kind))) as pool:
         for job in ("pid", "mumble", "pid", "speak", "pid", "hang", "pid"):
-            crew.give(job, 1.0 if job == "hang" else 60.0)
-            outcome = done(crew)
+            pool.submit(job, 1.0 if job == "hang" else 60.0)
+            outcome = done(pool)
             if job == "pid":
                 pids.append(outcome.row)
             elif job == "speak":
                 assert outcome.failure == "It raised while working on speak. last words"
             elif job == "hang":
                 assert outcome.failure.startswith("It did not end within 1 s while working on hang.")
-        crew.give("pid", 60.0, fresh=True)
-        last = done(crew).row
-        goes = [deeds.goes_on(pid) for pid in (*pids, last)]
+        pool.submit("pid", 60.0, fresh=True)
+        last = done(pool).row
+        goes = [worker_tasks.goes_on(pid) for pid in (*pids, last)]
     assert pids[0] == pids[1] and len({*pids, last}) == 4
     assert goes == [False, False, False, False, True]
-    assert not deeds.goes_on(last)
+    assert not worker_tasks.goes_on(last)
 
 
 def test_a_process_that_says_it_is_spent_is_given_no_more() -> None:
-    with closing(Crew(starts("forked"))) as crew:
+    with closing(WorkerPool(starts("forked"))) as pool:
         pids = []
         for job in ("pid", "tire", "pid"):
-            crew.give(job, 60.0)
-            outcome = done(crew)
+            pool.submit(job, 60.0)
+            outcome = done(pool)
             assert not outcome.failure
             pids.append(outcome.row)
-        assert pids[0] == pids[1] != pids[2] and not deeds.goes_on(pids[0])
+        assert pids[0] == pids[1] != pids[2] and not worker_tasks.goes_on(pids[0])
 
 
 def test_processes_work_beside_each_other() -> None:
-    with closing(Crew(starts("forked"), 2)) as crew:
-        crew.give("hang", 60.0)
-        crew.give("one", 60.0)
-        assert (crew.busy, crew.free) == (2, 0)
-        assert done_of_two(crew).row == "ONE"
-        assert (crew.busy, crew.free) == (1, 1)
+    with closing(WorkerPool(starts("forked"), 2)) as pool:
+        pool.submit("hang", 60.0)
+        pool.submit("one", 60.0)
+        assert (pool.busy, pool.free) == (2, 0)
+        assert done_of_two(pool).row == "ONE"
+        assert (pool.busy, pool.free) == (1, 1)
 
 
-def done_of_two(crew: Crew) -> Outcome:
-    while not (found := crew.ended(0.5)):
-        assert crew.busy == 2
+def done_of_two(pool: WorkerPool) -> Outcome:
+    while not (found := pool.poll(0.5)):
+        assert pool.busy == 2
     return found[0][1]

@@ -13,7 +13,7 @@ from keel import KeelError
 from keel_bench.closure.cli import _row
 from keel_bench.closure.jobs import Job, Row
 from keel_conformance.workers.pool import Outcome
-from keel_conformance.workers.result_log import Log
+from keel_conformance.workers.result_log import ResultLog
 
 GOOD = Job("opinfo", "sin", samples=2), Outcome(Row(samples=2, traced=2, ends_in={"aten.sin.default": 2}), seconds=0.5)
 LOST = Job("opinfo", "cos"), Outcome(None, "It died of SIGABRT while tracing f32[3].", "tracing f32[3]", 1.0)
@@ -21,7 +21,7 @@ TIMED = Job("time", "bert"), Outcome({"alone": 2.0, "adds": 1.0})
 
 
 def test_lines_are_read_as_they_were_written(tmp_path: Path) -> None:
-    log = Log.beside(tmp_path / "bars.json", Job, _row)
+    log = ResultLog.for_file(tmp_path / "bars.json", Job, _row)
     assert log.path == tmp_path / "bars.json.log" and log.resume() == {}
     log.append(*GOOD)
     log.append(*LOST)
@@ -48,7 +48,7 @@ def test_lines_are_read_as_they_were_written(tmp_path: Path) -> None:
     ],
 )
 def test_a_line_of_no_job_is_said(line: str, tmp_path: Path) -> None:
-    log = Log.beside(tmp_path / "bars.json", Job, lambda job, row: Row(**row))
+    log = ResultLog.for_file(tmp_path / "bars.json", Job, lambda job, row: Row(**row))
     log.append(*GOOD)
     with log.path.open("a") as file:
         file.write("\0\0\0\n" + line + "\n")  # the first is what a file system lost
@@ -63,7 +63,7 @@ def test_a_line_of_no_job_is_said(line: str, tmp_path: Path) -> None:
     ids=["pipe", "folder", "device", "loop"],
 )
 def test_a_log_that_is_no_file_is_said(put: Callable[[Path], Any], tmp_path: Path) -> None:
-    log = Log.beside(tmp_path / "bars.json", Job, lambda job, row: Row(**row))
+    log = ResultLog.for_file(tmp_path / "bars.json", Job, lambda job, row: Row(**row))
     put(log.path)
     with pytest.raises(KeelError, match="It is no log of a measurement") as raised:
         log.resume()

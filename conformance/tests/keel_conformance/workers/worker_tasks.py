@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from keel_conformance.workers.pool import Tell
+from keel_conformance.workers.pool import ReportPhase
 
 
 @dataclass(frozen=True)
-class Deed:
+class Task:
     name: str
 
 
@@ -26,7 +26,7 @@ class Tired(str):
     spent = True
 
 
-def row(job: Deed, row: Any) -> Any:
+def row(job: Task, row: Any) -> Any:
     return row
 
 
@@ -36,7 +36,7 @@ def goes_on(pid: str) -> bool:
     return state.strip()[:1] not in ("", "Z")
 
 
-def do(job: str | Deed, tell: Tell) -> str:
+def do(job: str | Task, tell: ReportPhase) -> str:
     name = job if isinstance(job, str) else job.name
     tell(f"working on {name}")
     match name.split():

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
-from keel_conformance.cases.case import Case, Trial
+from keel_conformance.cases.case import Case, Inputs
 from keel_conformance.oracles.judge import judge
 
 
@@ -22,4 +22,4 @@ def verdict(
     """``op`` is an overload or its name, ``choice`` the levels of the case."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # releases differ in what they warn of
-        return judge(Case(name, "", "op", "core", str(op), choice=choice), Trial(tuple(args), kwargs, notes), results)
+        return judge(Case(name, "", "op", "core", str(op), choice=choice), Inputs(tuple(args), kwargs, notes), results)

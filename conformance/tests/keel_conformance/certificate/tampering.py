@@ -7,8 +7,8 @@ import torch
 from keel import Backend, Rule, Support
 
 ALL = Support((Rule(ops=("*",)),))
-liar = Backend(
-    name="liar",
+dishonest = Backend(
+    name="dishonest",
     device="*",
     supports=ALL,
     compile=lambda gm: lambda *inputs: tuple(torch.zeros_like(x) for x in gm.forward(*inputs)),
