@@ -1,4 +1,4 @@
-"""The archive that a saved graph is: read within limits, whatever its own tables claim, and written all or nothing."""
+"""The zip archive of a saved graph. It is read within limits, whatever its own tables claim, and written atomically."""
 
 from __future__ import annotations
 
@@ -14,19 +14,18 @@ from zlib import error as ZlibError
 from keel.documents import Malformed
 
 MOST_TEXT = 1 << 26
-"""Bytes of a compressed member: 64 MiB.  The 60,000 calls for which JSON texts may have values take some 40."""
+"""The most bytes of a compressed member: 64 MiB. A graph of 60,000 calls, the most that a JSON text may hold, takes
+about 40 MiB."""
 _ROW = 128
 """Bytes of a member's row in the archive's table: 46, its name, and its place in a file of more than 4 GiB."""
 _END, _LOCATOR, _END64 = b"PK\x05\x06", b"PK\x06\x07", b"PK\x06\x06"
 
 
 def members(file: BinaryIO, size: int, most: int, packed: Collection[str] = ()) -> dict[str, bytes]:
-    """The members of a zip archive, ``most`` of them at most, by name.
+    """Returns the members of a zip archive by name, at most ``most`` of them.
 
-    Those that are called as one of ``packed`` may be compressed, and have at most ``MOST_TEXT`` bytes.  All others
-    together have no more than the file's own ``size``, so that nothing small unpacks to what is large.  Raises
-    Malformed.
-    """
+    Members named in ``packed`` may be compressed and have at most ``MOST_TEXT`` bytes. All others together have at most
+    ``size`` bytes, the size of the file, so that a small file cannot unpack to a large one. Raises Malformed."""
     if _table(file, size) > most * _ROW:
         raise Malformed("", f"It has more than {most} members, or their names are too long.")
     try:
@@ -54,16 +53,16 @@ def members(file: BinaryIO, size: int, most: int, packed: Collection[str] = ()) 
         NotImplementedError,
         OverflowError,
     ) as e:
-        raise Malformed("", f"It is no whole zip archive: {e}") from e
+        raise Malformed("", f"It is not a complete zip archive: {e}") from e
 
 
 def _table(file: BinaryIO, size: int) -> int:
-    """The bytes of the table of members, by the end of the archive, as those have it that were written without a
+    """Returns the size of the table of members, as the end of the archive states it. The archive must have no
     comment."""
     file.seek(max(size - 98, 0))
     tail = file.read(98).rjust(98, b"\0")
     if tail[76:80] != _END or tail[96:] != b"\0\0":
-        raise Malformed("", "It is no zip archive, or not a whole one.")
+        raise Malformed("", "It is not a complete zip archive.")
     if tail[56:60] == _LOCATOR:
         if tail[:4] != _END64:
             raise Malformed("", "The end of the archive is damaged.")
@@ -73,7 +72,7 @@ def _table(file: BinaryIO, size: int) -> int:
 
 def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, packed: bool) -> bytes:
     if info.compress_type not in (zipfile.ZIP_STORED, *([zipfile.ZIP_DEFLATED] if packed else [])):
-        raise Malformed(info.filename[:80], "It is packed in a way that saved graphs are not.")
+        raise Malformed(info.filename[:80], "It is compressed by a method that saved graphs do not use.")
     most = MOST_TEXT if packed else info.file_size
     if info.file_size > most:
         raise Malformed(info.filename[:80], f"It has {info.file_size} bytes, more than {most}.")
@@ -85,7 +84,7 @@ def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, packed: bool) -> by
 
 
 def write(path: Path, parts: Mapping[str, bytes]) -> None:
-    """All or nothing, and the same bytes for the same parts."""
+    """Writes the archive atomically.  The same parts give the same bytes."""
     whole = io.BytesIO()
     with zipfile.ZipFile(whole, "w") as archive:
         for name, content in parts.items():

@@ -1,7 +1,6 @@
 """The arguments of nodes and the types of their results, as JSON and back.
 
-JSON's own values stand for themselves; every other is an object with one key that says what it is.
-"""
+JSON's own values stand for themselves. Any other value is an object with one key, which names its kind."""
 
 from __future__ import annotations
 
@@ -18,7 +17,7 @@ from keel.types import Call
 Data = Any
 
 
-# A name of a file is looked up in tables, never in torch itself, which imports what it is asked for.
+# A name from a file is looked up in tables, never in torch itself, since torch imports modules by attribute access.
 DTYPES: Mapping[str, torch.dtype] = {n: v for n, v in vars(torch).items() if isinstance(v, torch.dtype)}
 LAYOUTS: Mapping[str, torch.layout] = {n: v for n, v in vars(torch).items() if isinstance(v, torch.layout)}
 MEMORY_FORMATS: Mapping[str, torch.memory_format] = {
@@ -27,11 +26,11 @@ MEMORY_FORMATS: Mapping[str, torch.memory_format] = {
 
 
 class NotSerializable(ValueError):
-    """Why a value cannot be saved, or why data is no value: a sentence."""
+    """A sentence that says why a value cannot be saved, or why data does not encode a value."""
 
 
 def encode(value: Any) -> Data:
-    """An argument as JSON.  Raises NotSerializable."""
+    """Encodes an argument as JSON.  Raises NotSerializable."""
     match value:
         case None | bool() | int() | str():
             return value
@@ -59,7 +58,8 @@ def encode(value: Any) -> Data:
 
 
 def decode(data: Data, node: Callable[[str], fx.Node], graph: Callable[[str], fx.Node]) -> Any:
-    """The argument that ``encode`` was given; nodes and inner graphs by name.  Raises NotSerializable."""
+    """Returns the argument that ``encode`` encoded. Nodes and inner graphs are looked up by name. Raises
+    NotSerializable."""
 
     def inner(values: Any) -> list[Any]:
         return [decode(v, node, graph) for v in values]
@@ -93,7 +93,7 @@ def decode(data: Data, node: Callable[[str], fx.Node], graph: Callable[[str], fx
             return _constant(name, LAYOUTS)
         case {"memory_format": str(name)}:
             return _constant(name, MEMORY_FORMATS)
-    raise NotSerializable(f"{data!r} is no argument.")
+    raise NotSerializable(f"{data!r} does not encode an argument.")
 
 
 def _constant(name: str, known: Mapping[str, Any]) -> Any:
@@ -103,7 +103,7 @@ def _constant(name: str, known: Mapping[str, Any]) -> Any:
 
 
 def dtype_named(name: str) -> torch.dtype:
-    """The dtype of that name: ``float32``.  Raises NotSerializable."""
+    """Returns the dtype of a name such as ``float32``.  Raises NotSerializable."""
     found: torch.dtype = _constant(name, DTYPES)
     return found
 
@@ -112,7 +112,7 @@ def dtype_named(name: str) -> torch.dtype:
 
 
 def encode_type(value: Any) -> Data:
-    """What ``meta["val"]`` says of a node's result.  Raises NotSerializable."""
+    """Encodes the type of a node's result, from ``meta["val"]``.  Raises NotSerializable."""
     match value:
         case None:
             return None
@@ -145,7 +145,7 @@ def _size(value: Any) -> Data:
 
 
 def decode_type(data: Data, fakes: Fakes) -> Any:
-    """A fake value of that type.  Raises NotSerializable."""
+    """Makes a fake value of an encoded type.  Raises NotSerializable."""
     try:
         match data:
             case None:
@@ -172,11 +172,11 @@ def decode_type(data: Data, fakes: Fakes) -> Any:
                 return fakes.number(value, "float")
     except (ValueError, RuntimeError) as e:
         raise NotSerializable(str(e)) from e
-    raise NotSerializable(f"{data!r} is no type.")
+    raise NotSerializable(f"{data!r} does not encode a type.")
 
 
 def values_of(data: Mapping[str, Any]) -> list[Any]:
-    """All encoded nodes' names among arguments, in order."""
+    """Yields the names of all nodes among encoded arguments, in order."""
     match data:
         case {"node": str(name)}:
             return [name]

@@ -1,9 +1,8 @@
-"""The constants of a saved graph: plain tensors for the file, and tensors again from the table and bytes in it.
+"""The constants of a saved graph: makes plain tensors for the file, and tensors from its table and bytes.
 
-``constants.pt`` is what ``torch.save`` writes of them.  ``pickled`` reads it as a table and bytes without unpickling;
-the table says of each tensor which memory it is in, and where.  So tensors that share memory go on sharing it, and one
-that has two names is one.
-"""
+``torch.save`` writes ``constants.pt``. ``pickled`` reads it as a table and bytes, without unpickling. The table gives
+the storage of each tensor, and the place in it. So tensors that share memory still share it, and a tensor with two
+names stays one tensor."""
 
 from __future__ import annotations
 
@@ -17,16 +16,15 @@ from keel.errors import KeelError
 from keel.serialize.codec import DTYPES
 
 MOST = 1 << 14
-"""Tensors that a saved graph has."""
+"""The most tensors that a saved graph may have."""
 _LARGEST = (1 << 62) - 1
 
 
 def plain(constants: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """The constants without what is not in their memory: attributes, hooks, a conjugation that is still to be done.
+    """Returns the constants as plain tensors, without attributes and hooks and with a lazy conjugation resolved.
 
-    Raises KeelError[bad-graph] for what is more than its memory: of a class of its own, quantized, sparse; and for more
-    than ``MOST`` constants.
-    """
+    Raises KeelError[bad-graph] for a tensor subclass, for a quantized or sparse tensor, and for more than ``MOST``
+    constants."""
     if len(constants) > MOST:
         raise KeelError(
             "bad-graph", "The graph cannot be saved.", {"constants": f"There are {len(constants)}, more than {MOST}."}
@@ -50,7 +48,7 @@ def plain(constants: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
 
 
 def unpacked(table: Item, held: Sequence[bytes]) -> dict[str, torch.Tensor]:
-    """The tensors by name.  Raises Malformed."""
+    """Returns the tensors by name.  Raises Malformed."""
     parts = table.record(("memory", "tensors", "names"))
     memory = [_memory(item, content) for item, content in zip(parts["memory"].items(MOST), held, strict=True)]
     tensors = [_tensor(item, memory) for item in parts["tensors"].items(MOST)]
@@ -67,7 +65,7 @@ def _memory(item: Item, held: bytes) -> torch.Tensor:
 
 
 def _placed(held: bytes, device: Item) -> torch.Tensor:
-    """Bytes as a tensor of its own memory, aligned as PyTorch's own is, on a device."""
+    """Copies bytes to a new tensor on a device, aligned as PyTorch aligns its own."""
     flat = torch.empty(len(held), dtype=torch.uint8)
     if held:
         flat.copy_(torch.from_numpy(np.frombuffer(bytearray(held), dtype=np.uint8)))
@@ -78,7 +76,7 @@ def _placed(held: bytes, device: Item) -> torch.Tensor:
 
 
 def _tensor(item: Item, memory: list[torch.Tensor]) -> torch.Tensor:
-    """A tensor in one of ``memory``, none of which it leaves.  Raises Malformed."""
+    """Makes a tensor that is a view of one of ``memory`` and stays within it.  Raises Malformed."""
     said = item.record(("memory", "dtype", "shape", "strides", "offset", "parameter", "requires_grad", "conjugate"))
     place = memory[said["memory"].integer(0, len(memory) - 1)]
     dtype = DTYPES[said["dtype"].one_of([*DTYPES], "a dtype")]
@@ -88,10 +86,10 @@ def _tensor(item: Item, memory: list[torch.Tensor]) -> torch.Tensor:
     last = offset + sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
     end = (last + 1 if 0 not in shape else offset) * dtype.itemsize
     if end > place.numel() or any(n > _LARGEST for n in (last, end)):
-        item.refuse(f"It reaches to byte {end} of a memory of {place.numel()}.")
+        item.refuse(f"It ends at byte {end} of a storage of {place.numel()} bytes.")
     wants, is_parameter = said["requires_grad"].flag(), said["parameter"].flag()
     if wants and not (dtype.is_floating_point or dtype.is_complex):
-        said["requires_grad"].refuse(f"A tensor of dtype {dtype} has no gradient.")
+        said["requires_grad"].refuse(f"A tensor of dtype {dtype} cannot require a gradient.")
     try:
         made = torch.empty(0, dtype=dtype, device=place.device)
         made.set_(place.untyped_storage(), offset, shape, strides)

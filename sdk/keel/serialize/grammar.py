@@ -1,9 +1,8 @@
-"""The closed grammar of a saved graph: what ``graph.json`` may hold, checked as data before anything is made of it.
+"""The closed grammar of a saved graph: checks the content of ``graph.json`` as data before a graph is built from it.
 
-Names become part of the source that PyTorch writes for a graph, so each is an identifier and no keyword; operators are
-members of the opset; values are those that ``values`` lists; sizes cannot grow beyond ``sizes``.  Whatever passes is
-data: making a graph of it imports nothing and runs nothing of its own.
-"""
+Names become part of the source that PyTorch writes for a graph, so each must be an identifier and not a keyword.
+Operators are members of the opset, values are of the kinds in ``codec``, and ``size_limits`` bounds sizes. Content that
+passes is data: building a graph from it imports nothing and runs no code from the file."""
 
 from __future__ import annotations
 
@@ -28,43 +27,43 @@ _DEVICE = re.compile(r"[a-z][a-z0-9]{0,31}(:[0-9]{1,3})?")
 _TAKEN = frozenset(
     {*dir(fx.GraphModule), *vars(fx.GraphModule(torch.nn.Module(), fx.Graph())), "_in_spec", "_out_spec"}
 )
-"""What a graph module has already, so that no constant of it can be called so."""
+"""Attributes of every graph module; no constant may have one of these names."""
 
 
 def is_name(text: object) -> bool:
-    """Whether a text may be the name of an argument: an ASCII identifier that is no keyword of Python."""
+    """True if a text may be the name of an argument: an ASCII identifier that is not a Python keyword."""
     return isinstance(text, str) and _NAME.fullmatch(text) is not None and not keyword.iskeyword(text)
 
 
 def is_value_name(text: object) -> bool:
-    """Whether a text may be the name of a value or a symbol: that of an argument, without two underscores at its start,
-    and not ``self``.
-    """
+    """True if a text may be the name of a value or a symbol: a valid name of an argument that does not start with two
+    underscores and is not ``self``."""
     return is_name(text) and not str(text).startswith("__") and text != "self"
 
 
 def check(data: Any, file: str = "") -> None:
-    """Raises Malformed, with the place, for what is not the data of a saved graph."""
+    """Raises Malformed, with the place, unless the data is that of a saved graph."""
     program = Item(data, file)
     parts = program.record(("keel", "format", "opset", "torch", "symbols", "graph"), ("single", "trees"))
     parts["keel"].one_of(("graph",), "'graph'")
     parts["format"].integer(1, 1)
-    parts["opset"].like(_VERSION, "a version of the opset, as 1.0")
+    parts["opset"].like(_VERSION, "a version of the opset, such as 1.0")
     parts["torch"].text(64)
     if ("trees" in parts) == ("single" in parts):
-        program.refuse("It has either trees or single, as it was an exported program or not.")
+        program.refuse("It must have either `trees` (an exported program) or `single` (any other graph).")
     if "single" in parts:
         parts["single"].flag()
     bits = {}
     for name, facts in parts["symbols"].table(1 << 14).items():
         if not is_value_name(name):
-            facts.refuse(f"{shown(name)} is no name.")
+            facts.refuse(f"{shown(name)} is not a valid name.")
         bits[name] = _symbol(facts)
     _Graph(bits).check(parts["graph"], 0, whole=True)
 
 
 def _symbol(facts: Item) -> int:
-    """The bits of the symbol's value while tracing; as many as a size may have where only a run tells it."""
+    """Returns the number of bits of the symbol's value while tracing, or the most that a size may have if it is
+    unbacked."""
     said = facts.record(("hint", "lower", "upper", "positive", "kind"))
     kind = said["kind"].one_of(("int", "float"), "'int' or 'float'")
     said["positive"].flag()
@@ -72,7 +71,7 @@ def _symbol(facts: Item) -> int:
         said[end].integer(-_LARGEST_SIZE, _LARGEST_SIZE) for end in ("lower", "upper") if said[end].value is not None
     ]
     if len(ends) == 2 and ends[0] > ends[1]:
-        facts.refuse(f"Nothing is between {ends[0]} and {ends[1]}.")
+        facts.refuse(f"The range from {ends[0]} to {ends[1]} is empty.")
     if said["hint"].value is None:
         return 63
     if kind == "float":
@@ -82,27 +81,27 @@ def _symbol(facts: Item) -> int:
 
 
 class _Graph:
-    """Checks a graph and those inside of it, which share their symbols."""
+    """Checks a graph and the graphs inside it, which share its symbols."""
 
     def __init__(self, bits: dict[str, int]) -> None:
         self.bits = bits
 
     def check(self, graph: Item, depth: int, *, whole: bool) -> None:
         if depth > MOST_GRAPHS:
-            graph.refuse(f"More than {MOST_GRAPHS} graphs stand in each other.")
+            graph.refuse(f"Graphs are nested more than {MOST_GRAPHS} times.")
         parts = graph.record(("inputs", "constants", "nodes", "graphs", "results", "writes"))
         known: set[str] = set()
         for given in parts["inputs"].items(MOST_NODES):
             said = given.record(("name",), ("fixed", "out"))
             if ("fixed" in said) == ("out" in said):
-                given.refuse("It has either a fixed value or a type.")
+                given.refuse("It must have either a fixed value or a type.")
             _new_name(said["name"], known)
             if "fixed" in said:
                 self.value(said["fixed"], (), ())
             else:
                 self.type(said["out"])
         if parts["constants"].value and not whole:
-            parts["constants"].refuse("A graph inside of another one has no constants.")
+            parts["constants"].refuse("A graph inside another one cannot have constants.")
         for constant in parts["constants"].items(MOST_NODES):
             said = constant.record(("name", "out"))
             _free_name(said["name"].place, said["name"], known)
@@ -123,7 +122,7 @@ class _Graph:
         if not isinstance(parts["results"].value, list) and not (
             isinstance(parts["results"].value, dict) and [*parts["results"].value] == ["tuple"]
         ):
-            parts["results"].refuse("The results are no list of values.")
+            parts["results"].refuse("The results are not a list of values.")
         self.value(parts["results"], known, inner)
 
     def node(self, node: Item, known: set[str], inner: Collection[str]) -> None:
@@ -133,7 +132,7 @@ class _Graph:
         for key in ("args", "named"):
             for name, value in (said[key].table(1 << 12) if key in said else {}).items():
                 if not is_name(name):
-                    value.refuse(f"{shown(name)} is no name.")
+                    value.refuse(f"{shown(name)} is not a valid name.")
                 self.value(value, known, inner)
         if by_name:
             for default in said["default"].items(1 << 12):
@@ -145,9 +144,9 @@ class _Graph:
         _new_name(said["name"], known)
 
     def type(self, item: Item, depth: int = 0, *, tensor: bool = False) -> None:
-        """What a value is."""
+        """Checks the type of a value."""
         if depth > MOST_NESTED:
-            item.refuse(f"Lists stand in each other more than {MOST_NESTED} times.")
+            item.refuse(f"Lists are nested more than {MOST_NESTED} times.")
         match item.value:
             case None if not tensor:
                 return
@@ -165,7 +164,7 @@ class _Graph:
                     if isinstance(size.value, int):
                         size.integer(0, _LARGEST_SIZE)
                     size_limits.check(size, self.bits)
-                said["device"].like(_DEVICE, "a device, as cpu or cuda:0")
+                said["device"].like(_DEVICE, "a device, such as cpu or cuda:0")
                 return
             case {"bool": _} | {"int": _} | {"float": _} if not tensor and len(item.value) == 1:
                 ((kind, value),) = item.record((), ("bool", "int", "float")).items()
@@ -174,12 +173,12 @@ class _Graph:
                 else:
                     size_limits.check(value, self.bits)
                 return
-        item.refuse("It is no type of a tensor." if tensor else "It is no type.")
+        item.refuse("It is not the type of a tensor." if tensor else "It is not a type.")
 
     def value(self, item: Item, known: Collection[str], inner: Collection[str], depth: int = 0) -> None:
-        """An argument, or a result."""
+        """Checks an argument or a result."""
         if depth > MOST_NESTED:
-            item.refuse(f"Values stand in each other more than {MOST_NESTED} times.")
+            item.refuse(f"Values are nested more than {MOST_NESTED} times.")
 
         def each(parts: list[Item]) -> None:
             for part in parts:
@@ -200,7 +199,7 @@ class _Graph:
                 ((kind, held),) = item.table().items()
                 self._tagged(item, kind, held, known, inner, each)
             case _:
-                item.refuse("It is no argument.")
+                item.refuse("It is not an argument.")
 
     def _tagged(
         self,
@@ -211,43 +210,43 @@ class _Graph:
         inner: Collection[str],
         each: Callable[[list[Item]], None],
     ) -> None:
-        """A value that a key tells the kind of: ``{kind: held}``."""
+        """Checks a value whose key names its kind: ``{kind: held}``."""
         match kind:
             case "complex":
                 for part in held.items(count=2):
                     if not isinstance(part.value, dict):
                         part.number()
                     elif [*part.value] != ["float"]:
-                        part.refuse("It is no number.")
+                        part.refuse("It is not a number.")
                 each(held.items())
             case "node":
                 if held.text() not in known:
-                    held.refuse(f"{shown(held.value)} is no value above.")
+                    held.refuse(f"{shown(held.value)} does not name an earlier value.")
             case "graph":
                 if held.text() not in inner:
-                    held.refuse(f"{shown(held.value)} is no graph of this one.")
+                    held.refuse(f"{shown(held.value)} does not name an inner graph of this one.")
             case "tuple":
                 each(held.items())
             case "dict":
                 for pair in held.items():
                     key, value = pair.items(count=2)
                     if not isinstance(key.value, str | int | float | bool):
-                        key.refuse("It is no key: a text or a number.")
+                        key.refuse("It is not a key: a text or a number.")
                     each([key, value])
             case "slice":
                 each(held.items(count=3))
             case _:
                 if not _is_constant(kind, held):
-                    item.refuse(f"{shown(kind)} is no kind of argument.")
+                    item.refuse(f"{shown(kind)} is not a kind of argument.")
 
 
 def _is_constant(kind: str, held: Item) -> bool:
-    """Checks a number or a name of PyTorch's that JSON has no form for; False of another kind."""
+    """Checks a number or a PyTorch name that JSON cannot express.  Returns False for any other kind."""
     match kind:
         case "float":
             held.one_of(("inf", "-inf", "nan"), "'inf', '-inf' or 'nan'")
         case "device":
-            held.like(_DEVICE, "a device, as cpu or cuda:0")
+            held.like(_DEVICE, "a device, such as cpu or cuda:0")
         case "operator":
             held.like(_OPERATOR, "the full name of an operator")
         case "dtype":
@@ -262,16 +261,16 @@ def _is_constant(kind: str, held: Item) -> bool:
 
 
 def _new_name(item: Item, known: set[str]) -> None:
-    """Adds a name, which nothing else of the graph has."""
+    """Adds a name, which must be unique in the graph."""
     if not is_value_name(item.value):
-        item.refuse(f"{shown(item.value)} is no name.")
+        item.refuse(f"{shown(item.value)} is not a valid name.")
     if item.value in known:
-        item.refuse(f"Another value is called {item.value} too.")
+        item.refuse(f"Two values are named {item.value}.")
     known.add(item.value)
 
 
 def _free_name(place: str, item: Item, known: set[str]) -> None:
-    """Adds the name of what a graph module holds."""
+    """Adds the name of an attribute of a graph module."""
     if isinstance(item.value, str) and item.value in _TAKEN:
-        item.refuse(f"A graph module has a {item.value[:80]} already.")
+        item.refuse(f"A graph module already has an attribute {item.value[:80]}.")
     _new_name(item, known)

@@ -1,8 +1,7 @@
-"""What a loaded graph checks when it is called: it was traced for arguments of certain types, and so it says of others.
+"""The check of a loaded graph's arguments: the graph was traced for certain types, and others are refused.
 
-A wrong size would not always fail by itself: a mean that was traced over 12 elements divides by 12.  The check is plain
-Python over sizes, so that Dynamo turns it into guards.
-"""
+A wrong size would not always fail by itself: a mean that was traced over 12 elements divides by 12. The check is plain
+Python over sizes, so that Dynamo turns it into guards."""
 
 from __future__ import annotations
 
@@ -22,7 +21,7 @@ from keel.symbols import FUNCTIONS
 from keel.torch_adapter import Tree, flat, unflatten
 
 _VALUES: Mapping[str, Callable[..., Any]] = {name: row.value for name, row in FUNCTIONS.items()} | {
-    # What Dynamo can follow on sizes that are symbolic themselves.
+    # Functions that Dynamo can trace on symbolic sizes.
     "Rational": Fraction,
     "Add": lambda *a: sum(a),
     "Mul": lambda *a: prod(a),
@@ -47,12 +46,12 @@ _VALUES: Mapping[str, Callable[..., Any]] = {name: row.value for name, row in FU
 
 @dataclass(frozen=True)
 class InputGuard:
-    """The check before a call, as a forward hook.  It gives the arguments with the strides that they were traced with,
-    copied where they have others.
+    """The check before a call, as a forward pre-hook. It returns the arguments with the strides of tracing, and copies
+    the arguments that have others.
 
-    ``names`` are those of the flat inputs, ``fixed`` the values that some must have, by number, ``types`` what the
-    others must be; ``written`` are those that the graph writes to.  ``tree`` describes how arguments are nested.
-    """
+    ``names`` are the names of the flat inputs. ``fixed`` has the values that some inputs must have, by number, and
+    ``types`` the types of the others. ``written`` are the inputs that the graph writes to. ``tree`` describes how
+    arguments are nested."""
 
     names: tuple[str, ...]
     fixed: Mapping[int, Any]
@@ -76,12 +75,14 @@ class InputGuard:
         for name, value in known.items():
             lower, upper = self.ranges.get(name, (None, None))
             if (lower is not None and value < lower) or (upper is not None and value > upper):
-                raise _misfit(name, f"This size is {value}, not between {_end(lower)} and {_end(upper)}.")
+                raise _misfit(name, f"The size is {value}, not between {_end(lower)} and {_end(upper)}.")
         moved = {i: _laid_out(self.names[i], want, values[i], known) for i, want in self.types.items()}
         if all(moved[i] is values[i] for i in moved):
             return None
         if wrong := [self.names[i] for i in moved if self.names[i] in self.written and moved[i] is not values[i]]:
-            raise _misfit(wrong[0], "The graph writes to it, and it has other strides than the graph was traced for.")
+            raise _misfit(
+                wrong[0], "The graph writes to it, so it must have the strides that the graph was traced for."
+            )
         inputs = [moved.get(i, value) for i, value in enumerate(values)]
         return (tuple(inputs), {}) if self.tree is None else unflatten(self.tree, inputs)
 
@@ -91,7 +92,7 @@ def _end(bound: int | None) -> str:
 
 
 def entry(graph: Data, symbols: Mapping[str, Data], tree: Tree | None) -> InputGuard:
-    """The check for the inputs of a saved graph.  Raises NotSerializable."""
+    """Makes the check for the inputs of a saved graph.  Raises NotSerializable."""
     inputs = graph["inputs"]
     fixed = {i: decode(want["fixed"], _no_node, _no_node) for i, want in enumerate(inputs) if "fixed" in want}
     types = {}
@@ -111,11 +112,11 @@ def entry(graph: Data, symbols: Mapping[str, Data], tree: Tree | None) -> InputG
 
 
 def _no_node(name: str) -> fx.Node:
-    raise NotSerializable(f"{name} is no value.")
+    raise NotSerializable(f"{name} is not a value.")
 
 
 def _bind(name: str, want: Data, argument: Any, known: dict[str, int]) -> None:
-    """The symbols that are a size or a number as they stand."""
+    """Yields the symbols that are a size or a number by themselves."""
     if "dtype" not in want:
         pairs = [(next(iter(want.values())), argument)]
     elif not isinstance(argument, torch.Tensor):
@@ -146,7 +147,7 @@ def _check(name: str, want: Data, value: Any, known: Mapping[str, int]) -> None:
 
 
 def _laid_out(name: str, want: Data, tensor: Any, known: Mapping[str, int]) -> Any:
-    """``tensor``, or a copy of it that has the strides wanted."""
+    """Returns ``tensor``, or a copy of it with the expected strides."""
     if "dtype" not in want:
         return tensor
     strides = [value_of(s, known) for s in want["strides"]]
@@ -157,7 +158,7 @@ def _laid_out(name: str, want: Data, tensor: Any, known: Mapping[str, int]) -> A
 
 
 def value_of(data: Data, known: Mapping[str, int]) -> Any:
-    """The value of an expression; None where it has symbols that are not known."""
+    """Returns the value of an expression, or None if it has unknown symbols."""
     if isinstance(data, str):
         return known.get(data)
     if not isinstance(data, list):

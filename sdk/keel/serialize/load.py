@@ -1,4 +1,5 @@
-"""A graph from a file: brought to this Keel's opset, written for this PyTorch, checked when it is called."""
+"""Loads a graph from a file: updates it to this Keel's opset, builds it for this PyTorch, and adds a check of
+arguments."""
 
 from __future__ import annotations
 
@@ -39,25 +40,24 @@ aten = torch.ops.aten
 
 
 _BARRED: Mapping[str, str] = {name: op.barred for op in MEMBERS.values() if op.barred for name in op.overloads}
-"""What no file may call, and why."""
+"""Operators that no file may call, and why."""
 
 
 def load_graph(path: str | os.PathLike[str], *, containers: Collection[type] = ()) -> fx.GraphModule:
-    """The graph that ``keel.serialize.save_graph`` wrote: a functional graph of ATen operators with a value on every
-    node, its constants as parameters and buffers.
+    """Loads a graph that ``keel.serialize.save_graph`` wrote: a functional graph of ATen operators with a value on
+    every node, and its constants as parameters and buffers.
 
-    An exported program is called as it was exported, and ends in copies to the inputs and buffers that it writes; any
-    other graph takes and gives its flat inputs and results.  Arguments of types that the graph was not traced for raise
-    KeelError[bad-input].
+    An exported program is called as it was exported, and ends in copies to the inputs and buffers that it writes. Any
+    other graph takes its flat inputs and returns its flat results. Arguments of types that the graph was not traced for
+    raise KeelError[bad-input].
 
-    The file may come from anybody.  It is checked as data, by a closed grammar and within limits, before anything is
-    made of it: loading imports nothing, unpickles nothing, and runs no code, of the file's choice.  Of classes that
-    nest arguments and results, it may name those that this process registered with PyTorch as named tuples and data
-    classes, and what ``containers`` lists: such a class's own code reads what its registration wrote into the file.
+    The file may come from anybody. It is checked as data, by a closed grammar and within limits, before anything is
+    built from it: loading imports nothing, unpickles nothing and runs no code of the file's choice. The file may name
+    container classes of two kinds: named tuples and data classes that this process registered with PyTorch, and classes
+    listed in ``containers``. A listed class's own code reads the data that its registration wrote into the file.
 
-    Raises KeelError[bad-file] for a file that is no saved graph, with the place and what is wrong there; and
-    KeelError[opset-version] for one that needs another opset, or what this PyTorch lacks.
-    """
+    Raises KeelError[bad-file], with the place and the problem, unless the file is a saved graph. Raises
+    KeelError[opset-version] if it needs another opset, or something that this PyTorch lacks."""
     try:
         data, constants = _opened(Path(path))
         return _loaded(data, constants, containers, path)
@@ -65,11 +65,11 @@ def load_graph(path: str | os.PathLike[str], *, containers: Collection[type] = (
         raise bad_file(path, e, what=_WHAT) from e
 
 
-_WHAT = "It is no graph that keel.serialize.save_graph wrote."
+_WHAT = "It is not a graph that keel.serialize.save_graph wrote."
 
 
 def _opened(path: Path) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
-    """What the file holds, checked."""
+    """Reads the file and checks its content."""
     try:
         if not path.is_file():
             raise KeelError("bad-option", f"There is no file {path}.")
@@ -78,7 +78,7 @@ def _opened(path: Path) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
     except OSError as e:
         raise Malformed("", e.strerror or str(e)) from e
     if "graph.json" not in parts:
-        raise Malformed("", "It has no member graph.json.")
+        raise Malformed("", "It has no graph.json.")
     data = parsed(parts["graph.json"], "graph.json")
     head = data if isinstance(data, dict) else {}
     if isinstance(number := head.get("format"), int) and number > FORMAT and head.get("keel") == "graph":
@@ -89,7 +89,7 @@ def _opened(path: Path) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
         )
     check(data)
     if parts.keys() != {"graph.json", "constants.pt"}:
-        raise Malformed("", "It has other members than graph.json and constants.pt.")
+        raise Malformed("", "It has members other than graph.json and constants.pt.")
     table, content = unpickled(parts["constants.pt"])
     return data, unpacked(Item(table, "constants"), content)
 
@@ -105,8 +105,8 @@ def _loaded(
     if unknown := sorted(used - overloads(CURRENT) - {*NUMBERS, *SIZES}):
         raise KeelError(
             "opset-version",
-            f"{path} calls what opset {CURRENT} does not have.",
-            {name: "It is no member." for name in unknown},
+            f"{path} calls an operator that opset {CURRENT} does not have.",
+            {name: "It is not a member." for name in unknown},
             do="Load it with the Keel that wrote it.",
         )
     if barred := sorted(used & _BARRED.keys()):
@@ -115,12 +115,12 @@ def _loaded(
         return _Loading(data, constants, containers).run()
     except (KeelError, Malformed):
         raise
-    except Exception as e:  # whatever PyTorch says of values that no graph has
+    except Exception as e:  # PyTorch may raise anything for values that no graph has
         raise Malformed("graph", f"{type(e).__name__}: {e}".partition("\n")[0][:300]) from e
 
 
 def _operators(data: Any) -> set[str]:
-    """The operators that stand among arguments."""
+    """Yields the operators among arguments."""
     match data:
         case {"operator": str(name)}:
             return {name}
@@ -159,7 +159,7 @@ class _Loading:
         return module
 
     def trees(self) -> list[Tree]:
-        """How arguments and results are nested, if they are."""
+        """Returns the trees of arguments and results, if they are nested."""
         if "trees" not in self.data:
             return []
         texts, made = Item(self.data["trees"], "trees").items(count=2), []
@@ -173,9 +173,9 @@ class _Loading:
         results = graph["results"] if isinstance(graph["results"], list) else graph["results"]["tuple"]
         for item, tree, values in zip(texts, made, (graph["inputs"], results), strict=True):
             if tree.num_leaves != len(values):
-                item.refuse(f"It nests {tree.num_leaves} values, and there are {len(values)}.")
+                item.refuse(f"It has {tree.num_leaves} leaves for {len(values)} values.")
         if not is_call_tree(made[0]) or not all(is_value_name(name) for name in made[0].child(1).context):
-            texts[0].refuse("Arguments are a tuple and a dict whose keys are names.")
+            texts[0].refuse("Arguments must be a tuple and a dict whose keys are names.")
         return made
 
     def module(self, graph: Data) -> fx.GraphModule:
@@ -195,7 +195,7 @@ class _Loading:
             return made.get_attr(name)
 
         written = {name: nodes[name] for name, _ in graph["writes"]}
-        for name, place in written.items():  # autograd may keep what is read, and then it is written
+        for name, place in written.items():  # autograd may save a value that is read here and written later
             nodes[name] = made.call_function(aten.clone.default, (place,))
             nodes[name].meta["val"] = place.meta["val"]
         for node in graph["nodes"]:
@@ -212,7 +212,7 @@ class _Loading:
             raise Malformed("constants", f"There is no tensor for {name}.")
         value, type_ = self.constants[name], decode_type(constant["out"], self.fakes)
         if (value.dtype, tuple(value.shape), value.device.type) != (type_.dtype, tuple(type_.shape), type_.device.type):
-            raise Malformed("constants", f"{name} is not of the type that the graph says.")
+            raise Malformed("constants", f"{name} does not have the type that the graph declares.")
         if isinstance(value, torch.nn.Parameter):
             root.register_parameter(name, value)
         else:
@@ -230,10 +230,10 @@ class _Loading:
             raise _lacking(node, f"This PyTorch has no {node['op']}.")
         if is_overload(target):
             if "args" not in node:
-                raise NotSerializable(f"%{node['name']} does not give the arguments of {node['op']} by name.")
+                raise NotSerializable(f"%{node['name']} does not give the arguments of {node['op']} by keyword.")
             args, kwargs = _arguments(node, target)
         elif "args" in node:
-            raise NotSerializable(f"%{node['name']} gives the arguments of {node['op']} by name.")
+            raise NotSerializable(f"%{node['name']} gives the arguments of {node['op']} by keyword.")
         else:
             args, kwargs = node["given"], node["named"]
         result = made.create_node(
@@ -248,17 +248,20 @@ class _Loading:
 
 
 def _none(name: str) -> fx.Node:
-    raise NotSerializable(f"{name} is no value here.")
+    raise NotSerializable(f"{name} is not an earlier value.")
 
 
 def _arguments(node: Data, target: Any) -> tuple[list[Data], dict[str, Data]]:
-    """The arguments as this PyTorch's overload takes them, without those that have its default."""
+    """Returns the arguments as this PyTorch's overload takes them, without those that equal its defaults."""
     given, known = node["args"], {p.name: p for p in parameters(target)}
     for name, value in given.items():
         if name not in known and name not in node["default"]:
-            raise _lacking(node, f"{node['op']} has no argument {name!r} here, and the graph sets it to {value}.")
+            raise _lacking(
+                node,
+                f"The graph sets {name!r} of {node['op']} to {value}, but this PyTorch's overload lacks it.",
+            )
     if lost := [p.name for p in known.values() if p.required and p.name not in given]:
-        raise _lacking(node, f"{node['op']} needs {', '.join(lost)} here, which the graph does not give.")
+        raise _lacking(node, f"This PyTorch's {node['op']} needs {', '.join(lost)}, which the graph does not give.")
     needed = [
         p for p in known.values() if p.name in given and (p.required or not same(given[p.name], encode(p.default)))
     ]

@@ -1,9 +1,7 @@
-"""The constants of a file, which ``torch.save`` pickled: read without unpickling anything.
+"""Reads the constants of a file, which ``torch.save`` pickled, without unpickling anything.
 
-``torch.save`` of a dict of tensors uses a handful of pickle's instructions and names a few functions.  Those are read
-as data, one by one; any other instruction or name is refused.  ``pickletools`` tells the instructions apart and runs
-none of them.
-"""
+``torch.save`` of a dict of tensors uses a few of pickle's instructions and names a few functions. These are read as
+data, one by one; any other instruction or name is refused. ``pickletools`` decodes the instructions and runs none."""
 
 from __future__ import annotations
 
@@ -36,19 +34,19 @@ _STORAGES = {
 
 
 _MEMBERS = MOST + 16
-"""``torch.save`` writes a member for each memory, and a few of its own."""
+"""The most members: ``torch.save`` writes one for each storage, and a few of its own."""
 _INSTRUCTIONS = 64 * MOST
-"""``torch.save`` needs some 45 for a tensor."""
+"""The most instructions: ``torch.save`` uses about 45 for a tensor."""
 _DIMENSIONS = 64
 
 
 class _Name(str):
-    """A module and what it holds, which is not looked up."""
+    """The full name of a function or class.  It is never looked up."""
 
 
 @dataclass(frozen=True)
 class _Storage:
-    """A tensor's memory: the dtype of what is in it, the member of the archive, where it was, its length."""
+    """The storage of a tensor: its dtype, its member of the archive, its device and its length."""
 
     dtype: str
     key: str
@@ -57,15 +55,15 @@ class _Storage:
 
 
 class _Tensor(dict[str, Any]):
-    """The row of a tensor in the table that ``constants.unpacked`` reads."""
+    """A tensor's row in the table that ``constants.unpacked`` reads."""
 
 
 def unpickled(content: bytes) -> tuple[Data, list[bytes]]:
-    """The table that ``constants.unpacked`` takes, and the bytes of each memory.  Raises Malformed."""
+    """Returns the table that ``constants.unpacked`` takes, and the bytes of each storage.  Raises Malformed."""
     parts = members(io.BytesIO(content), len(content), _MEMBERS)
     tops = {name.partition("/")[0] for name in parts}
     if len(tops) != 1:
-        raise Malformed("constants.pt", "It is not what torch.save writes.")
+        raise Malformed("constants.pt", "torch.save did not write it.")
     top = tops.pop()
     if parts.get(f"{top}/byteorder", b"little") != b"little":
         raise Malformed("constants.pt", "Its bytes are not little-endian.")
@@ -75,12 +73,12 @@ def unpickled(content: bytes) -> tuple[Data, list[bytes]]:
     except Malformed:
         raise
     except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError, OverflowError) as e:
-        raise Malformed("constants.pt", f"It is not what torch.save writes: {type(e).__name__}: {e}"[:200]) from e
+        raise Malformed("constants.pt", f"torch.save did not write it: {type(e).__name__}: {e}"[:200]) from e
 
 
 def _table(said: Any, storages: Mapping[str, bytes]) -> tuple[Data, list[bytes]]:
     if type(said) is not dict or not all(type(n) is str and isinstance(t, _Tensor) for n, t in said.items()):
-        raise Malformed("constants.pt", "It is no table of tensors by name.")
+        raise Malformed("constants.pt", "It is not a dict of tensors by name.")
     numbers: dict[str, int] = {}
     memory: list[dict[str, Any]] = []
     rows: list[dict[str, Any]] = []
@@ -129,7 +127,7 @@ def _read(code: bytes) -> Any:
             case "APPEND" | "APPENDS":
                 more = _above(stack, marks.pop() if instruction.name == "APPENDS" else len(stack) - 1)
                 if type(stack[-1]) is not list:
-                    raise ValueError("something is appended to what is no list")
+                    raise ValueError("it appends to a value that is not a list")
                 stack[-1].extend(more)
             case "BINUNICODE" | "BININT" | "BININT1" | "BININT2" | "LONG1" | "BINFLOAT":
                 stack.append(given)
@@ -148,22 +146,22 @@ def _read(code: bytes) -> Any:
             case "SETITEM" | "SETITEMS":
                 pairs = _above(stack, marks.pop() if instruction.name == "SETITEMS" else len(stack) - 2)
                 if type(stack[-1]) is not dict or not all(type(key) is str for key in pairs[::2]):
-                    raise ValueError("something is set in what is no table by name")
+                    raise ValueError("it sets an item of a value that is not a dict with names as keys")
                 stack[-1].update(zip(pairs[::2], pairs[1::2], strict=True))
             case "BINPERSID":
                 stack.append(_storage(*stack.pop()))
             case "REDUCE":
                 arguments, name = stack.pop(), stack.pop()
                 if type(arguments) is not tuple or type(name) is not _Name:
-                    raise ValueError("a call of what is no function")
+                    raise ValueError("it calls a value that is not a function")
                 stack.append(_CALLS[name](*arguments))
             case other:
-                raise ValueError(f"the instruction {other}")
+                raise ValueError(f"it has the instruction {other}")
     raise ValueError("it does not end")
 
 
 def _above(stack: list[Any], at: int) -> list[Any]:
-    """Takes what stands above a mark."""
+    """Pops the values above a mark."""
     held = stack[at:]
     del stack[at:]
     return held
@@ -172,7 +170,7 @@ def _above(stack: list[Any], at: int) -> list[Any]:
 def _storage(word: str, kind: _Name, key: str, device: str, count: int) -> _Storage:
     name = kind.removeprefix("torch.storage.").removeprefix("torch.")
     if word != "storage" or type(key) is not str or type(device) is not str or type(count) is not int:
-        raise ValueError("a reference to what is no storage")
+        raise ValueError("a persistent id does not refer to a storage")
     return _Storage(_STORAGES[name], key, device, count * DTYPES[_STORAGES[name]].itemsize)
 
 
@@ -186,9 +184,9 @@ def _row(
     metadata: Any = None,
 ) -> _Tensor:
     if not isinstance(storage, _Storage) or hooks != {} or metadata not in (None, {}, {"conj": True}):
-        raise ValueError("a tensor that is more than its memory")
+        raise ValueError("a tensor has hooks or attributes")
     if not all(type(numbers) is tuple and len(numbers) <= _DIMENSIONS for numbers in (shape, strides)):
-        raise ValueError("a tensor without sizes and strides")
+        raise ValueError("a tensor has no sizes or strides")
     return _Tensor(
         storage=storage,
         dtype=storage.dtype,
@@ -214,13 +212,13 @@ def _row_of_dtype(
     row = _row(storage, offset, shape, strides, requires_grad, hooks, metadata)
     name = dtype.removeprefix("torch.")
     if not isinstance(dtype, _Name) or name not in DTYPES:
-        raise ValueError("a tensor of no dtype")
+        raise ValueError("a tensor has no dtype")
     return _Tensor({**row, "dtype": name})
 
 
 def _parameter(held: _Tensor, requires_grad: bool, hooks: Any, attributes: Any = None) -> _Tensor:
     if not isinstance(held, _Tensor) or hooks != {}:
-        raise ValueError("a parameter of what is no tensor")
+        raise ValueError("a parameter does not hold a tensor")
     return _Tensor({**held, "parameter": True, "requires_grad": requires_grad})
 
 

@@ -1,4 +1,4 @@
-"""A functional graph as a file: its operators are members of the opset, whatever it was traced in."""
+"""Saves a functional graph as a file, with its operators decomposed to members of the opset."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from keel.torch_adapter import Captured, Symbolic, facts_of, functional, is_over
 from keel.types import Call
 
 FORMAT = 1
-"""Of the file; the opset has a version of its own."""
+"""The version of the file format.  The opset has a version of its own."""
 
 NUMBERS: Mapping[str, Callable[..., Any]] = {
     **{
@@ -69,10 +69,10 @@ NUMBERS: Mapping[str, Callable[..., Any]] = {
         for name in ("sym_max", "sym_min", "sym_float", "sym_int", "sym_not", "sym_ite", "sym_sum")
     },
 }
-"""The functions that graphs compute numbers with, and pick results with, by the names that files have for them."""
+"""Functions for arithmetic on numbers and for ``getitem``, by their names in files."""
 
 SIZES = ("aten.sym_size.int", "aten.sym_stride.int", "aten.sym_numel.default", "aten.sym_storage_offset.default")
-"""The operators that read sizes; they belong to every opset."""
+"""Operators that read sizes.  They belong to every opset."""
 
 _NAMES = {f: name for name, f in NUMBERS.items()}
 _DO = "Trace it with torch.export, or with make_fx and tracing_mode='symbolic' or 'fake'."
@@ -85,14 +85,13 @@ def save_graph(
 ) -> None:
     """Writes a graph with its constants, its types and the version of the opset to ``path``.
 
-    ``graph`` is an exported program, or a functional graph of ATen operators whose nodes have values
-    (``meta["val"]``), as ``make_fx`` and AOTAutograd trace them.  What is no member of the opset is written out in
-    members.  ``opset`` is an older version to write for.
+    ``graph`` is an exported program, or a functional graph of ATen operators whose nodes have values (``meta["val"]``),
+    as ``make_fx`` and AOTAutograd trace them. Operators that are not members of the opset are decomposed to members.
+    ``opset`` is an older version to write for.
 
-    Raises KeelError[bad-graph] for a graph that is not functional, has an operator outside the opset or is larger than
-    what ``load_graph`` reads, some 60,000 calls and 16,384 constants, and
-    KeelError[opset-version] for a version in which the graph has no form.
-    """
+    Raises KeelError[bad-graph] if the graph is not functional, has an operator outside the opset, or exceeds the limits
+    of ``load_graph`` (about 60,000 calls and 16,384 constants). Raises KeelError[opset-version] if the graph cannot be
+    expressed in the version ``opset``."""
     target = CURRENT if opset is None else version(opset)
     data, constants = _exported(graph) if isinstance(graph, ExportedProgram) else _plain(graph)
     data = convert(data, target, lambda v: overloads(v) | frozenset((*NUMBERS, *SIZES)))
@@ -106,7 +105,9 @@ def save_graph(
         raise KeelError("bad-graph", "The graph cannot be saved.", {e.place: e.why}) from e
     text = json.dumps(data, indent=1)  # in ASCII
     if len(text) > MOST_TEXT or marks(text) > MOST_MARKS:
-        raise KeelError("bad-graph", "The graph cannot be saved.", {"graph.json": "It is larger than what is read."})
+        raise KeelError(
+            "bad-graph", "The graph cannot be saved.", {"graph.json": "It exceeds the limits of load_graph."}
+        )
     write(Path(path), {"graph.json": text.encode(), "constants.pt": held.getvalue()})
 
 
@@ -127,9 +128,9 @@ def _plain(gm: fx.GraphModule) -> tuple[Data, dict[str, torch.Tensor]]:
 
 
 def _check(gm: fx.GraphModule) -> None:
-    """Raises KeelError[bad-graph] for a graph that is no functional graph of operators."""
+    """Raises KeelError[bad-graph] unless the graph is a functional graph of operators."""
     held = {n.name for n in gm.graph.find_nodes(op="get_attr")}
-    ends = {n.name for n in gm.graph.find_nodes(op="output")}  # a single result is as good as a tuple of one
+    ends = {n.name for n in gm.graph.find_nodes(op="output")}  # a single result counts as a tuple of one
     problems = {name: why for name, why in violations(gm) if name not in held | ends}
     if problems:
         first = next(n for n in gm.graph.nodes if n.name in problems)
@@ -172,7 +173,7 @@ def _exported(program: ExportedProgram) -> tuple[Data, dict[str, torch.Tensor]]:
         raise KeelError(
             "bad-graph",
             "The program cannot be saved.",
-            {str(odd[0]): "An argument that is given by name needs a name of ASCII letters and digits."},
+            {str(odd[0]): "The name of a keyword argument must consist of ASCII letters, digits and underscores."},
         )
     try:
         return {**data, "trees": [tree_text(trees.in_spec), tree_text(trees.out_spec)]}, constants
@@ -199,14 +200,14 @@ def _unfit(name: str, kind: str) -> KeelError:
 def _refusal(call: Call) -> str | None:
     if call.op in OPSET:
         return None
-    return f"It is no member of opset {CURRENT}, so no version of it says what it means."
+    return f"It is not a member of opset {CURRENT}, so no version of the opset defines it."
 
 
 _OPSET = Backend(name="opset", device="*", supports=_refusal, compile=lambda gm: gm.forward)
 
 
 def _in_members(captured: Captured) -> fx.GraphModule:
-    """The graph with all that is no member written out, in inner graphs too."""
+    """Decomposes all operators that are not members, in inner graphs too."""
     try:
         gm = legalize(captured, [_OPSET]).gm
     except KeelError as e:
@@ -218,7 +219,7 @@ def _in_members(captured: Captured) -> fx.GraphModule:
             f"The graph cannot be saved: {what}",
             e.reasons,
             e.where,
-            "Operators of your own, and what PyTorch cannot write out, have no meaning in a file.",
+            "A file cannot hold custom operators, or operators that PyTorch cannot decompose.",
         ) from e
     for node in gm.graph.find_nodes(op="get_attr"):
         inner = getattr(gm, str(node.target))
@@ -248,7 +249,7 @@ def _program(
 
 
 def _numbers(value: Any) -> Iterator[Any]:
-    """The sizes of a value."""
+    """Yields the sizes of a value."""
     match value:
         case torch.Tensor():
             yield from (*value.shape, *value.stride(), value.storage_offset())
@@ -290,13 +291,12 @@ def _graph(gm: fx.GraphModule, constants: Mapping[str, Any], fixed: Mapping[str,
 
 
 def _call(node: fx.Node) -> dict[str, Any]:
-    """An overload's arguments by parameter name, ``default`` naming those that have it; any other function's as
-    given.
-    """
+    """Returns an overload's arguments by parameter name; ``default`` names those with their default value. The
+    arguments of any other function are returned unchanged."""
     if not is_overload(node.target):
         name = Call(node.target, (), {}, ()).name if is_call(node) else _NAMES.get(node.target)  # type: ignore[arg-type]
         if name is None:
-            raise NotSerializable("It is neither an operator nor arithmetic on numbers that files have a name for.")
+            raise NotSerializable("It is neither an operator nor a known function for arithmetic on numbers.")
         return {
             "op": name,
             "given": [encode(a) for a in node.args],
@@ -314,5 +314,5 @@ def _call(node: fx.Node) -> dict[str, Any]:
 
 
 def same(a: Data, b: Data) -> bool:
-    """Whether two encoded values are equal, 1, 1.0 and True apart."""
+    """True if two encoded values are equal; 1, 1.0 and True differ."""
     return json.dumps(a, sort_keys=True) == json.dumps(b, sort_keys=True)

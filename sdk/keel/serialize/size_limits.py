@@ -1,8 +1,7 @@
-"""How large an expression of sizes can become, told from its data alone: before anything computes with it.
+"""Bounds how large an expression of sizes can become, from its data alone, before anything computes with it.
 
-``10 ** 10 ** 10`` is seven characters and no machine's number; a product of forty sums has a million million terms once
-it is multiplied out, which PyTorch does.
-"""
+``10 ** 10 ** 10`` has few characters, but no machine can hold its value. A product of forty sums has a million million
+terms once it is expanded, and PyTorch expands it."""
 
 from __future__ import annotations
 
@@ -13,14 +12,14 @@ from dataclasses import dataclass
 from keel.documents import Item, shown
 
 MOST_BITS, MOST_TERMS, MOST_PARTS, MOST_ARGUMENTS = 4096, 512, 512, 64
-"""Of a value, of an expression that is multiplied out, of one as it stands, and of a function."""
+"""Limits: bits of a value, terms of an expression once expanded, parts of an expression, arguments of a function."""
 _POWERS = frozenset({"Pow", "PowByNatural", "FloatPow", "LShift"})
 _SUMS = frozenset({"Add"})
 
 
 @dataclass(frozen=True)
 class Extent:
-    """``bits`` of the value at most, ``terms`` once it is multiplied out, ``parts`` as it stands."""
+    """Bounds of an expression: the ``bits`` of its value, its ``terms`` once expanded, and its ``parts``."""
 
     bits: int
     terms: int = 1
@@ -28,8 +27,8 @@ class Extent:
 
 
 def check(size: Item, symbols: Mapping[str, int]) -> None:
-    """Raises Malformed unless ``size`` is an integer, a number, a symbol of ``symbols`` or a list of a function's name
-    and arguments that are such, none of which becomes too large.  ``symbols`` has the bits of each symbol's value.
+    """Raises Malformed unless ``size`` is an integer, a number, a symbol of ``symbols``, or a list of a function's name
+    and arguments of these kinds; or if any of them becomes too large. ``symbols`` has the bits of each symbol's value.
     """
     _extent(size, symbols)
 
@@ -46,7 +45,7 @@ def _extent(size: Item, symbols: Mapping[str, int]) -> Extent:
             return Extent(64)
         case str() as symbol:
             if symbol not in symbols:
-                size.refuse(f"{shown(symbol)} is no size.")
+                size.refuse(f"{shown(symbol)} is not a size.")
             return Extent(symbols[symbol])
     word, *args = size.items(MOST_ARGUMENTS + 1) or [size]
     function = word.text(64)
@@ -73,7 +72,7 @@ def _extent(size: Item, symbols: Mapping[str, int]) -> Extent:
 
 
 def _exponent(item: Item, extent: Extent) -> int:
-    """How large an exponent may be, in its absolute value; no more than is too large in any case."""
+    """Returns a bound of the exponent's absolute value, capped at a value that is too large in any case."""
     if isinstance(item.value, int | float):
         return min(math.ceil(abs(item.value)), MOST_BITS + 1)
     return min(1 << min(extent.bits, 20), MOST_BITS + 1)

@@ -1,6 +1,6 @@
-"""How arguments and results are nested: a file says it in PyTorch's words, which are read as data by a closed grammar.
+"""Reads how arguments and results are nested.  A file has PyTorch's own text for it, read as data by a closed grammar.
 
-PyTorch's own reader imports the modules that a file names, and calls what their containers registered.
+PyTorch's own reader imports the modules that a file names, and calls functions that their containers registered.
 """
 
 from __future__ import annotations
@@ -23,15 +23,14 @@ _TABLES = {
 
 
 def nested(item: Item) -> Any:
-    """The tree that a text describes, as data that ``keel.torch_adapter.tree_of`` makes one of.  Raises Malformed.
+    """Returns the tree that a text describes, as data for ``keel.torch_adapter.tree_of``.  Raises Malformed.
 
-    None is a leaf, and each container an object whose key names it.  ``tuple``, ``list``, ``deque`` and ``Size`` have a
-    list of what they hold, ``dict``, ``OrderedDict`` and ``defaultdict`` a list of pairs; ``class`` names a container
-    of another class by the name that it was registered with.
-    """
+    None is a leaf, and each container is an object whose key names it. ``tuple``, ``list``, ``deque`` and ``Size`` have
+    a list of their elements; ``dict``, ``OrderedDict`` and ``defaultdict`` have a list of pairs; ``class`` names any
+    other container by the name that it was registered with."""
     protocol, tree = Item(parsed(item.text(1 << 22), item.place), item.place).items(count=2)
     if protocol.value != 1:
-        protocol.refuse("It is of a protocol that PyTorch did not have.")
+        protocol.refuse("Its protocol version is unknown.")
     return _tree(tree)
 
 
@@ -43,7 +42,7 @@ def _tree(item: Item) -> Any:
     held = [_tree(child) for child in said["children_spec"].items()]
     if kind in _ROWS:
         if context.value != "null":
-            context.refuse(f"A {_ROWS[kind]} has none.")
+            context.refuse(f"A {_ROWS[kind]} has no context.")
         return {_ROWS[kind]: held}
     if kind in _TABLES:
         return {_TABLES[kind]: _pairs(_text(context), held)}
@@ -63,14 +62,14 @@ def _tree(item: Item) -> Any:
 
 
 def _text(item: Item) -> Item:
-    """What a text of JSON within JSON says."""
+    """Parses a text of JSON within JSON."""
     return Item(parsed(item.text(1 << 20), item.place), item.place)
 
 
 def _pairs(keys: Item, held: list[Any]) -> list[list[Any]]:
     for key in keys.items():
         if not isinstance(key.value, str | int | float | bool):
-            key.refuse("The keys of a dict are texts and numbers.")
+            key.refuse("The keys of a dict must be texts or numbers.")
     if len(keys.value) != len(held):
         raise Malformed(keys.place, f"It has {len(held)} values and {len(keys.value)} keys.")
     return [[key, value] for key, value in zip(keys.value, held, strict=True)]

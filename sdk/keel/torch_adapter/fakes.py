@@ -129,7 +129,7 @@ class Fakes:
                 return self._known[data]
             case [str() as name, *args] if args and name in _functions():
                 return _functions()[name](*map(self.expression, args))
-        raise ValueError(f"{data!r} is no size.")
+        raise ValueError(f"{data!r} is not a size.")
 
     def number(self, data: Any, kind: Literal["int", "float", "bool"] = "int") -> Any:
         """The number that an expression is, symbolic where it has symbols."""
