@@ -20,7 +20,7 @@ from keel.graph.verify import verify
 from keel.plugin import Backend
 from keel.spec import OPSET, is_normal
 from keel.spec.accounted import is_pytorchs
-from keel.torch_adapter import Boxed, Captured, Kind, capture, fault_of
+from keel.torch_adapter import Boxed, Captured, Kind, bug_of, capture
 from keel.types import Call
 
 __all__ = ["Ending", "Watcher", "dynamo_backend", "ending", "fault", "opset_backend", "watching"]
@@ -93,8 +93,8 @@ def fault(call: Call) -> str | None:
     """What PyTorch's fake kernel is known to say wrongly of such a call in this version, so that its type is eager's
     instead; None if nothing is known.
     """
-    found = fault_of(call.op)
-    return found.sentence if found is not None and ".".join(__version__.split(".")[:2]) in found.seen else None
+    bug, release = bug_of(call.op), ".".join(__version__.split(".")[:2])
+    return bug.sentence if bug is not None and release in bug.torch_versions else None
 
 
 Watcher = Callable[[Captured], Ending | None]

@@ -14,10 +14,10 @@ from keel.torch_adapter.capture import (
 )
 from keel.torch_adapter.decompositions import LEFT_OUT, Decomposition, decomposition_of
 from keel.torch_adapter.fakes import Fakes, SymbolFacts, expression_data, facts_of
-from keel.torch_adapter.fault import Fault
 from keel.torch_adapter.foreign import asks_again, given_to, torch_compile_backend
 from keel.torch_adapter.graphs import GraphPair
-from keel.torch_adapter.layouts import FAULTS, Transformed, fault_of, laid_out
+from keel.torch_adapter.meta_bugs.fft_strides import Transformed
+from keel.torch_adapter.meta_bugs.table import bug_of, fix_strides
 from keel.torch_adapter.modes import without_autocast, without_modes
 from keel.torch_adapter.numbers import NotRecorded, number
 from keel.torch_adapter.observe import observed
@@ -58,14 +58,12 @@ from keel.torch_adapter.symbols import (
 from keel.torch_adapter.trees import Tree, flat, flatten_call, is_call_tree, nest, tree_of, tree_text, unflatten
 
 __all__ = [
-    "FAULTS",
     "LEFT_OUT",
     "Asked",
     "Boxed",
     "Captured",
     "Decomposition",
     "Fakes",
-    "Fault",
     "GraphPair",
     "Kind",
     "NotRecorded",
@@ -75,6 +73,7 @@ __all__ = [
     "Transformed",
     "Tree",
     "asks_again",
+    "bug_of",
     "capture",
     "captured_calls",
     "compiled_graphs",
@@ -86,7 +85,7 @@ __all__ = [
     "expression_data",
     "facts_of",
     "fake_mode_of",
-    "fault_of",
+    "fix_strides",
     "flat",
     "flatten_call",
     "functional",
@@ -101,7 +100,6 @@ __all__ = [
     "is_overload",
     "is_random",
     "is_taken_apart",
-    "laid_out",
     "late",
     "makes_sizes",
     "may_alias",

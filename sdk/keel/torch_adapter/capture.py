@@ -26,11 +26,11 @@ from torch.utils._python_dispatch import _disable_current_modes
 from keel.errors import KeelError
 from keel.torch_adapter.assertions import assert_promises
 from keel.torch_adapter.backward_mutations import keep_saved, read_late, saves_unchecked
+from keel.torch_adapter.meta_bugs.apply import apply_fixes
+from keel.torch_adapter.meta_bugs.upsample import resampled
 from keel.torch_adapter.mutations import taken_out
-from keel.torch_adapter.promises import correct
 from keel.torch_adapter.recorder import fake_mode_of
 from keel.torch_adapter.regions import without_writes
-from keel.torch_adapter.resampled import resampled
 from keel.torch_adapter.squeezed import assert_kept
 from keel.torch_adapter.traced_assertions import factorizations_checked, read_apart, said
 
@@ -137,7 +137,7 @@ def _partition(joint: fx.GraphModule, *args: Any, **kwargs: Any) -> Any:
     """The forward and the backward graph of a joint one."""
     from torch._functorch.partitioners import min_cut_rematerialization_partition
 
-    correct(joint)  # before what is saved becomes a backward input
+    apply_fixes(joint)  # before what is saved becomes a backward input
     read_late(joint, kwargs["num_fwd_outputs"])
     forward, backward = min_cut_rematerialization_partition(joint, *args, **kwargs)
     keep_saved(forward, backward, kwargs["num_fwd_outputs"])
@@ -247,7 +247,7 @@ def _passing() -> Callable[[KeelError], KeelError]:
 def tidied(gm: fx.GraphModule, kind: Kind) -> Captured:
     """The graph with its tensor attributes made its last placeholders, so that no backend meets a ``get_attr`` of a
     tensor, and without operators that do nothing to values."""
-    correct(gm)
+    apply_fixes(gm)
     attributes: dict[str, list[fx.Node]] = {}
     for node in gm.graph.find_nodes(op="get_attr"):
         if isinstance(_attribute(gm, str(node.target)), torch.Tensor):

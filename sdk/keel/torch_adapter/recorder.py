@@ -22,8 +22,7 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 
 from keel.errors import first_line
 from keel.torch_adapter.decompositions import decomposition_of, prims_in_aten
-from keel.torch_adapter.lacking import METAS
-from keel.torch_adapter.layouts import fault_of, laid_out
+from keel.torch_adapter.meta_bugs.table import METAS, bug_of, fix_strides
 from keel.torch_adapter.numbers import NotRecorded, number
 from keel.torch_adapter.symbols import Symbolic, constant_of, expression, hint_of
 
@@ -157,8 +156,8 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 return pure(*args, **kwargs)
         if func not in METAS and func not in self.functional and func._can_decompose():
             out = self._taken_apart(func, args, kwargs)
-            return self._copied(out, laid_out(func, args, kwargs, out)) if fault_of(func) is not None else out
-        out = _apart(laid_out(func, args, kwargs, METAS.get(func, func)(*args, **kwargs)))
+            return self._copied(out, fix_strides(func, args, kwargs, out)) if bug_of(func) is not None else out
+        out = _apart(fix_strides(func, args, kwargs, METAS.get(func, func)(*args, **kwargs)))
         if func in _NOTHING:
             self.writer.same(out, args[0])
         elif not _asks(func):

@@ -14,7 +14,7 @@ from keel.graph.calls import type_of
 from keel.spec import MEMBERS
 from keel.spec.bind import bound
 from keel.spec.ops.linalg import matrices, positive, squares
-from keel.torch_adapter.lacking import METAS
+from keel.torch_adapter.meta_bugs.table import METAS
 
 from .test_types import agrees
 

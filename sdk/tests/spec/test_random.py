@@ -13,7 +13,7 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from keel.graph.calls import type_of
 from keel.spec import MEMBERS, decomposition_of
 from keel.spec.bind import bound
-from keel.torch_adapter.lacking import METAS
+from keel.torch_adapter.meta_bugs.table import METAS
 
 from .agreement import agree
 from .test_types import agrees

@@ -13,8 +13,8 @@ from torch import fx
 from keel.graph.calls import call_of
 from keel.spec import MEMBERS, Op, Sample, bind
 from keel.spec.normal import overload_of
-from keel.torch_adapter import fake_mode_of, fault_of, laid_out
-from keel.torch_adapter.lacking import METAS
+from keel.torch_adapter import bug_of, fake_mode_of, fix_strides
+from keel.torch_adapter.meta_bugs.table import METAS
 from keel.torch_adapter.trace import assignments
 from keel.types import Call, SymType, TensorType
 
@@ -34,10 +34,10 @@ def calls(op: Op, samples: list[Sample], symbolic: bool) -> Iterator[tuple[Call,
     for node in gm.graph.nodes:
         if node.target not in op.targets:
             continue
-        if fault_of(node.target) is not None:  # what FakeTensor is known to say wrongly
+        if bug_of(node.target) is not None:  # what FakeTensor is known to say wrongly
             args, kwargs = fx.node.map_aggregate((node.args, node.kwargs), value_of)
             with mode:
-                node.meta["val"] = laid_out(node.target, args, kwargs, node.meta["val"])
+                node.meta["val"] = fix_strides(node.target, args, kwargs, node.meta["val"])
         if (call := call_of(node)) is not None:
             yield call, mode
 

@@ -1,15 +1,18 @@
-"""The types of results of operators for which PyTorch has no meta kernel, or one that fails for calls that eager runs,
-so that they can be recorded with symbolic sizes. Nothing is registered: only the recorder asks.
+"""Operators for which PyTorch has no meta kernel, or one that fails for calls that eager runs.
+
+Other functions are asked instead, so that they can be recorded with symbolic sizes.  Nothing is registered: only the
+recorder asks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from types import MappingProxyType
+from collections.abc import Callable
 from typing import Any
 
 import torch
 import torch._meta_registrations  # what is registered there is not lacking
+
+from keel.torch_adapter.meta_bugs.record import ALL, MetaBug
 
 aten = torch.ops.aten
 
@@ -20,7 +23,7 @@ def _geqrf(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def _contiguous(x: torch.Tensor, *_: Any, **__: Any) -> torch.Tensor:
-    """A result of the first operand's type in one block; how a transform's lies in memory, ``layouts`` knows."""
+    """A result of the first operand's type in one block; how a transform's lies in memory, ``fft_strides`` knows."""
     return torch.empty_like(x, memory_format=torch.contiguous_format)
 
 
@@ -75,27 +78,31 @@ def _by_tensors(op: Callable[..., Any]) -> Callable[..., Any]:
     return lists
 
 
-_OURS: Mapping[Any, Callable[..., Any]] = {
-    aten.geqrf.default: _geqrf,
-    aten.binomial.default: _contiguous,
-    aten._standard_gamma.default: _contiguous,
-}
-_INSTEAD: Mapping[Any, Callable[..., Any]] = {
-    aten._fft_c2c.default: _contiguous,  # raises in 2.11 where dimensions are not sorted
-    aten.native_channel_shuffle.default: _contiguous,  # a view, which only a contiguous operand has
-    aten.multi_margin_loss.default: _loss,  # taken apart, with other sizes for a single example
-    aten.multilabel_margin_loss_forward.default: _marked_loss,  # the same, and other numbers
-    aten.unique_dim_consecutive.default: _slices,  # none, and its kernel is said to be composite
-    aten._batch_norm_with_update_functional.default: _normalised,  # takes no call without a weight or a bias
-    aten._batch_norm_no_update.default: _inferred,
-    aten.linalg_vector_norm.default: _norm,  # 2.11 keeps a dimension of one element named from the end
-    aten._foreach_addcmul.Tensor: _by_tensors(aten.addcmul.default),  # wants the scalars' values
-    aten._foreach_addcdiv.Tensor: _by_tensors(aten.addcdiv.default),
-}
-METAS: Mapping[Callable[..., Any], Callable[..., Any]] = MappingProxyType(
-    {
-        **{op: ours for op, ours in _OURS.items() if not op.has_kernel_for_dispatch_key(torch._C.DispatchKey.Meta)},
-        **_INSTEAD,
-    }
+def _bug(sentence: str, meta: Callable[..., Any], *ops: Callable[..., Any]) -> MetaBug:
+    return MetaBug(ops, ALL, sentence, meta, kind="instead")
+
+
+MISSING: tuple[MetaBug, ...] = (
+    MetaBug((aten.geqrf.default,), ALL, "There is no meta kernel.", _geqrf, kind="missing"),
+    MetaBug(
+        (aten.binomial.default, aten._standard_gamma.default),
+        ALL,
+        "There is no meta kernel.",
+        _contiguous,
+        kind="missing",
+    ),
+    _bug("In 2.11 it raises where dimensions are not sorted.", _contiguous, aten._fft_c2c.default),
+    _bug("It makes a view, which only a contiguous operand has.", _contiguous, aten.native_channel_shuffle.default),
+    _bug("It is decomposed, with other sizes for a single example.", _loss, aten.multi_margin_loss.default),
+    _bug(
+        "It is decomposed, with other sizes for a single example, and other numbers.",
+        _marked_loss,
+        aten.multilabel_margin_loss_forward.default,
+    ),
+    _bug("There is none, and its kernel is said to be composite.", _slices, aten.unique_dim_consecutive.default),
+    _bug("It takes no call without a weight or a bias.", _normalised, aten._batch_norm_with_update_functional.default),
+    _bug("It takes no call without a weight or a bias.", _inferred, aten._batch_norm_no_update.default),
+    _bug("In 2.11 it keeps a dimension of one element named from the end.", _norm, aten.linalg_vector_norm.default),
+    _bug("It wants the scalars' values.", _by_tensors(aten.addcmul.default), aten._foreach_addcmul.Tensor),
+    _bug("It wants the scalars' values.", _by_tensors(aten.addcdiv.default), aten._foreach_addcdiv.Tensor),
 )
-"""By operator: what to ask instead of its own."""

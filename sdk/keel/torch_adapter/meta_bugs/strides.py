@@ -5,18 +5,16 @@ Source: aten/src/ATen/native; each rule does what the kernel does before it comp
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch._prims_common import compute_elementwise_output_strides
 
-from keel.torch_adapter.fault import Fault, Given, Size, Strides, ordered, row_major
+from keel.torch_adapter.meta_bugs.record import ALL, Given, MetaBug, Size, Strides, ordered, row_major
 from keel.torch_adapter.symbols import expression, hint_of
 
 aten = torch.ops.aten
-_ALL = ("2.11", "2.13", "2.14", "2.15")
 
 
 # -- rules ------------------------------------------------------------------------------------------------------------
@@ -191,17 +189,25 @@ def _grouped(args: Given, said: torch.Tensor) -> Sequence[Size]:
     return again.stride()
 
 
-# -- faults -----------------------------------------------------------------------------------------------------------
+def _copied(args: Given, said: torch.Tensor) -> Sequence[Size] | None:
+    return torch.empty_like(args["self"] if "self" in args else args["input"]).stride()
 
 
-def _fault(
+def _moved(args: Given, said: torch.Tensor) -> Sequence[Size] | None:
+    return None if args["a"].device == said.device else torch.empty_like(args["a"]).stride()
+
+
+# -- bugs -------------------------------------------------------------------------------------------------------------
+
+
+def _bug(
     sentence: str,
     strides: Strides,
     *ops: Callable[..., Any] | str,
     results: tuple[int, ...] | None = (0,),
     device: str | None = None,
-) -> Fault:
-    return Fault(ops, _ALL, sentence, strides, results, device)
+) -> MetaBug:
+    return MetaBug(ops, ALL, sentence, strides, results, device)
 
 
 _FORMAT = (
@@ -212,10 +218,11 @@ _FIRST = (
     "Where the operands' orders of dimensions differ, another one's is promised than that of the operand that "
     "eager looks at first."
 )
+_DRAWN = "The operand's order of dimensions is promised; eager's draws are row-major."
 _REPEATED = "The strides of an operand whose elements share memory are promised; eager gives each its own."
 _LANCZOS = [getattr(aten, name) for name in ("_upsample_lanczos2d_aa_backward",) if hasattr(aten, name)]
-KERNELS: tuple[Fault, ...] = (
-    _fault(
+STRIDES: tuple[MetaBug, ...] = (
+    _bug(
         _ROWS,
         _rows,
         aten.native_layer_norm_backward.default,
@@ -224,62 +231,62 @@ KERNELS: tuple[Fault, ...] = (
         aten._upsample_nearest_exact1d.default,
         aten.upsample_nearest1d.default,
     ),
-    _fault(
+    _bug(
         _ROWS,
         _rows,
         aten.mse_loss_backward.default,
         aten.smooth_l1_loss_backward.default,
         aten.huber_loss_backward.default,
     ),
-    _fault(_ROWS, _rows, aten.log_sigmoid_forward.default, results=(0, 1), device="cpu"),
-    _fault(_ROWS, _rows, aten._upsample_nearest_exact1d.vec, aten.upsample_nearest1d.vec),
-    Fault((aten._upsample_nearest_exact3d.vec, aten.upsample_nearest3d.vec), _ALL[:1], _FORMAT, _format_of("input")),
-    Fault(
-        (aten._upsample_nearest_exact3d.default, aten.upsample_nearest3d.default), _ALL[:1], _FORMAT, _format_of("self")
+    _bug(_ROWS, _rows, aten.log_sigmoid_forward.default, results=(0, 1), device="cpu"),
+    _bug(_ROWS, _rows, aten._upsample_nearest_exact1d.vec, aten.upsample_nearest1d.vec),
+    MetaBug((aten._upsample_nearest_exact3d.vec, aten.upsample_nearest3d.vec), ALL[:1], _FORMAT, _format_of("input")),
+    MetaBug(
+        (aten._upsample_nearest_exact3d.default, aten.upsample_nearest3d.default), ALL[:1], _FORMAT, _format_of("self")
     ),
-    Fault(
+    MetaBug(
         (
             aten._upsample_nearest_exact2d.vec,
             aten.upsample_nearest2d.vec,
             aten.upsample_bilinear2d.vec,
             aten.upsample_trilinear3d.vec,
         ),
-        _ALL[:1],
+        ALL[:1],
         _FORMAT,
         _format_of("input"),
         device="cuda",
     ),
-    Fault(
+    MetaBug(
         (
             aten._upsample_nearest_exact2d.default,
             aten.upsample_nearest2d.default,
             aten.upsample_bilinear2d.default,
             aten.upsample_trilinear3d.default,
         ),
-        _ALL[:1],
+        ALL[:1],
         _FORMAT,
         _format_of("self"),
         device="cuda",
     ),
-    Fault((aten._fused_rms_norm.default, aten.pixel_unshuffle.default), _ALL[:1], _ROWS, _rows, device="cuda"),
-    _fault(_ROWS, _rows, aten._foreach_pow.ScalarAndTensor, results=None, device="cpu"),
-    _fault(
+    MetaBug((aten._fused_rms_norm.default, aten.pixel_unshuffle.default), ALL[:1], _ROWS, _rows, device="cuda"),
+    _bug(_ROWS, _rows, aten._foreach_pow.ScalarAndTensor, results=None, device="cpu"),
+    _bug(
         "The target's order of dimensions is promised; eager's losses are row-major.",
         _rows,
         aten.nll_loss2d_forward.default,
     ),
-    _fault(
+    _bug(
         "The operand's order of dimensions is promised; eager's result for complex numbers is row-major.",
         _angle,
         aten.angle.default,
     ),
-    _fault(
+    _bug(
         "Where no dimension is listed the operand's order is promised; eager's result is row-major.",
         _of_no_dims,
         aten.any.dims,
         aten.all.dims,
     ),
-    _fault(
+    _bug(
         _FORMAT,
         _format_of("input"),
         aten._native_batch_norm_legit_functional.default,
@@ -291,7 +298,7 @@ KERNELS: tuple[Fault, ...] = (
         aten.batch_norm_backward.default,
         device="cpu",
     ),
-    _fault(
+    _bug(
         _FORMAT,
         _format_of("self"),
         aten.reflection_pad2d_backward.default,
@@ -303,22 +310,22 @@ KERNELS: tuple[Fault, ...] = (
         aten.native_channel_shuffle.default,
         device="cpu",
     ),
-    Fault((aten.max_unpool2d.default,), _ALL[:2], _FORMAT, _format_of("self"), device="cpu"),
-    _fault(_FORMAT, _shuffled, aten.channel_shuffle.default),
-    Fault(
+    MetaBug((aten.max_unpool2d.default,), ALL[:2], _FORMAT, _format_of("self"), device="cpu"),
+    _bug(_FORMAT, _shuffled, aten.channel_shuffle.default),
+    MetaBug(
         (aten.reflection_pad2d.default, aten.replication_pad2d.default),
-        _ALL[:1],
+        ALL[:1],
         _FORMAT,
         _format_of("self"),
         device="cpu",
     ),
-    _fault(
+    _bug(
         "The gradient's order of dimensions is promised; eager gives the operand's.",
         _like("self"),
         aten.binary_cross_entropy_backward.default,
         aten.binary_cross_entropy.default,
     ),
-    _fault(
+    _bug(
         _FIRST,
         _of("self", "other"),
         aten.xlogy.Tensor,
@@ -330,7 +337,7 @@ KERNELS: tuple[Fault, ...] = (
         aten.logical_or.default,
         aten.logical_xor.default,
     ),
-    _fault(
+    _bug(
         _FIRST,
         _of("grad_output", "self"),
         aten.softplus_backward.default,
@@ -339,81 +346,86 @@ KERNELS: tuple[Fault, ...] = (
         aten.hardswish_backward.default,
         aten.logit_backward.default,
     ),
-    _fault(_FIRST, _scaled("self", "other"), aten.add.Tensor, aten.sub.Tensor),
-    _fault(_FIRST, _scaled("other", "self"), aten.rsub.Tensor),
-    _fault(_FIRST, _of("self", "other"), aten.lcm.default),
-    _fault(
+    _bug(_FIRST, _scaled("self", "other"), aten.add.Tensor, aten.sub.Tensor),
+    _bug(_FIRST, _scaled("other", "self"), aten.rsub.Tensor),
+    _bug(_FIRST, _of("self", "other"), aten.lcm.default),
+    _bug(
         "Strides of the operand alone are promised; eager looks at the indices, too.",
         _indexed,
         aten.index.Tensor,
         aten._unsafe_index.Tensor,
     ),
-    Fault(
-        (aten.randint_like.Tensor,), _ALL[:1], "Row-major is promised; eager keeps the operand's order.", _drawn_like
+    MetaBug(
+        (aten.randint_like.Tensor,), ALL[:1], "Row-major is promised; eager keeps the operand's order.", _drawn_like
     ),
-    _fault(_FIRST, _of("self", "values"), aten.heaviside.default),
-    _fault(_FIRST, _of("grad_output", "self_or_result"), aten.elu_backward.default),
-    _fault(_FIRST, _of("self", "grad_output"), aten.leaky_relu_backward.default),
-    _fault(_FIRST, _of("grad_output", "mask"), aten.native_dropout_backward.default),
-    _fault(_FIRST, _times_powers, aten.ldexp.Tensor),
-    _fault(
+    _bug(_FIRST, _of("self", "values"), aten.heaviside.default),
+    _bug(_FIRST, _of("grad_output", "self_or_result"), aten.elu_backward.default),
+    _bug(_FIRST, _of("self", "grad_output"), aten.leaky_relu_backward.default),
+    _bug(_FIRST, _of("grad_output", "mask"), aten.native_dropout_backward.default),
+    _bug(_FIRST, _times_powers, aten.ldexp.Tensor),
+    _bug(
         "Where the matrix counts for nothing row-major is promised; eager keeps its order of dimensions.",
         _added,
         aten.addr.default,
     ),
-    _fault(_FIRST, _rrelu, aten.rrelu_with_noise_backward.default),
-    Fault((aten.as_strided_scatter.default,), _ALL[:3], _REPEATED, _apart),
-    Fault((aten.select_scatter.default, aten.diagonal_scatter.default), _ALL[:1], _REPEATED, _apart),
-    _fault(
+    _bug(_FIRST, _rrelu, aten.rrelu_with_noise_backward.default),
+    MetaBug((aten.as_strided_scatter.default,), ALL[:3], _REPEATED, _apart),
+    MetaBug((aten.select_scatter.default, aten.diagonal_scatter.default), ALL[:1], _REPEATED, _apart),
+    _bug(
         "Of a batch of one channels-last is promised; eager's chunks are row-major.", _chunks, aten._chunk_cat.default
     ),
-    Fault(
+    MetaBug(
         (aten.zero.default,),
-        _ALL[:1],
+        ALL[:1],
         "Row-major is promised; eager's zeros keep the operand's order of dimensions.",
         _like("self"),
     ),
-    _fault(
+    _bug(
         "The strides of the token are promised; eager gives a dense copy of it.",
         _like("dep_token"),
         aten._functional_assert_async.msg,
         aten._functional_sym_constrain_range.default,
         aten._functional_sym_constrain_range_for_size.default,
     ),
-    _fault(
+    _bug(
         "Row-major is promised; eager's slices lie one after the other, whatever dimension they are along.",
         _slices,
         aten.unique_dim.default,
         aten.unique_consecutive.default,
         aten.unique_dim_consecutive.default,
     ),
-    _fault("Row-major is promised; eager keeps channels-last.", _rolled, aten.roll.default, device="cpu"),
-    _fault(
+    _bug("Row-major is promised; eager keeps channels-last.", _rolled, aten.roll.default, device="cpu"),
+    _bug(
         "The order of dimensions of the direction is promised; eager's weight is row-major.",
         _rows,
         aten._weight_norm_interface.default,
     ),
-    *(Fault((op.default,), _ALL[1:], _ROWS, _rows) for op in _LANCZOS),
-    _fault(
+    *(MetaBug((op.default,), ALL[1:], _ROWS, _rows) for op in _LANCZOS),
+    _bug(
         "The operand's order of dimensions is promised; eager's is that of its groups in rows.",
         _grouped,
         "quantized_decomposed.quantize_per_channel_group.default",
     ),
+    MetaBug((aten.slice_scatter.default,), ALL[:1], _REPEATED, _apart),
+    MetaBug((aten._standard_gamma.default,), ALL[1:], _DRAWN, _rows),
+    _bug(_DRAWN, _rows, aten.poisson.default, aten.normal.float_Tensor, aten.normal.Tensor_Tensor),
+    _bug(
+        "The strides of an operand with gaps, or whose elements share memory, are promised; eager leaves gaps out, and "
+        "gives each element its own.",
+        _copied,
+        aten.uniform.default,
+        aten.native_dropout.default,
+    ),
+    _bug(
+        "Where the operands' orders of dimensions differ, the second's is promised and eager gives the first's (of "
+        "quotients, of floats rounded down).",
+        _of("self", "other"),
+        aten.copysign.Tensor,
+        aten.div.Tensor_mode,
+    ),
+    _bug(
+        "The operand's gaps are promised on the other device; eager leaves them out.",
+        _moved,
+        torch.ops.prims.device_put.default,
+    ),
 )
-
-
-# -- results that are none --------------------------------------------------------------------------------------------
-
-
-def _input_of(args: Given) -> tuple[int, ...]:
-    return () if args["output_mask"][0] else (0,)
-
-
-ABSENT: Mapping[Callable[..., Any], Callable[[Given], tuple[int, ...]]] = MappingProxyType(
-    {
-        aten.native_batch_norm_backward.default: _input_of,
-        aten.batch_norm_backward.default: _input_of,
-        aten._native_multi_head_attention.default: lambda args: () if args.get("need_weights", True) else (1,),
-    }
-)
-"""By operator: the results that eager leaves out, and fake kernels promise."""

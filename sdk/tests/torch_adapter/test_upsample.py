@@ -12,7 +12,7 @@ from torch._dispatch.python import enable_python_dispatcher
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn import functional as F
 
-from keel.torch_adapter.resampled import resampled
+from keel.torch_adapter.meta_bugs.upsample import resampled
 
 aten = torch.ops.aten
 TWICE: dict[str, Callable[[Tensor], Tensor]] = {

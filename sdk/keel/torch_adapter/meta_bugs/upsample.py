@@ -17,7 +17,7 @@ from torch import fx
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
-from keel.torch_adapter.kernels import channels_last
+from keel.torch_adapter.meta_bugs.strides import channels_last
 
 _NAMES = (
     "upsample_nearest2d",

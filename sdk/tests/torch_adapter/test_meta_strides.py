@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from importlib.metadata import requires
 from itertools import permutations
 from typing import Any
 
@@ -15,8 +17,8 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils._pytree import tree_map_only
 
 from keel.torch_adapter import Captured, capture, captured_calls
-from keel.torch_adapter.lacking import METAS
-from keel.torch_adapter.layouts import FAULTS, fault_of, laid_out
+from keel.torch_adapter.meta_bugs.record import ALL
+from keel.torch_adapter.meta_bugs.table import META_BUGS, METAS, bug_of, fix_strides
 
 aten = torch.ops.aten
 HERE = ".".join(torch.__version__.split(".")[:2])
@@ -278,21 +280,34 @@ def test_what_is_promised_is_what_eager_gives(op: Any, symbolic: bool) -> None:
             said = METAS[op](*fakes) if op in METAS else promised(op, fakes, kwargs)
             if said is None:
                 continue
-            said = laid_out(op, fakes, kwargs, said)
+            said = fix_strides(op, fakes, kwargs, said)
         given = op(*args, **kwargs)
-        for k in fault_of(op).results:
+        for k in bug_of(op).results:
             one, other = (v[k] if isinstance(v, tuple | list) else v for v in (said, given))
             assert (one.shape, one.dtype) == (other.shape, other.dtype)
             assert steps(one) == steps(other), f"{[steps(a) for a in args if isinstance(a, torch.Tensor)]}, {args[1:]}"
 
 
-SHOWN = [f for f in FAULTS if HERE in f.seen and str(f.ops[0]).startswith("aten.") and f.device != "cuda"]
+SHOWN = [
+    bug
+    for bug in META_BUGS
+    if bug.kind == "strides" and HERE in bug.torch_versions and bug.device != "cuda" and str(bug.ops[0])[:5] == "aten."
+]
+
+
+def test_a_bug_is_listed_while_a_supported_release_has_it() -> None:
+    """A row whose bug is gone in the oldest supported PyTorch, and in all releases since, is deleted."""
+    (wanted,) = (found for r in requires("torch-keel") or () if (found := re.match(r"torch\b.*>=(\d+)\.(\d+)", r)))
+    oldest = tuple(map(int, wanted.groups()))
+    for bug in META_BUGS:
+        assert bug.sentence.endswith(".") and set(bug.torch_versions) <= set(ALL), bug.sentence
+        assert max(tuple(map(int, v.split("."))) for v in bug.torch_versions) >= oldest, bug.sentence
 
 
 @pytest.mark.parametrize("fault", SHOWN, ids=lambda f: str(f.ops[0]))
 def test_a_listed_fault_is_one(fault: Any) -> None:
     for op in fault.ops:
-        assert fault_of(op) is fault and fault.sentence.endswith(".")
+        assert bug_of(op) is fault and fault.sentence.endswith(".")
         if torch.Tag.dynamic_output_shape in op.tags or op in METAS or op in {asked for asked, _ in OTHERS.values()}:
             continue
         kwargs = KWARGS.get(op, {})
@@ -348,7 +363,7 @@ def promised(op: Any, fakes: Sequence[Any], kwargs: Mapping[str, Any]) -> torch.
     try:
         return op(*fakes, **kwargs)
     except RuntimeError as e:
-        assert "out of bounds for storage" in str(e) and HERE in fault_of(op).seen
+        assert "out of bounds for storage" in str(e) and HERE in bug_of(op).torch_versions
         return None
 
 
@@ -357,8 +372,8 @@ def test_other_devices() -> None:
     with FakeTensorMode():
         x = torch.empty(2, 3, 1, 4, 2, dtype=torch.complex64, device="cuda")
         gaps = torch.empty_strided((2, 2, 1, 4, 2), (24, 16, 8, 2, 1), device="cuda")
-        said = laid_out(aten._fft_c2c.default, (x, [0, 1, 3, 4], 0, True), {}, torch.empty_like(x))
-        moved = laid_out(
+        said = fix_strides(aten._fft_c2c.default, (x, [0, 1, 3, 4], 0, True), {}, torch.empty_like(x))
+        moved = fix_strides(
             torch.ops.prims.device_put.default,
             (gaps, torch.device("cpu")),
             {},
@@ -386,7 +401,7 @@ LAST, ROWS_OF_4 = torch.channels_last, torch.contiguous_format
 def test_channels_last_on_cuda(op: Any, args: tuple[Any, ...], given: torch.memory_format) -> None:
     with enable_python_dispatcher(), FakeTensorMode():
         x = torch.empty(2, 3, 4, 4, device="cuda").to(memory_format=LAST)
-        found = laid_out(op, (x, *args), {}, op(x, *args))
+        found = fix_strides(op, (x, *args), {}, op(x, *args))
     assert found.is_contiguous(memory_format=given)
 
 

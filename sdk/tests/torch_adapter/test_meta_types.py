@@ -15,7 +15,7 @@ from torch.utils.checkpoint import checkpoint
 
 from keel.spec import decomposition_of
 from keel.torch_adapter import Captured, capture, captured_calls, dim_of
-from keel.torch_adapter.promises import correct
+from keel.torch_adapter.meta_bugs.apply import apply_fixes
 from keel.torch_adapter.trace import trace
 
 F32, BF16 = torch.float32, torch.bfloat16
@@ -104,7 +104,7 @@ def test_the_random_state_of_attention_lies_on_the_host() -> None:
     for part, value in zip(parts, results, strict=True):
         part.meta["val"] = value
     graph.output(tuple(parts))
-    correct(fx.GraphModule(torch.nn.Module(), graph))
+    apply_fixes(fx.GraphModule(torch.nn.Module(), graph))
     assert [p.meta["val"].device.type for p in parts] == ["cuda", "cuda", "cpu", "cpu"]
 
 
@@ -160,7 +160,7 @@ def test_what_is_reshaped_to_no_dimensions_has_none(op: Callable[..., Any]) -> N
             node.meta["val"] = target(*fx.node.map_arg(node.args, lambda n: n.meta["val"]))
             steps.append(node)
     graph.output(tuple(steps[2:]))
-    correct(fx.GraphModule(torch.nn.Module(), graph))
+    apply_fixes(fx.GraphModule(torch.nn.Module(), graph))
     assert [n.meta["val"].shape for n in steps[2:]] == [(), ()]
 
 
@@ -228,7 +228,7 @@ def promised(fn: Callable[..., Any], *shapes: tuple[Any, ...]) -> list[Any]:
         call.meta["val"] = call.target(*(a.meta["val"] if isinstance(a, fx.Node) else a for a in call.args))
         graph.output(call)
     assert call.meta["val"][0].fake_mode is mode
-    correct(fx.GraphModule(nn.Module(), graph))
+    apply_fixes(fx.GraphModule(nn.Module(), graph))
     return [(list(v.shape), v.dtype) for v in call.meta["val"]]
 
 
