@@ -8,9 +8,12 @@ name, a hash of the text, serve deduplication and caching.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from dataclasses import fields, is_dataclass, replace
+from functools import cache, lru_cache
 from itertools import count
+
+import sympy
 
 from keel.loops.index import Atom, Axis, Div, Index, Loaded, Mod, index, make, quotient, substitute
 from keel.loops.ir import (
@@ -214,8 +217,31 @@ def rename_canonically(kernel: Kernel) -> Kernel:
     names = {b.name: b.name if b.name in checked else f"{b.role}{next(counts[b.role])}" for b in kernel.buffers}
     body = _renamed(kernel.body, 0, {}, values, names)
     buffers = tuple(Buffer(names[b.name], b.dtype, b.size, b.role) for b in kernel.buffers)
-    digest = hashlib.sha256(repr((buffers, body)).encode()).hexdigest()[:10]
+    digest = hashlib.sha256(_content((buffers, body)).encode()).hexdigest()[:10]
     return Kernel(f"k_{digest}", buffers, body)
+
+
+def _content(value: Hashable) -> str:
+    """``repr(value)``, but each symbolic size is printed once: every index of a deep network's loops holds them."""
+    names = _printed_fields(type(value))
+    if names:
+        parts = [f"{name}={_content(getattr(value, name))}" for name in names]
+        return f"{type(value).__qualname__}({', '.join(parts)})"
+    if isinstance(value, tuple):
+        parts = [_content(v) for v in value]
+        return f"({parts[0]},)" if len(parts) == 1 else f"({', '.join(parts)})"
+    return _size_text(value) if isinstance(value, sympy.Basic) else repr(value)
+
+
+@cache
+def _printed_fields(kind: type) -> tuple[str, ...]:
+    """The fields that ``repr`` prints of a dataclass; none of another type."""
+    return tuple(f.name for f in fields(kind) if f.repr) if is_dataclass(kind) else ()
+
+
+@lru_cache(maxsize=1 << 12)
+def _size_text(size: sympy.Basic) -> str:
+    return repr(size)
 
 
 def _defining(body: tuple[Stmt, ...]) -> Iterator[Stmt]:

@@ -1,3 +1,7 @@
+import hashlib
+
+import pytest
+import sympy
 import torch
 
 from keel.loops.index import Axis, index
@@ -70,6 +74,14 @@ def test_equal_kernels_get_equal_names_whatever_they_were_called():
     one, two = double((p,), index(p)), double((u,), index(u))
     assert canonicalize(one, hint) == canonicalize(two, hint)
     assert canonicalize(one, hint).name != canonicalize(double((Axis("p", 9),), index(Axis("p", 9))), hint).name
+
+
+@pytest.mark.parametrize("size", [8, sympy.Symbol("n", positive=True, integer=True) * 2 + 1])
+def test_the_name_is_a_hash_of_what_the_kernel_prints_as(size):
+    axis = Axis("p", size)
+    kernel = canonicalize(double((axis,), index(axis) * 2), lambda d: 8)
+    content = repr((kernel.buffers, kernel.body))
+    assert kernel.name == "k_" + hashlib.sha256(content.encode()).hexdigest()[:10]
 
 
 def test_sibling_loops_share_names_and_inner_ones_count_on():
