@@ -19,6 +19,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -87,7 +88,9 @@ def targets() -> Iterator[dict[str, keel.LoopTarget]]:
             rendered = __import__("keel_rendered").backend
         finally:
             sys.path.remove(str(place))
-        yield {"cpp": keel.testing.find("cpp").target, "the rendered package": rendered.target}
+        cpp = keel.testing.find("cpp").target
+        assert cpp is not None
+        yield {"cpp": cpp, "the rendered package": rendered.target}
 
 
 # -- processes -----------------------------------------------------------------------------------------
@@ -202,11 +205,11 @@ def damaged(
 ) -> dict[str, Counter[str]]:
     """What came of ``count`` damaged entries, by the kind of damage."""
     found: dict[str, Counter[str]] = {kind: Counter() for kind in DAMAGE}
-    clean = {}
+    clean: dict[str, Path] = {}
     for name, target in backends.items():
         clean[name] = place / f"clean-{len(clean)}"
         for factor in (3.5, 1.75):
-            assert outcome(forked(lambda t=target, f=factor: check(t, f), clean[name])) == RIGHT
+            assert outcome(forked(partial(check, target, factor), clean[name])) == RIGHT
     for n in range(count):
         name, kind = list(backends)[n % len(backends)], list(DAMAGE)[n // len(backends) % len(DAMAGE)]
         cache = place / "trial"
@@ -217,7 +220,7 @@ def damaged(
         # Mostly what is loaded; sometimes what else there is.
         DAMAGE[kind](drawn.choice(libraries if drawn.random() < 0.9 else entries), drawn, entries)
         factor = drawn.choice([3.5, 1.75])
-        both = [outcome(forked(lambda t=backends[name], f=f: check(t, f), cache)) for f in (factor, 5.25 - factor)]
+        both = [outcome(forked(partial(check, backends[name], f), cache)) for f in (factor, 5.25 - factor)]
         found[kind][next((o for o in both if o != RIGHT), RIGHT)] += 1
         shutil.rmtree(cache)
     return found
@@ -295,7 +298,12 @@ def kills(backends: Mapping[str, keel.LoopTarget], count: int, drawn: random.Ran
     left = list(cache.glob("keel-draft-*"))
     for path in left:
         os.utime(path, (0, 0))
-    outcome(forked(lambda: store.put(["last"], b"") or RIGHT, cache))
+
+    def put() -> str:
+        store.put(["last"], b"")
+        return RIGHT
+
+    outcome(forked(put, cache))
     found.drafts, found.swept = len(left), len(left) - len(list(cache.glob("keel-draft-*")))
     return found
 

@@ -286,7 +286,7 @@ def _sheet(own: Cost | None, times: Times, device: str) -> Cost:
     fuses = chain < one * CHAIN / 2
     mixed = times["a mixture"] - launch - (0 if fuses else CHAIN * call)
     flops = {d: _rate(2.0 * PRODUCT[device] ** 3, _product(times, d, launch) - call) for d in DTYPES if str(d) in times}
-    given = {} if own is None else {"link": own.link, "memory": own.memory, "seconds": own.seconds}
+    given: dict[str, Any] = {} if own is None else {"link": own.link, "memory": own.memory, "seconds": own.seconds}
     found = Cost(
         flops=flops,
         scalars=_rate(CHAIN * SMALL[device], mixed),

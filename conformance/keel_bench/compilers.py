@@ -23,7 +23,8 @@ def compiled(fn: Callable[..., Any], compiler: str) -> Callable[..., Any]:
             return fn
         case "inductor":
             return torch.compile(fn, fullgraph=True)
-    return torch.compile(fn, backend="keel", fullgraph=True, options={"backends": [compiler, EAGER]})
+    options: dict[str, Any] = {"backends": [compiler, EAGER]}
+    return torch.compile(fn, backend="keel", fullgraph=True, options=options)
 
 
 def counted(fn: Callable[..., Any], compiler: str) -> tuple[Callable[..., Any], list[int]]:

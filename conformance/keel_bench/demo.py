@@ -135,7 +135,8 @@ def place(shown: Shown, model: str, title: str) -> None:
     """Who takes what, forward and backward, and why not; and how far the results are from float64."""
     with shown.step(f"{title} on {', '.join(PLACED_ON)}"):
         case = prepare(Step("training"), build(model))
-        explanation = keel.explain(case.model, *case.args, backends=PLACED_ON, **case.kwargs, **case.targets)
+        named: dict[str, Any] = {**case.kwargs, **case.targets}
+        explanation = keel.explain(case.model, *case.args, backends=PLACED_ON, **named)
         shown.console.print(parts(explanation))
         shown.console.print(reasons(explanation))
         shown.console.print(errors(model))
@@ -183,7 +184,7 @@ def errors(model: str, on: Sequence[str] = PLACED_ON, scale: str = "line") -> Ta
     for mode in MODES:
         step = Step(mode)
         cases = [prepare(step, build(model, scale=scale)) for _ in range(2)]
-        forwards = [placed(on, cases[0].model), cases[1].model]
+        forwards: list[Forward] = [placed(on, cases[0].model), cases[1].model]
         left = [leave(step, case, forward) for case, forward in zip(cases, forwards, strict=True)]
         verdicts = judge([compare(left[0], left[1], reference(step, build(model, scale=scale)))])
         worst = verdicts[0]
@@ -200,7 +201,8 @@ def errors(model: str, on: Sequence[str] = PLACED_ON, scale: str = "line") -> Ta
 
 
 def placed(backends: Sequence[str], fn: Forward) -> Forward:
-    return torch.compile(fn, backend="keel", options={"backends": list(backends)})
+    options: dict[str, Any] = {"backends": list(backends)}
+    return torch.compile(fn, backend="keel", options=options)
 
 
 def measure(shown: Shown, model: str, title: str) -> None:
@@ -211,7 +213,7 @@ def measure(shown: Shown, model: str, title: str) -> None:
         os.environ |= {"KEEL_CACHE_DIR": f"{caches}/keel", "TORCHINDUCTOR_CACHE_DIR": f"{caches}/inductor"}
         step = Step("inference")
         case = prepare(step, build(model))
-        forwards = {
+        forwards: dict[str, Forward] = {
             "eager": case.model,
             "Inductor": compiled(case.model, INDUCTOR),
             "keel, cpp": placed(("cpp", EAGER), case.model),

@@ -75,7 +75,8 @@ def captures(job: Job, sizes: tuple[int, ...]) -> int:
 
 
 def sized(job: Job, size: int, seed: int = 0) -> ModelCase:
-    return build(job.model, scale=job.scale, seed=seed, **{**({} if job.model not in TEXT else FIXED), job.along: size})
+    sizes: dict[str, Any] = {**(FIXED if job.model in TEXT else {}), job.along: size}
+    return build(job.model, scale=job.scale, seed=seed, **sizes)
 
 
 def bars(results: Mapping[Job, Outcome]) -> Iterable[Criterion]:

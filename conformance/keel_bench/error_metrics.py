@@ -91,12 +91,12 @@ def _compare(x: Tensor, eager: Tensor, exact: Tensor, scale: Tensor) -> Comparis
     if x.shape != exact.shape or x.dtype != eager.dtype:
         return Comparison(math.inf, 0.0, 0.0, 0.0, False)
     errors = [t.double() - exact for t in (x, eager)]
-    squares = [float(t.square().sum()) for t in (*errors, scale)]
-    if not all(map(math.isfinite, squares)):  # as nearly never: an element is infinite, or not a number
-        finite = x.isfinite() & eager.isfinite() & exact.isfinite()
-        squares = [float(t[finite].square().sum()) for t in (*errors, scale)]
-        return Comparison(*squares, torch.finfo(x.dtype).eps, same_classes(x, eager))
-    return Comparison(*squares, torch.finfo(x.dtype).eps, same_classes=True)
+    error, of_eager, size = (float(t.square().sum()) for t in (*errors, scale))
+    if all(map(math.isfinite, (error, of_eager, size))):
+        return Comparison(error, of_eager, size, torch.finfo(x.dtype).eps, same_classes=True)
+    finite = x.isfinite() & eager.isfinite() & exact.isfinite()  # rare: an element is infinite, or not a number
+    error, of_eager, size = (float(t[finite].square().sum()) for t in (*errors, scale))
+    return Comparison(error, of_eager, size, torch.finfo(x.dtype).eps, same_classes(x, eager))
 
 
 def _scale(name: str, reference: Left) -> Tensor:

@@ -46,7 +46,8 @@ class Block(nn.Module):
         )
         mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).reshape(batch, length, WIDTH)
         x = x + self.out(mixed)
-        return x + self.down(F.gelu(self.up(self.before_mlp(x))))
+        down: Tensor = self.down(F.gelu(self.up(self.before_mlp(x))))
+        return x + down
 
 
 def jobs(chosen: Selection) -> list[Job]:

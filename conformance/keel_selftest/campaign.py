@@ -201,22 +201,18 @@ class Campaign:
             for n, c in CONTROLS.items()
         ]
         rest = self.run_tasks("controls, where they passed", [t for t in again if t.cases])
-        blanks, bearing, vacuous, right = (
-            list[mutation_score.VacuousPass](),
-            dict[str, int](),
-            dict[str, list[str]](),
-            0,
-        )
+        vacuous_passes, bearing, right = list[mutation_score.VacuousPass](), dict[str, int](), 0
+        operators = dict[str, list[str]]()
         for task in again:
             name = task.name.rpartition("/")[2]
-            some, bearing[name], _ = mutation_score.vacuous_passes(name, first, mine[name], eager, is_right_by_chance)
-            right += len(plain[name][0]) - len(some)
-            _, _, vacuous[name] = mutation_score.vacuous_passes(
+            passes, bearing[name], _ = mutation_score.vacuous_passes(name, first, mine[name], eager, is_right_by_chance)
+            right += len(plain[name][0]) - len(passes)
+            _, _, operators[name] = mutation_score.vacuous_passes(
                 name, [*first, *task.cases], {**mine[name], **rest.get(task.name, {})}, eager, is_expected_pass
             )
-            blanks += some
-        self.rows["vacuous"] = [vars(b) for b in blanks]
-        return mutation_score.vacuity_bars(blanks, bearing, vacuous, right)
+            vacuous_passes += passes
+        self.rows["vacuous"] = [vars(b) for b in vacuous_passes]
+        return mutation_score.vacuity_bars(vacuous_passes, bearing, operators, right)
 
     def benign(self, seeds: Iterable[int]) -> list[Criterion]:
         found, eager_found = list[mutation_score.FalseAlarm](), list[mutation_score.FalseAlarm]()

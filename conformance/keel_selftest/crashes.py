@@ -83,11 +83,11 @@ def depth() -> None:
     """Calls itself through native code until the stack ends."""
     sys.setrecursionlimit(10**9)
 
-    @ctypes.CFUNCTYPE(None)
     def again() -> None:
-        again()
+        native()
 
-    again()
+    native = ctypes.CFUNCTYPE(None)(again)
+    native()
 
 
 CRASHES: Mapping[str, Crash] = {name: found for name, found in globals().items() if isinstance(found, Crash)}

@@ -63,9 +63,8 @@ def normalised_by_scale_and_shift(op: Any, x: Tensor, *args: Any) -> Any:
         case _:
             weight, bias, mean, var, _, eps = args
             channels = [1, x.shape[1], *[1] * (x.dim() - 2)]
-            found = shifted(
-                x, *(None if p is None else p.reshape(channels) for p in (mean, torch.rsqrt(var + eps), weight, bias))
-            )
+            mean, rstd = mean.reshape(channels), torch.rsqrt(var + eps).reshape(channels)
+            found = shifted(x, mean, rstd, *(None if p is None else p.reshape(channels) for p in (weight, bias)))
     return with_layout_of(found.reshape(x.shape), like[0]), *like[1:]
 
 

@@ -79,7 +79,7 @@ def nan(made: Tensor, given: Sequence[Tensor]) -> Tensor:
 def uninitialised(made: Tensor, given: Sequence[Tensor]) -> Tensor:
     """Results are what their memory held: large numbers, for the memory of a right result may come back as it was."""
     if made.dtype != torch.bool:
-        made.untyped_storage().fill_(0x5A)
+        made.untyped_storage().fill_(0x5A)  # type: ignore[attr-defined]  # missing in the stubs
     return made
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Iterable
 from functools import partial
 from time import process_time
@@ -41,7 +41,7 @@ class Measured:
 
     def __init__(self, job: Job, tell: ReportPhase) -> None:
         self.job, self.tell, self.found = job, tell, Row()
-        self.seconds: Counter[str] = Counter()
+        self.seconds = defaultdict[str, float](float)
         self.endings, self.training = Endings(), job.mode == "training"
         self.draws = Draws(job.name, self.training, job.samples)
 
@@ -84,7 +84,7 @@ class Measured:
         in_words(lambda: accuracy_check.leave(example.fn, example.inputs))
         watch.now("tracing")
         begin = process_time()
-        run = in_words(
+        run: Callable[..., Any] = in_words(
             lambda: universe.trace(
                 example.fn,
                 [accuracy_check.twin(x) for x in example.inputs],
@@ -92,7 +92,8 @@ class Measured:
                 dynamic=self.job.dynamic,
             )
         )
-        self.seconds.update(tracing=process_time() - begin - watch.seconds, legalizing=watch.seconds)
+        self.seconds["tracing"] += process_time() - begin - watch.seconds
+        self.seconds["legalizing"] += watch.seconds
         return run
 
     def run(self, i: int, example: universe.Example, run: Callable[..., Any], watch: Watch) -> None:

@@ -21,6 +21,8 @@ from keel_conformance.results.verdict import STATUSES
 class Everything(nn.Module):
     """Sizes that are symbols, containers, arguments by name, a parameter, a buffer that is written, an inner graph."""
 
+    calls: torch.Tensor
+
     def __init__(self) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.ones(4, 4))

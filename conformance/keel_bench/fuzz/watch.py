@@ -99,7 +99,7 @@ class Watch:
 
     def __post_init__(self) -> None:
         sys.addaudithook(self._heard)
-        sys.meta_path.insert(0, self)  # type: ignore[arg-type]
+        sys.meta_path.insert(0, self)
 
     def find_spec(self, name: str, *_: Any) -> None:
         """Notes what is to be imported, whether there is such a module or not, and leaves it to others."""

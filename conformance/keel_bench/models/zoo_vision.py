@@ -126,18 +126,18 @@ def build(name: str, seed: int = 0, batch: int = BATCH, side: int = 0) -> ModelC
     import timm
 
     made = small(name)
-    told = {"img_size": made.side} if made.told else {}
+    sizes: dict[str, Any] = {"img_size": made.side, **made.sizes} if made.told else made.sizes
     torch.manual_seed(seed)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # names that timm has given up
-        model = timm.create_model(name, pretrained=False, drop_rate=0.0, **told, **made.sizes)
+        model = timm.create_model(name, pretrained=False, drop_rate=0.0, **sizes)
     if made.cut:
         shorten(model, made.cut)
     for m in model.modules():
         if isinstance(m, nn.Dropout):
             m.p = 0.0
         elif type(m).__name__ == "DropPath":
-            m.drop_prob = 0.0
+            setattr(m, "drop_prob", 0.0)  # noqa: B010  # of timm, which has no types
     generator = torch.Generator().manual_seed(seed + 1)
     pixels = torch.randn(batch, 3, side or made.side, side or made.side, generator=generator)
     labels = torch.randint(0, CLASSES, (batch,), generator=generator)

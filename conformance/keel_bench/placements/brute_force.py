@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import inf
+from typing import Any
 
 import numpy as np
 
@@ -32,18 +33,10 @@ class _Tensor:
 
 def _tensors(t: placement.Tensors, place: list[int]) -> list[_Tensor]:
     readers = [t.reader[a:b].tolist() for a, b in zip(t.first[:-1], t.first[1:], strict=True)]
-    return [
-        _Tensor(*each, place)
-        for each in zip(
-            t.maker.tolist(),
-            readers,
-            t.home.tolist(),
-            t.ends.tolist(),
-            micros(t.handover),
-            micros(t.transfer),
-            strict=True,
-        )
-    ]
+    columns = zip(
+        t.maker.tolist(), readers, t.home.tolist(), t.ends.tolist(), micros(t.handover), micros(t.transfer), strict=True
+    )
+    return [_Tensor(maker, read, home, ends, over, ways, place) for maker, read, home, ends, over, ways in columns]
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,11 +83,11 @@ class Oracle:
                     )
                 )
                 labels[u] = -1
-            for now, b, lost in sorted(tried, key=lambda t: t[:2]):
+            for now, b, broken_then in sorted(tried, key=lambda t: t[:2]):
                 labels[u] = b
                 path = (*paid, self._path(u, labels, paid)) if self.launches else paid
                 if now + rest[u + 1] + self._least_launches(labels, path) < best:
-                    descend(u + 1, now, path, lost)
+                    descend(u + 1, now, path, broken_then)
                 labels[u] = -1
 
         descend(0, -sum(worth for *_, worth in self.savings), (), frozenset())
@@ -126,15 +119,18 @@ class Oracle:
 
     @cached_property
     def compute(self) -> list[list[float]]:
-        return micros(self.problem.compute)
+        compute: list[list[float]] = micros(self.problem.compute)
+        return compute
 
     @cached_property
     def launch(self) -> list[float]:
-        return micros(self.problem.launch)
+        launch: list[float] = micros(self.problem.launch)
+        return launch
 
     @cached_property
     def together(self) -> list[int]:
-        return self.problem.together.tolist()
+        together: list[int] = self.problem.together.tolist()
+        return together
 
     @cached_property
     def tensors(self) -> list[_Tensor]:
@@ -157,8 +153,8 @@ class Oracle:
         return found
 
 
-def micros(seconds: np.ndarray) -> list:
-    """Whole numbers, and inf."""
+def micros(seconds: np.ndarray) -> Any:
+    """Nested lists of whole numbers, and inf."""
     return np.rint(np.asarray(seconds) * 1e6).tolist()
 
 

@@ -65,7 +65,7 @@ def layered(make: Callable[[], nn.Module], shape: tuple[int, ...], calls: int) -
     """Layers in a row until there are so many calls.  Each has parameters of its own; the last may be cut off."""
     layer = _traced(make().eval(), torch.randn(shape))
     x, *parameters = layer.graph.find_nodes(op="placeholder")
-    (result,) = layer.graph.output_node().args[0]
+    (result,) = layer.graph.output_node().all_input_nodes
     inner = [n for n in layer.graph.nodes if n.op == "call_function"]
     graph, made, layers = fx.Graph(), 0, 0
     given = _input(graph, x, "x")
@@ -93,7 +93,7 @@ def _input(graph: fx.Graph, like: fx.Node, name: str) -> fx.Node:
 def _traced(layer: nn.Module, x: Tensor) -> fx.GraphModule:
     """The layer in ATen calls; its parameters and buffers are inputs after the first."""
     state = {**dict(layer.named_parameters()), **dict(layer.named_buffers())}
-    names, seen = list(state), []
+    names, seen = list(state), list[fx.GraphModule]()
 
     def run(x: Tensor, *values: Tensor) -> tuple[Tensor]:
         return (torch.func.functional_call(layer, dict(zip(names, values, strict=True)), (x,)),)
@@ -137,15 +137,19 @@ def priced(units: placement.CallGraph, backends: int, refused: set[str], seed: i
     return placement.problem(compute[:, :backends], units.needs, moved, launch=LAUNCH)
 
 
+def _producer(node: fx.Node) -> fx.Node:
+    """The call whose result a node is, or is a part of."""
+    return node.all_input_nodes[0] if node.target is operator.getitem else node
+
+
 def tensors_of(units: placement.CallGraph) -> tuple[list[int], list[list[int]], list[int], list[int]]:
     """Of each unit one, of all bytes that it makes, and each input: makers, readers, bytes, where they must end."""
     graph = units.nodes[0].graph
     readers: dict[fx.Node, set[int]] = {}
     for unit, node in enumerate(units.nodes):
         for operand in node.all_input_nodes:
-            whole = operand.args[0] if operand.target is operator.getitem else operand
-            readers.setdefault(whole, set()).add(unit)
-    results = {n.args[0] if n.target is operator.getitem else n for n in graph.output_node().all_input_nodes}
+            readers.setdefault(_producer(operand), set()).add(unit)
+    results = {_producer(n) for n in graph.output_node().all_input_nodes}
     found = [n for n in graph.nodes if n in readers or n in results]
     return (
         [units.numbers.get(n, -1) for n in found],

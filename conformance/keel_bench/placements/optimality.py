@@ -163,5 +163,5 @@ def total(rows: Iterable[dict[str, Any]], key: str) -> int:
 
 def _launched(solution: placement.SolvedPlacement, oracle: Oracle) -> float:
     """What the parts of the solution cost."""
-    owners = dict(zip(solution.group, solution.backend.tolist(), strict=True))
+    owners: dict[int, int] = dict(zip(solution.group, solution.backend.tolist(), strict=True))
     return sum(oracle.launch[b] for b in owners.values())

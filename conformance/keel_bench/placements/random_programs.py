@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor, fx
 
-from keel import Backend, Call, KeelError, placement, universe
+from keel import Backend, Call, KeelError, TensorType, placement, universe
 from keel_conformance.graphs.graph_generator import draw
 from keel_conformance.graphs.graph_ir import RandomGraph, module, random_inputs
 from keel_conformance.oracles.graph import judge_graph
@@ -119,7 +119,9 @@ def _parts(gm: fx.GraphModule, plan: placement.Plan, inputs: Sequence[Tensor]) -
     for part in placement.build_part_graphs(gm, plan):
         results = part.part.owner.compile(part.gm)(*(values[name] for name in part.inputs))
         values.update(zip(part.outputs, results, strict=True))
-    return [values[node.name] if isinstance(node, fx.Node) else node for node in gm.graph.output_node().args[0]]
+    (outputs,) = gm.graph.output_node().args
+    assert isinstance(outputs, tuple | list)
+    return [values[node.name] if isinstance(node, fx.Node) else node for node in outputs]
 
 
 def _unlike(gm: fx.GraphModule, results: Sequence[Any], eager: Sequence[Tensor], inputs: Sequence[Tensor]) -> str:
@@ -148,7 +150,8 @@ class _Prices:
     """Drawn costs of a graph's calls and tensors; remembers the problem that it gave last."""
 
     def __init__(self, seed: int, backends: int) -> None:
-        self.seed, self.backends, self.problem = seed, backends, None
+        self.seed, self.backends = seed, backends
+        self.problem: placement.Problem | None = None
 
     def __call__(self, units: placement.CallGraph, order: tuple[Backend, ...], taken: Any) -> placement.Problem:
         r = random.Random(f"costs {self.seed}")
@@ -165,14 +168,15 @@ class _Prices:
         moved = placement.tensors(
             makers, readers, ways, home=0, ends=np.minimum(ends, 0), handover=r.choice((0, 0, 2)) * 1e-6
         )
-        self.problem = placement.problem(
+        problem = placement.problem(
             np.where(taken, compute, np.inf),
             units.needs,
             moved,
             place=[min(b, places - 1) for b in range(len(order))],
             launch=[r.choice((0, r.randint(0, top))) * 1e-6 for _ in order],
         )
-        return self.problem
+        self.problem = problem
+        return problem
 
     def differs(self, gm: fx.GraphModule, plan: placement.Plan) -> bool:
         """Whether the plan does not cost what it says, or more than a backend alone that takes all calls."""
@@ -193,7 +197,8 @@ def _drawn_backends(seed: int) -> tuple[list[Backend], _Prices]:
 
     def refuses(number: int) -> Callable[[Call], str | None]:
         def why(call: Call) -> str | None:
-            kind = (call.name, str(call.out[0].dtype) if call.out else "")
+            out = call.out[0] if call.out else None
+            kind = (call.name, str(out.dtype) if isinstance(out, TensorType) else "")
             for what, share in ((kind[0], 0.3), (kind, 0.1), ((*kind, len(call.tensors)), 0.1)):
                 if random.Random(f"{seed} {number} {what}").random() < share:
                     return f"{call.name} is none of its operators."

@@ -75,7 +75,8 @@ class Timed:
 def ratio(one: Mapping[str, Any], other: Mapping[str, Any]) -> float:
     """How many times as long the steps of one row take as those of another beside which they ran: the median over the
     rounds."""
-    return statistics.median(a / b for a, b in zip(one["steps"], other["steps"], strict=True))
+    median: float = statistics.median(a / b for a, b in zip(one["steps"], other["steps"], strict=True))
+    return median
 
 
 def timed(

@@ -34,9 +34,8 @@ Ends = Mapping[str, list[str]]
 
 def keel(fn: Callable[..., Any], job: Job) -> Callable[..., Any]:
     """``fn`` compiled by the job's backend, and eager PyTorch for what that does not take."""
-    return torch.compile(
-        fn, backend="keel", dynamic=job.along == "dynamic", options={"backends": [job.compiler, EAGER]}
-    )
+    options: dict[str, Any] = {"backends": [job.compiler, EAGER]}
+    return torch.compile(fn, backend="keel", dynamic=job.along == "dynamic", options=options)
 
 
 def aot_eager(fn: Callable[..., Any], job: Job) -> Callable[..., Any]:

@@ -77,7 +77,7 @@ def _poison(found: Sequence[Tensor], given: Sequence[Tensor]) -> None:
     kept = {x.untyped_storage().data_ptr() for x in given if x.data_ptr()}  # one known to be 0 has no memory
     for x in found:
         if x.data_ptr() and x.untyped_storage().data_ptr() not in kept:
-            x.untyped_storage().fill_(0x5A)
+            x.untyped_storage().fill_(0x5A)  # type: ignore[attr-defined]  # missing in the stubs
 
 
 def _real(x: Tensor) -> Tensor:

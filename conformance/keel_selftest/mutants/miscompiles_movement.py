@@ -18,8 +18,8 @@ def index_apart_in_place(op: Any, x: Tensor, indices: Sequence[Tensor | None]) -
     """Indices with a whole dimension between them put what they broadcast to last and not first."""
     at = [k for k, i in enumerate(indices) if i is not None]
     found = op(x, indices)
-    apart = len(at) > 1 and at[-1] - at[0] >= len(at) and not any(indices[k].dtype == torch.bool for k in at)
-    if not apart:
+    masks = any(i is not None and i.dtype == torch.bool for i in indices)
+    if masks or len(at) <= 1 or at[-1] - at[0] < len(at):
         return found
     other = found.movedim(0, -1)
     return other if other.shape == found.shape else other.reshape(found.shape)

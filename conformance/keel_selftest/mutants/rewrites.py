@@ -150,8 +150,9 @@ PRODUCTS = ("aten.mm", "aten.addmm", "aten.bmm", "aten.convolution", "aten.sum")
 def epilogue_dropped(node: fx.Node, args: Sequence[Any], kwargs: Mapping[str, Any], right: Any) -> Any:
     """What comes by elements after a product or a sum, whose only user it is, is dropped."""
     before = source(node)
-    lone = makes(node, "aten.relu", "aten.neg", "aten.abs", "aten.sigmoid", "aten.tanh") and before is not None
-    return args[0] if lone and makes(before, *PRODUCTS) and len(before.users) == 1 else None
+    if before is None or not makes(node, "aten.relu", "aten.neg", "aten.abs", "aten.sigmoid", "aten.tanh"):
+        return None
+    return args[0] if makes(before, *PRODUCTS) and len(before.users) == 1 else None
 
 
 @rewrites

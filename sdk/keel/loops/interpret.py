@@ -272,7 +272,7 @@ class _Run:
         where = self.at(stmt.index)
         mask = None if stmt.mask is None else self.value(stmt.mask)
         shapes = (where.shape, value.shape, () if mask is None else mask.shape)
-        shape: torch.Size = torch.broadcast_shapes(*shapes)  # type: ignore[no-untyped-call]
+        shape: torch.Size = torch.broadcast_shapes(*shapes)
         if stmt.mode != "write":  # every point counts, also those that look alike
             shape = torch.Size(r.size for r in self.ranges)
         chosen = ... if mask is None else mask.expand(shape)

@@ -38,7 +38,7 @@ def combine(monoid: str, left: State, right: State) -> State:
 def fold(monoid: str, states: Sequence[Tensor], *, native: bool = True) -> State:
     """The fold along the last dimension of ``states``, which broadcast; by the steps alone unless ``native``."""
     dtypes = tuple(s.dtype for s in states)
-    states = torch.broadcast_tensors(*states)  # type: ignore[no-untyped-call]
+    states = torch.broadcast_tensors(*states)
     if states[0].shape[-1] == 0:
         return identity(monoid, dtypes, tuple(states[0].shape[:-1]))
     if native and monoid in _NATIVE and WIDE_UNSIGNED.isdisjoint(dtypes):
@@ -65,7 +65,7 @@ def _halved(monoid: str, states: State) -> State:
 
 def scan(monoid: str, states: Sequence[Tensor], *, native: bool = True) -> State:
     """The running fold along the last dimension, each element's own state included."""
-    states = torch.broadcast_tensors(*states)  # type: ignore[no-untyped-call]
+    states = torch.broadcast_tensors(*states)
     dtypes = {s.dtype for s in states}
     if native and monoid in _RUNNING and WIDE_UNSIGNED.isdisjoint(dtypes):
         return (_RUNNING[monoid](states[0]),)

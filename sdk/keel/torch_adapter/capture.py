@@ -81,7 +81,7 @@ def capture(gm: fx.GraphModule, example_inputs: Sequence[Any], compiler: Compile
     read_apart(gm)
     of = partial(_compile_function, compiler, torch._C._get_mkldnn_enabled())
     # The backward graph is compiled inside the user's frame, or even inside autograd's thread.
-    backward = torch.compiler.disable(of("backward"), reason="Keel compiles here")  # type: ignore[no-untyped-call]
+    backward = torch.compiler.disable(of("backward"), reason="Keel compiles here")
     # Donated buffers would forbid backward(retain_graph=True), and no one here reuses their memory.  Tokens, which
     # order effects, are made in the graph; else they would be inputs that are None.  Without oneDNN PyTorch decomposes
     # what it would else give to it because tensors are on a CPU (LSTM): graphs are to be lowered for any device.  To
@@ -126,7 +126,7 @@ def _compile_function(compiler: Compiler, onednn: bool, kind: Kind) -> Callable[
             # Where PyTorch checks all that is saved, a backward's own mutations would keep it from running twice.
             run = mutations.after(run, hidden=kind != "backward" or not saves_unchecked())
         if kind == "backward":  # which autograd calls, where Dynamo may be tracing frames
-            run = torch.compiler.disable(run, reason="Keel has compiled this")  # type: ignore[no-untyped-call]
+            run = torch.compiler.disable(run, reason="Keel has compiled this")
         run._boxed_call = True  # type: ignore[attr-defined]
         return run
 

@@ -38,7 +38,7 @@ _ABORTS = ("sparse.sampled_addmm", "sparse.mm.reduce")
 """OpInfos whose backward is known to end the process."""
 
 
-class _Listener(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class _Listener(TorchDispatchMode):
     def __init__(self, wanted: frozenset[Callable[..., Any]]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.wanted, self.found = wanted, list[Found]()

@@ -50,7 +50,7 @@ def modular_indexed(a: Any, b: Any, n: Any) -> Any:
 
 
 def truncated(x: Any) -> Any:
-    return torch.sym_float(torch.sym_int(x))  # type: ignore[no-untyped-call]
+    return torch.sym_float(torch.sym_int(x))
 
 
 _FUNCTIONS: Mapping[str, Callable[..., Any]] = {

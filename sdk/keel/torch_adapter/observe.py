@@ -12,7 +12,7 @@ Heard = tuple[Callable[..., Any], tuple[Any, ...], Mapping[str, Any], Any]
 """An overload, its arguments, and what it gave."""
 
 
-class _Ear(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class _Ear(TorchDispatchMode):
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.heard: list[Heard] = []

@@ -134,7 +134,7 @@ class _Mutates(Exception):
     """An operator wrote to one of its arguments."""
 
 
-class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class _Recorder(TorchDispatchMode):
     def __init__(self, writer: _Writer) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.writer = writer

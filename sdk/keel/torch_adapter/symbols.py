@@ -79,7 +79,7 @@ def holds(condition: bool | torch.SymBool) -> bool:
 
 def promise(holds: bool | torch.SymBool) -> None:
     """Lets sizes that only a run tells rely on a condition.  Raises RuntimeError where it is known not to hold."""
-    torch._check(holds)  # type: ignore[no-untyped-call]
+    torch._check(holds)
 
 
 def symbols_of(mode: Any) -> frozenset[sympy.Symbol]:

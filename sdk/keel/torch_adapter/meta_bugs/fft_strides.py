@@ -92,7 +92,7 @@ def _transform(strides: Callable[[Transformed, Given, torch.Tensor], Sequence[Si
     def of(args: Given, said: torch.Tensor) -> Sequence[Size] | None:
         x = args["self"]
         cuda = x.device.type == "cuda"
-        if not cuda and not torch.backends.mkl.is_available():  # type: ignore[no-untyped-call]
+        if not cuda and not torch.backends.mkl.is_available():
             return None
         return strides(Transformed(x.shape, x.stride(), cuda, lambda s: hint_of(s) or 0), args, said)
 

@@ -19,7 +19,7 @@ aten = torch.ops.aten
 
 def _geqrf(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     *batch, m, n = x.shape
-    return x.new_empty([*batch, n, m]).transpose(-2, -1), x.new_empty([*batch, torch.sym_min(m, n)])  # type: ignore[no-untyped-call]
+    return x.new_empty([*batch, n, m]).transpose(-2, -1), x.new_empty([*batch, torch.sym_min(m, n)])
 
 
 def _contiguous(x: torch.Tensor, *_: Any, **__: Any) -> torch.Tensor:

@@ -124,7 +124,7 @@ def _indexed(args: Given, said: torch.Tensor) -> Sequence[Size] | None:
     rest = [s for d, s in enumerate(x.stride()) if d not in found]
     if dims[-1] - first >= len(dims):  # not side by side: they come first
         first = 0
-    read = torch.broadcast_tensors(*found.values())  # type: ignore[no-untyped-call]
+    read = torch.broadcast_tensors(*found.values())
     source = torch.empty_strided(said.shape, [*rest[:first], *[0] * read[0].dim(), *rest[first:]], device=said.device)
     alone, after = [1] * first, [1] * (len(rest) - first)
     places = [i.reshape([*alone, *i.shape, *after]) for i in read]
