@@ -84,28 +84,9 @@ def conform(
     accepted = waivers.read(waived, backend) if waived else ()
     settings = Settings(backend, int(memory * GIB), threads, time_limit)
     cases = plan_in_parallel(**about, jobs=jobs)
-    with ExitStack() as stack:
-        folder = out or Path(stack.enter_context(TemporaryDirectory(prefix="keel-conform-")))
-        interruption = stack.enter_context(interruptible())
-        ran = _watched(console, cases, settings, interruption, part, out=folder, jobs=jobs, resume=resume, **about)
-        mine = part.of_plan(cases)
-        facts = [_cost(ran), *([f"The log is in {out}."] if out else [])]
-        verdicts, problems = _accepted(ran.verdicts, accepted, mine, whole=not op, part=part.of > 1)
-        if interruption.by is not None:
-            problems.append(f"Stopped by {interruption.by.name}{'; --resume goes on' if out else ''}.")
-        if out is not None:
-            facts += reports(
-                out,
-                mine,
-                verdicts,
-                problems,
-                spent=ran.seconds,
-                seconds=0.0 if interruption.by is not None else minimise,
-            )
-        summary.show(console, verdicts, len(mine), facts, problems)
-    if interruption.by is not None:
-        raise typer.Exit(128 + interruption.by)
-    raise typer.Exit(status(verdicts, problems))
+    _run_and_report(
+        console, cases, settings, part, accepted, out=out, minimise=minimise, jobs=jobs, resume=resume, **about
+    )
 
 
 @app.command()
@@ -158,6 +139,36 @@ def status(verdicts: Sequence[Verdict], problems: Sequence[str]) -> int:
     if sum(counts.values()) == counts["not run"] + counts["not claimed"]:
         return 2
     return 0 if conforms(counts) and not problems else 1
+
+
+def _run_and_report(
+    console: Console,
+    cases: Sequence[Case],
+    settings: Settings,
+    part: Shard,
+    accepted: Sequence[waivers.Waiver],
+    *,
+    out: Path | None,
+    minimise: float,
+    **how: Any,
+) -> None:
+    """Runs the cases of a shard, writes reports into ``out`` and shows a summary.  Raises typer.Exit."""
+    with ExitStack() as stack:
+        folder = out or Path(stack.enter_context(TemporaryDirectory(prefix="keel-conform-")))
+        interruption = stack.enter_context(interruptible())
+        ran = _watched(console, cases, settings, interruption, part, out=folder, **how)
+        planned = part.of_plan(cases)
+        facts = [_cost(ran), *([f"The log is in {out}."] if out else [])]
+        verdicts, problems = _accepted(ran.verdicts, accepted, planned, whole=not how["ops"], part=part.of > 1)
+        if interruption.by is not None:
+            problems.append(f"Stopped by {interruption.by.name}{'; --resume goes on' if out else ''}.")
+        if out is not None:
+            seconds = 0.0 if interruption.by is not None else minimise
+            facts += reports(out, planned, verdicts, problems, spent=ran.seconds, seconds=seconds)
+        summary.show(console, verdicts, len(planned), facts, problems)
+    if interruption.by is not None:
+        raise typer.Exit(128 + interruption.by)
+    raise typer.Exit(status(verdicts, problems))
 
 
 def _watched(

@@ -9,6 +9,7 @@ from . import equivalent, equivalent_norms, null_backends
 from .mutant import Mutant
 from .mutants import (
     data_movement,
+    errors_and_gradients,
     graph_passes,
     loop_kernels,
     miscompiles,
@@ -41,6 +42,7 @@ MUTANTS: Mapping[str, Mutant] = _of(
         miscompiles,
         miscompiles_movement,
         stateful,
+        errors_and_gradients,
         graph_passes,
         rewrites,
         precision,

@@ -10,8 +10,7 @@ A test fails for p below ``LEVEL`` over the number of results judged: a right ge
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -19,178 +18,11 @@ import torch
 from scipy import stats
 from torch import Tensor
 
-from ..by_member import ByMember
+from .distribution_laws import DISTRIBUTIONS, Law, Named, as_numpy, uniform
 from .tracked_tensor import overflow, ulp
 
 LEVEL = 1e-9
-Named = Mapping[str, Any]
 Array = np.ndarray[Any, np.dtype[np.float64]]
-Law = tuple[Any, bool]
-"""A frozen distribution of scipy, its parameters broadcast over the elements, and whether it is discrete."""
-
-
-def _np(x: Any) -> Any:
-    return x.detach().double().numpy() if isinstance(x, Tensor) else x
-
-
-def _uniform(low: Any, high: Any) -> Law:
-    low, high = _np(low), _np(high)
-    return stats.uniform(low, np.asarray(high, dtype=float) - low), False
-
-
-def _normal(mean: Any, std: Any) -> Law:
-    return stats.norm(_np(mean), _np(std)), False
-
-
-def _integers(low: int, high: int) -> Law:
-    return stats.randint(low, high) if high <= 2**62 else WideIntegers(low, high), True
-
-
-@dataclass(frozen=True)
-class WideIntegers:
-    """Integers from ``low`` to below ``high``, all equally probable, of which there are more than scipy's have room
-    for. What it is asked for is what is asked of scipy's distributions here.
-    """
-
-    low: int
-    high: int
-
-    def support(self) -> tuple[float, float]:
-        return float(self.low), float(self.high - 1)
-
-    def cdf(self, x: Any) -> Any:
-        return np.clip((np.asarray(x, dtype=float) - self.low + 1) / (self.high - self.low), 0.0, 1.0)
-
-    def sf(self, x: Any) -> Any:
-        return 1.0 - self.cdf(x)
-
-    def pmf(self, x: Any) -> Any:
-        x = np.asarray(x, dtype=float)
-        return np.where((x >= self.low) & (x <= self.high - 1), 1.0 / (self.high - self.low), 0.0)
-
-
-def _number(x: Any) -> int:
-    return int(x.item()) if isinstance(x, Tensor) else int(x)
-
-
-@dataclass(frozen=True)
-class Distribution:
-    """What a member draws by: a law for its arguments. ``half_open`` says that the upper bound may not be drawn,
-    ``positive`` that the lower one, 0, may not; ``halved`` that of complex numbers each part has half the variance.
-    """
-
-    law: Callable[[Named], Law]
-    half_open: bool = False
-    positive: bool = False
-    halved: bool = False
-
-
-DISTRIBUTIONS: ByMember[Distribution] = ByMember()
-
-
-def law(*members: str, **facts: bool) -> Callable[[Callable[[Named], Law]], Callable[[Named], Law]]:
-    """Declares the law of members."""
-
-    def declare(function: Callable[[Named], Law]) -> Callable[[Named], Law]:
-        for name in members:
-            DISTRIBUTIONS.declare(name, Distribution(function, **facts))
-        return function
-
-    return declare
-
-
-@law("uniform", "rand_like", half_open=True)
-def _unit(n: Named) -> Law:
-    return _uniform(0.0, 1.0)
-
-
-@law("uniform_between", half_open=True)
-def _between(n: Named) -> Law:
-    return _uniform(n["from"], n["to"])
-
-
-@law("rng_uniform")
-def _keyed_uniform(n: Named) -> Law:
-    return _uniform(n["low"], n["high"])
-
-
-@law("normal", "randn_like", halved=True)
-def _standard(n: Named) -> Law:
-    return _normal(0.0, 1.0)
-
-
-@law("rng_normal", "normal_functional", "normal_around", "normal_of_size")
-def _around(n: Named) -> Law:
-    return _normal(n["mean"], n["std"])
-
-
-@law("randint", "randint_like_between")
-def _between_integers(n: Named) -> Law:
-    return _integers(n["low"], n["high"])
-
-
-@law("randint_from_0", "randint_like", "randint_like_tensor")
-def _below(n: Named) -> Law:
-    return _integers(0, _number(n["high"]))
-
-
-@law("random_integers")
-def _whole(named: Named) -> Law:
-    """aten::random: from a lower bound, to an upper one or to all that the dtype holds exactly."""
-    dtype = named["self"].dtype
-    most = (
-        2 ** {torch.float16: 11, torch.bfloat16: 8, torch.float32: 24, torch.float64: 53}[dtype] + 1
-        if (dtype.is_floating_point)
-        else torch.iinfo(dtype).max + 1
-    )
-    low = named.get("from") or 0
-    high = named.get("to")
-    return _integers(low, most if high is None else high)
-
-
-@law("gamma", positive=True)
-def _gamma(n: Named) -> Law:
-    return stats.gamma(_np(n["self"])), False
-
-
-@law("exponential", positive=True)
-def _exponential(n: Named) -> Law:
-    return stats.expon(scale=1.0 / n["lambd"]), False
-
-
-@law("poisson")
-def _poisson(n: Named) -> Law:
-    return stats.poisson(_np(n["self"])), True
-
-
-@law("binomial")
-def _binomial(n: Named) -> Law:
-    return stats.binom(_np(n["count"]), _np(n["prob"].broadcast_to(n["count"].shape))), True
-
-
-@law("bernoulli")
-def _bernoulli(n: Named) -> Law:
-    return stats.bernoulli(_np(n["self"])), True
-
-
-@law("bernoulli_like")
-def _bernoulli_like(n: Named) -> Law:
-    return stats.bernoulli(_np(n["p"])), True
-
-
-@law("cauchy")
-def _cauchy(n: Named) -> Law:
-    return stats.cauchy(n["median"], n["sigma"]), False
-
-
-@law("geometric")
-def _geometric(n: Named) -> Law:
-    return stats.geom(n["p"]), True
-
-
-@law("log_normal")
-def _log_normal(n: Named) -> Law:
-    return stats.lognorm(n["std"], scale=math.exp(n["mean"])), False
 
 
 def draws(name: str, named: Named) -> bool:
@@ -226,7 +58,7 @@ def violation(name: str, named: Named, results: Sequence[Any], calls: int) -> st
 
 def distributed(x: Tensor, law: Law, level: float, *, half_open: bool = False, positive: bool = False) -> str:
     """Whether the elements of ``x`` may be draws of ``law``."""
-    (of, discrete), values = law, _np(x)
+    (of, discrete), values = law, as_numpy(x)
     with np.errstate(all="ignore"):
         low, high = np.broadcast_arrays(*of.support(), values)[:2] if values.ndim else of.support()
         if _coarse(x.dtype):  # whose bounds are rounded, as draws are
@@ -255,8 +87,8 @@ def distributed(x: Tensor, law: Law, level: float, *, half_open: bool = False, p
 def _beyond(x: Tensor, of: Any) -> Any:
     """Where a draw is infinite because the distribution reaches beyond what the dtype holds."""
     reach = overflow(x.dtype) if x.dtype.is_floating_point else math.inf
-    far = np.where(_np(x) > 0, of.sf(reach), of.cdf(-reach))
-    return np.isinf(_np(x)) & (far > LEVEL)
+    far = np.where(as_numpy(x) > 0, of.sf(reach), of.cdf(-reach))
+    return np.isinf(as_numpy(x)) & (far > LEVEL)
 
 
 def _constant(x: Tensor, of: Any, discrete: bool, level: float) -> str:
@@ -269,11 +101,13 @@ def _constant(x: Tensor, of: Any, discrete: bool, level: float) -> str:
     number = float(values.reshape(-1)[0])
     with np.errstate(all="ignore"):
         if discrete:
-            chance = of.pmf(_np(x))
+            chance = of.pmf(as_numpy(x))
         else:
             step = ulp(values, x.dtype).numpy()
             ends = bool(np.all(np.asarray(of.support()[0]) >= 0)) and number <= 2 * torch.finfo(x.dtype).smallest_normal
-            chance = of.cdf(_np(x) + step) - (0.0 if ends else of.cdf(_np(x) - step)) + torch.finfo(x.dtype).eps
+            chance = (
+                of.cdf(as_numpy(x) + step) - (0.0 if ends else of.cdf(as_numpy(x) - step)) + torch.finfo(x.dtype).eps
+            )
         p = float(np.prod(np.nan_to_num(np.asarray(chance, dtype=float).reshape(-1)[1:], nan=1.0)))
     return f"All {x.numel()} draws are {number!r}: p = {p:.2g}." if p < level else ""
 
@@ -303,7 +137,7 @@ def _coarse(dtype: torch.dtype) -> bool:
 
 def _between(x: Tensor, of: Any) -> tuple[Array, Array]:
     """The distribution function at both ends of what is rounded to each draw: one ulp below it and above."""
-    values = _np(x)
+    values = as_numpy(x)
     step = ulp(x.double(), x.dtype).numpy()
     with np.errstate(all="ignore"):
         found = (np.asarray(of.cdf(values + side * step), dtype=float).reshape(-1) for side in (-1.0, 1.0))
@@ -423,7 +257,7 @@ def independent(name: str, named: Sequence[Named], results: Sequence[Sequence[An
         places = []
         for k, (n, r) in enumerate(zip(named, results, strict=True)):
             of, discrete = DISTRIBUTIONS.declared[name].law(n)
-            places.append(_transformed(_np(r[0]), of, discrete, seed=k))
+            places.append(_transformed(as_numpy(r[0]), of, discrete, seed=k))
         kept = ~(np.isnan(places[0]) | np.isnan(places[1]))
         first, second = (p[kept] for p in places)
         if (
@@ -437,7 +271,7 @@ def independent(name: str, named: Sequence[Named], results: Sequence[Sequence[An
         if sentence := _never_drawn(of, discrete, *(r[0] for r in results)):
             return sentence
     elif name == "randperm" or (name == "native_dropout" and named[0].get("train") is not False):
-        first, second = (_np(r[-1]).reshape(-1) for r in results)
+        first, second = (as_numpy(r[-1]).reshape(-1) for r in results)
         if name == "randperm" and len(first) > LEVEL**-0.5 and _cycle(first) and _cycle(second):
             return "Both permutations are a single cycle, as one of as many elements is."
     else:
@@ -477,7 +311,7 @@ def _permutation(x: Tensor, level: float) -> str:
         return "It is no permutation: an integer is missing or there twice."
     if n < 100:
         return ""
-    z = abs(float(np.corrcoef(_np(x), np.arange(n))[0, 1])) * math.sqrt(n - 1)
+    z = abs(float(np.corrcoef(as_numpy(x), np.arange(n))[0, 1])) * math.sqrt(n - 1)
     return "" if 2 * float(stats.norm.sf(z)) >= level else "The order is not random."
 
 
@@ -496,7 +330,7 @@ def _dropout(named: Named, results: Sequence[Any], level: float) -> str:
     near |= out.isinf() & (out.sign() == want.sign()) & (want.abs() + error >= overflow(x.dtype))
     if not bool(near.all()):
         return "A result is not the input times the mask over 1 - p."
-    u = _transformed(_np(mask), stats.bernoulli(1.0 - p), True)
+    u = _transformed(as_numpy(mask), stats.bernoulli(1.0 - p), True)
     return _uniformly(u, level) or (_dependent(u, level) if 0 < p < 1 else "")
 
 
@@ -518,7 +352,7 @@ def _multinomial(named: Named, out: Tensor, level: float) -> str:
         if bool((w[d] == 0).any()):
             return "An index of weight 0 is drawn."
         share = (w / w.sum()).numpy()
-        u = _transformed(_np(d), stats.rv_discrete(values=(np.arange(len(share)), share)), True)
+        u = _transformed(as_numpy(d), stats.rv_discrete(values=(np.arange(len(share)), share)), True)
         if sentence := _uniformly(u, level):
             return sentence
     return ""
@@ -533,7 +367,9 @@ def _dirichlet(alpha: Tensor, out: Tensor, level: float) -> str:
     ):
         return "A row does not add up to 1."
     total = alpha.double().sum(-1, keepdim=True)
-    u = _transformed(_np(out[..., 0]), stats.beta(_np(alpha[..., 0]), _np((total - alpha.double())[..., 0])), False)
+    u = _transformed(
+        as_numpy(out[..., 0]), stats.beta(as_numpy(alpha[..., 0]), as_numpy((total - alpha.double())[..., 0])), False
+    )
     return _uniformly(u, level)
 
 
@@ -559,4 +395,4 @@ def _rrelu(named: Named, results: Sequence[Any], level: float) -> str:
     if not bool((near | ~x.isfinite()).all()):
         return "A result is not the operand times the noise."
     drawn = noise[x <= 0]
-    return distributed(drawn, _uniform(low, high), level) if drawn.numel() and high > low else ""
+    return distributed(drawn, uniform(low, high), level) if drawn.numel() and high > low else ""

@@ -21,7 +21,7 @@ from keel import Call
 from keel.opset import OPSET, Op, Results, bind, decomposition_of
 
 from ..pytree import tree_leaves, tree_map
-from . import dot_products, grid_sample, movement, pointwise, resampled, special, unspecified
+from . import conversions, dot_products, grid_sample, movement, pointwise, resampled, special, unspecified
 from .error_rules import INF, CallContext, ErrorBound, NoRule, Rule, flat, rounded
 from .tracked_tensor import (
     BITS,
@@ -44,7 +44,12 @@ FLUSHED = (torch.float32, torch.float64, torch.bfloat16)
 """Floats of which what is below the normal numbers may be taken for 0 on the way to a result."""
 WHOLE: Mapping[str, Rule] = resampled.RULES
 """Of composites that are not followed into their pieces."""
-OWN: Mapping[str, Rule] = {**pointwise.rule.declared, **dot_products.rule.declared, **movement.rule.declared}
+OWN: Mapping[str, Rule] = {
+    **pointwise.rule.declared,
+    **conversions.rule.declared,
+    **dot_products.rule.declared,
+    **movement.rule.declared,
+}
 """Of primitives that have a rule of their own."""
 OF_RESULTS: Mapping[Results, Rule] = {
     Results.MOVED: movement.moved,

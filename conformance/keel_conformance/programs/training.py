@@ -182,97 +182,87 @@ def pair(ctx: Context) -> list[Tensor]:
     return [ctx.ints(5, 4), ctx.ints(4, 6)]
 
 
-def _parts() -> None:
-    for name, ops, fn, make, extra in (
-        ("no-addition", ("aten.add",), lambda a, b: ((a @ b + 1).relu() * 2 + b.sum(0), a + a), pair, {"smoke": True}),
-        ("no-multiplication", ("aten.mul",), lambda a, b: ((a * 2) @ b * 3 - 1).relu(), pair, {}),
-        ("no-sum", ("aten.sum",), lambda a, b: ((a @ b).sum(0) + 1, (a * 2).sum() - b), pair, {}),
-        ("no-matmul", ("aten.mm", "aten.addmm", "aten.bmm"), lambda a, b: ((a + 1) @ b).relu() @ b.t(), pair, {}),
+WITHOUT: tuple[tuple[str, tuple[str, ...], Callable[..., Any]], ...] = (
+    ("no-addition", ("aten.add",), lambda a, b: ((a @ b + 1).relu() * 2 + b.sum(0), a + a)),
+    ("no-multiplication", ("aten.mul",), lambda a, b: ((a * 2) @ b * 3 - 1).relu()),
+    ("no-sum", ("aten.sum",), lambda a, b: ((a @ b).sum(0) + 1, (a * 2).sum() - b)),
+    ("no-matmul", ("aten.mm", "aten.addmm", "aten.bmm"), lambda a, b: ((a + 1) @ b).relu() @ b.t()),
+    (
+        "no-comparison",
+        ("aten.gt", "aten.lt", "aten.le", "aten.ge"),
+        lambda a, b: torch.where(a > 0, a * 2, a - 1) @ b,
+    ),
+    ("no-cat", ("aten.cat",), lambda a, b: torch.cat([a + 1, b.t() * 2]).cumsum(0)),
+    (
+        "no-views",
         (
-            "no-comparison",
-            ("aten.gt", "aten.lt", "aten.le", "aten.ge"),
-            lambda a, b: torch.where(a > 0, a * 2, a - 1) @ b,
-            pair,
-            {},
+            "aten.view",
+            "aten.permute",
+            "aten.slice",
+            "aten.t",
+            "aten.transpose",
+            "aten.expand",
+            "aten.unsqueeze",
+            "aten.reshape",
         ),
-        ("no-cat", ("aten.cat",), lambda a, b: torch.cat([a + 1, b.t() * 2]).cumsum(0), pair, {}),
-        (
-            "no-views",
-            (
-                "aten.view",
-                "aten.permute",
-                "aten.slice",
-                "aten.t",
-                "aten.transpose",
-                "aten.expand",
-                "aten.unsqueeze",
-                "aten.reshape",
-            ),
-            lambda a, b: ((a + 1).t()[1:] * 2, (b * 2).reshape(-1) - 1),
-            pair,
-            {},
-        ),
-        (
-            "no-indexing",
-            ("aten.index", "aten.gather", "aten.index_select"),
-            lambda a, b: ((a * 2)[torch.tensor([0, 3, 3], device=a.device)] + 1, (b + 1).gather(1, (b > 0).long())),
-            pair,
-            {},
-        ),
-        (
-            "every-second-operator",
-            ("aten.add", "aten.mul"),
-            lambda a, b: ((((a + 1).relu() * 2 - 3).abs() + a).neg() * 5, (b + 1).amax(0) * 2),
-            pair,
-            {},
-        ),
-    ):
-        partition.function(name, ["C1"], fn, make, without=ops, **extra)
-    partition.function(
-        "write-crosses",
-        ["C2", "mutation.C2"],
-        lambda a, b: (a.mul_(2), a.add_(1), (a @ b) * 3)[2],
-        pair,
-        without=("aten.add",),
-    )
-    partition.function(
-        "view-crosses",
-        ["C2", "views.C1"],
-        lambda a, b: ((y := a * 2).t(), (y + 1)[1:], a.t(), y),
-        pair,
-        without=("aten.add",),
-    )
-    partition.function(
-        "gradients-cross",
-        ["C3", "gradients.C1"],
-        lambda a, b: ((a @ b + 1).relu() * 2 + a.sum()) * 3,
-        pair,
-        gradients=True,
-        without=("aten.add",),
-        profile="training",
-        smoke=True,
-    )
-    partition.function(
-        "gradients-cross-sums",
-        ["C3", "gradients.C1"],
-        lambda a, b: ((a * 2) @ b).sum(0) * b,
-        pair,
-        gradients=True,
-        without=("aten.sum",),
-        profile="training",
-    )
-    partition.function(
-        "sizes-cross",
-        ["C1", "shapes.C2"],
-        lambda a, b: ((a @ b + a.shape[0]).relu(), a.sum(0) + 1),
-        lambda ctx: [ctx.ints(4 + 3 * (ctx.runs % 3), 4), ctx.ints(4, 6)],
-        dynamic=True,
-        without=("aten.add",),
-        profile="dynamic",
-    )
-
-
-_parts()
+        lambda a, b: ((a + 1).t()[1:] * 2, (b * 2).reshape(-1) - 1),
+    ),
+    (
+        "no-indexing",
+        ("aten.index", "aten.gather", "aten.index_select"),
+        lambda a, b: ((a * 2)[torch.tensor([0, 3, 3], device=a.device)] + 1, (b + 1).gather(1, (b > 0).long())),
+    ),
+    (
+        "every-second-operator",
+        ("aten.add", "aten.mul"),
+        lambda a, b: ((((a + 1).relu() * 2 - 3).abs() + a).neg() * 5, (b + 1).amax(0) * 2),
+    ),
+)
+"""Names of programs, the operators that are refused in each, and what it computes."""
+for _name, _ops, _fn in WITHOUT:
+    partition.function(_name, ["C1"], _fn, pair, without=_ops, smoke=_name == "no-addition")
+partition.function(
+    "write-crosses",
+    ["C2", "mutation.C2"],
+    lambda a, b: (a.mul_(2), a.add_(1), (a @ b) * 3)[2],
+    pair,
+    without=("aten.add",),
+)
+partition.function(
+    "view-crosses",
+    ["C2", "views.C1"],
+    lambda a, b: ((y := a * 2).t(), (y + 1)[1:], a.t(), y),
+    pair,
+    without=("aten.add",),
+)
+partition.function(
+    "gradients-cross",
+    ["C3", "gradients.C1"],
+    lambda a, b: ((a @ b + 1).relu() * 2 + a.sum()) * 3,
+    pair,
+    gradients=True,
+    without=("aten.add",),
+    profile="training",
+    smoke=True,
+)
+partition.function(
+    "gradients-cross-sums",
+    ["C3", "gradients.C1"],
+    lambda a, b: ((a * 2) @ b).sum(0) * b,
+    pair,
+    gradients=True,
+    without=("aten.sum",),
+    profile="training",
+)
+partition.function(
+    "sizes-cross",
+    ["C1", "shapes.C2"],
+    lambda a, b: ((a @ b + a.shape[0]).relu(), a.sum(0) + 1),
+    lambda ctx: [ctx.ints(4 + 3 * (ctx.runs % 3), 4), ctx.ints(4, 6)],
+    dynamic=True,
+    without=("aten.add",),
+    profile="dynamic",
+)
 
 
 @partition("C1", smoke=True)

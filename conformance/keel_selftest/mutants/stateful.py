@@ -11,7 +11,7 @@ from torch import Tensor, fx
 from keel_conformance.pytree import tensor_leaves
 
 from ..mutant import broken, wrong
-from ..rewiring import packet, run, run_eager, with_layout_of
+from ..rewiring import run, run_eager, with_layout_of
 
 Called = Callable[..., Any]
 SOME = ("aten.mul", "aten.mm", "aten.sum", "aten.sub")
@@ -419,81 +419,6 @@ def dropout_of_another_share(op: Any, *args: Any, **kw: Any) -> Any:
     """Uniform numbers crowd at 1, so that dropout keeps too many."""
     found = op(*args, **kw)
     return found.sqrt() if isinstance(found, Tensor) and found.is_floating_point() else found
-
-
-# -- the rest ----------------------------------------------------------------------------------------------------------
-
-
-@wrong(
-    "aten.embedding",
-    "aten.index_select",
-    "aten.gather",
-    "aten.index",
-    breaks=("embedding", "index_select", "gather", "index", "contract.errors"),
-    programs=("errors-*",),
-    level="system",
-    as_is=True,
-)
-def indices_clamped(op: Any, x: Tensor, *args: Any, **kw: Any) -> Any:
-    """An index out of range is the nearest one in range, and no error."""
-    try:
-        return op(x, *args, **kw)
-    except (IndexError, RuntimeError):
-
-        def near(i: Any) -> Any:
-            if isinstance(i, list | tuple):
-                return [near(j) for j in i]
-            return i.clamp(-min(x.shape), min(x.shape) - 1) if isinstance(i, Tensor) and i.dtype == torch.int64 else i
-
-        return op(x, *map(near, args), **kw)
-
-
-@broken(breaks="contract.errors", programs=("errors-*", "modes-*"))
-def broken_by_an_exception(gm: fx.GraphModule) -> Called:
-    """After an exception all results are zeros."""
-    state = [False]
-
-    def call(*inputs: Any) -> Any:
-        try:
-            found = run(gm, inputs, run_eager)
-        except Exception:
-            state[0] = True
-            raise
-        return tuple(torch.zeros_like(x) if state[0] and isinstance(x, Tensor) else x for x in found)
-
-    return call
-
-
-@broken(breaks=("contract.gradients", "contract.calls"), programs=("gradients-*", "layouts-incoming*", "training-*"))
-def gradients_of_the_last_forward(gm: fx.GraphModule) -> Called:
-    """What the backward pass needs lies where the next forward pass writes: results of which nothing is returned."""
-    held: dict[Any, list[Any]] = {}
-
-    def call(*inputs: Any) -> Any:
-        found = list(run(gm, inputs, run_eager))
-        if len(found) < 2:
-            return tuple(found)
-        memory = held.setdefault(shapes(inputs), [])
-        if not memory:
-            memory[:] = copied(found)
-        for k, fresh in enumerate(found[1:], 1):
-            if isinstance(fresh, Tensor) and not shares(fresh, inputs):
-                found[k] = memory[k].copy_(fresh)
-        return tuple(found)
-
-    return call
-
-
-@broken(breaks=("contract.gradients", "contract.layouts"), programs=("gradients-*", "layouts-*", "training-*"))
-def sums_of_gradients_lost(gm: fx.GraphModule) -> Called:
-    """The second of two gradients that add up is lost: sums of products keep their first term."""
-
-    def do(node: fx.Node, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        both = packet(node) == "aten.add" and all(isinstance(a, fx.Node) and packet(a) == "aten.mul" for a in node.args)
-        found = run_eager(node, args, kwargs)
-        return with_layout_of(args[0].expand(found.shape), found) if both else found
-
-    return lambda *inputs: run(gm, inputs, do)
 
 
 # -- what these share --------------------------------------------------------------------------------------------------

@@ -20,20 +20,18 @@ from keel.loops import DTYPE_NAMES
 from keel.opset import MEMBERS, Op
 
 from .. import layouts, shapes
-from ..case import Inputs
 from ..collect_calls import with_dtypes
 from ..diversity import facets, select_diverse
 from ..domain import DTYPES, Domain, Levels, Rule, dtype_names
 from ..from_samples import known_calls
-from ..saved_call import OWN, Path, SavedCall, TensorSpec, rebuilt, walk
-from ..values import KINDS, SeededValues, crossed, fill, kinds_of, specials, with_outliers
+from ..saved_call import Path, SavedCall, TensorSpec, rebuilt, walk
+from ..values import KINDS, kinds_of
+from .pointwise_operands import ALL, EVERY, SCALARS, make, slots
 
 PARTNERS = ("alike", "dense", "row", "column", "0d", "outer", "middle", "first", "turns")
 """What the other operands are beside the first: of its sizes and layout, row-major, its last row, its first column, of
 no dimension, or crossed with it; with ones in the middle, or everywhere but first; with ones where the first has none.
 """
-ALL, EVERY = "all", "every"
-"""Sizes that follow from values: all combinations of special values; all values that a dtype has."""
 EACH = (
     (ALL, "contiguous", "alike", ALL),
     ("1025", "contiguous", "alike", "random"),
@@ -75,11 +73,6 @@ NOT_HERE = ("random", "contraction", "lists")
 """Tags and families whose operands do not broadcast."""
 SAME_SIZES = ("glu", "glu_backward", "prelu", "prelu_backward")
 
-SCALARS: Mapping[str, tuple[Path, ...]] = {"masked_fill": ((2,),)}
-"""Operands that have no dimensions."""
-SUMMED_UP = frozenset({"zeta", "polygamma"})
-"""A negative argument is summed up to a positive one, in steps of 1."""
-
 
 def build(op: Op) -> Domain | None:
     if "pointwise" not in op.tags or op.family in NOT_HERE or op.tags.intersection(NOT_HERE) or op.name in SAME_SIZES:
@@ -107,10 +100,6 @@ def _bare(part: TensorSpec) -> TensorSpec:
     )
 
 
-def slots(form: SavedCall) -> list[tuple[Path, TensorSpec]]:
-    return list(form.tensor_specs)
-
-
 def _domain(op: Op, forms: tuple[SavedCall, ...]) -> Domain:
     dtypes = [d for d in DTYPES.values() if any(d in f.dtypes for f in forms)]
     counts = [len(slots(f)) for f in forms]
@@ -119,11 +108,49 @@ def _domain(op: Op, forms: tuple[SavedCall, ...]) -> Domain:
     dims, values = (*shapes.SHAPES, ALL), (*kinds, ALL)
     if any([p.own for _, p in slots(f)] == [True] for f in forms) and any(d.itemsize <= 2 for d in dtypes):
         dims, values = (*dims, EVERY), (*values, EVERY)
-    number = {f"f{i}": c for i, c in enumerate(counts)}
+    rules = _rules(forms, broadcasts)
+    factors = {
+        "dtype": dtype_names(dtypes),
+        "form": tuple(f"f{i}" for i in range(len(forms))),
+        "shape": dims,
+        "layout": layouts.LAYOUTS,
+        "partner": PARTNERS if broadcasts else ("alike", "dense") if max(counts) > 1 else ("alike",),
+        "values": values,
+    }
+    every = _whole_dtypes(op.name, factors, forms)
+    domain = Domain(
+        op,
+        factors,
+        lambda levels, dtype, draw: make(op, forms, levels, dtype, draw),
+        rules,
+        required=every
+        if op.name in WHOLE
+        else (*every[:8], *_each(factors, forms, rules), *_forms(factors, forms, rules)),
+        overload=lambda levels: forms[int(levels["form"][1:])].overload,
+        facets={f"f{i}": facets(f) for i, f in enumerate(forms)},
+    )
+    return replace(
+        domain,
+        priority=_casts(domain, forms) if op.name in WHOLE else _telling(domain),
+        added=() if op.name in WHOLE else (*_promoted(domain, forms), *_digits(domain, forms)),
+    )
+
+
+def _whole(forms: tuple[SavedCall, ...]) -> Mapping[str, bool]:
+    """Whether a form has one operand, of the case's dtype, which can hold all values that the dtype has."""
+    return {f"f{i}": [p.own for _, p in slots(f)] == [True] for i, f in enumerate(forms)}
+
+
+def _planes(forms: tuple[SavedCall, ...]) -> Mapping[str, bool]:
+    """Whether a form asks for channels-last, which only tensors of four dimensions have."""
+    return {f"f{i}": any(v is torch.channels_last for _, v in walk((f.args, f.kwargs))) for i, f in enumerate(forms)}
+
+
+def _rules(forms: tuple[SavedCall, ...], broadcasts: bool) -> tuple[Rule, ...]:
+    number = {f"f{i}": len(slots(f)) for i, f in enumerate(forms)}
     takes = {f"f{i}": f.dtypes for i, f in enumerate(forms)}
-    whole = {f"f{i}": [p.own for _, p in slots(f)] == [True] for i, f in enumerate(forms)}
-    planes = {f"f{i}": any(v is torch.channels_last for _, v in walk((f.args, f.kwargs))) for i, f in enumerate(forms)}
-    rules = (
+    whole, planes = _whole(forms), _planes(forms)
+    return (
         Rule(("dtype", "form"), lambda dtype, form: DTYPES[dtype] in takes[form]),
         Rule(
             ("dtype", "values"),
@@ -156,45 +183,30 @@ def _domain(op: Op, forms: tuple[SavedCall, ...]) -> Domain:
         Rule(("shape", "partner"), _partners),
         Rule(("form", "shape"), lambda form, shape: not planes[form] or shape.count("x") == 3),
     )
-    factors = {
-        "dtype": dtype_names(dtypes),
-        "form": tuple(number),
-        "shape": dims,
-        "layout": layouts.LAYOUTS,
-        "partner": PARTNERS if broadcasts else ("alike", "dense") if max(counts) > 1 else ("alike",),
-        "values": values,
-    }
+
+
+def _whole_dtypes(
+    name: str, factors: Mapping[str, tuple[str, ...]], forms: tuple[SavedCall, ...]
+) -> tuple[Levels, ...]:
+    """The levels on which an operand holds every value of a dtype; for an operator about dtypes, all pairs of these."""
+    takes = {f"f{i}": f.dtypes for i, f in enumerate(forms)}
+    whole, planes = _whole(forms), _planes(forms)
     every = [
         {"dtype": d, "form": form, "shape": EVERY, "layout": "contiguous", "partner": "alike", "values": EVERY}
         for d in factors["dtype"]
         if DTYPES[d].itemsize <= 2 and d != "b8"
-        for form in number
+        for form in takes
         if whole[form] and not planes[form] and DTYPES[d] in takes[form]
     ]
-    if op.name in WHOLE:  # of each dtype to each other one: what it is about
+    if name in WHOLE:  # of each dtype to each other one: what it is about
         every += [
             {"dtype": d, "form": form, "shape": shape, "layout": "contiguous", "partner": "alike", "values": kind}
             for d in factors["dtype"]
-            for form in number
+            for form in takes
             for shape, kind in PAIRED
             if DTYPES[d] in takes[form] and not planes[form] and kind in (ALL, *kinds_of(DTYPES[d]))
         ]
-    domain = Domain(
-        op,
-        factors,
-        lambda levels, dtype, draw: _make(op, forms, levels, dtype, draw),
-        rules,
-        required=tuple(every)
-        if op.name in WHOLE
-        else (*every[:8], *_each(factors, forms, rules), *_forms(factors, forms, rules)),
-        overload=lambda levels: forms[int(levels["form"][1:])].overload,
-        facets={f"f{i}": facets(f) for i, f in enumerate(forms)},
-    )
-    return replace(
-        domain,
-        priority=_casts(domain, forms) if op.name in WHOLE else _telling(domain),
-        added=() if op.name in WHOLE else (*_promoted(domain, forms), *_digits(domain, forms)),
-    )
+    return tuple(every)
 
 
 def _each(
@@ -383,153 +395,3 @@ def _broadcasts(name: str, form: int) -> bool:
 
     args, kwargs = rebuilt((made.args, made.kwargs), sized)
     return bool(with_dtypes(op, SavedCall(made.overload, args, kwargs), made.dtypes[:1]).dtypes)
-
-
-# -- arguments --------------------------------------------------------------------------------------------------------
-
-
-def _make(op: Op, forms: tuple[SavedCall, ...], levels: Levels, dtype: torch.dtype, draw: SeededValues) -> Inputs:
-    form = forms[int(levels["form"][1:])]
-    places = slots(form)
-    tensors = operands(levels, [dtype if p.own else p.dtype for _, p in places], draw, *op.numerics.interval)
-    tensors = [
-        x.reshape(-1)[:1].reshape(())
-        if path in SCALARS.get(op.name, ()) and x.numel()
-        else x.new_ones(())
-        if path in SCALARS.get(op.name, ())
-        else x
-        for x, (path, _) in zip(tensors, places, strict=True)
-    ]
-    tensors = mended(op, tensors, next((i for i, (path, _) in enumerate(places) if path == (1,)), 9))
-    laid = _laid(levels, tensors)
-    given = dict(zip((path for path, _ in places), laid, strict=True))
-
-    def put(path: Path, leaf: Any) -> Any:
-        return given[path] if isinstance(leaf, TensorSpec) else dtype if isinstance(leaf, str) and leaf == OWN else leaf
-
-    args, kwargs = rebuilt((form.args, form.kwargs), put)
-    return Inputs(args, kwargs, frozenset({"exact"} if levels["values"] == "exact" else ()))
-
-
-def operands(
-    levels: Levels, dtypes: list[torch.dtype], draw: SeededValues, low: float = -4.0, high: float = 4.0
-) -> list[torch.Tensor]:
-    """Row-major tensors, one of each dtype, of the sizes and values that the levels say."""
-    if levels["shape"] == EVERY:
-        return [draw.shuffled(every(dtypes[0])) if not draw.bare else torch.ones(2**8, dtype=dtypes[0])]
-    if levels["shape"] == ALL:
-        return combinations(dtypes, draw)
-    shape, found = shapes.shape_of(levels["shape"]), list[torch.Tensor]()
-    for i, dtype in enumerate(dtypes):
-        own = _beside(shape, levels["partner"]) if i else _crossed(shape, levels["partner"])
-        kind = levels["values"] if levels["values"] in kinds_of(dtype) else "random"
-        made = (
-            with_outliers(draw, dtype, prod(own), low=low, high=high)
-            if levels["values"] == "random"
-            else (fill(draw, kind, dtype, prod(own), low=low, high=high))
-        )
-        found.append(made.reshape(own))
-    return crossed(draw, found) if levels["values"] == "random" else found
-
-
-def every(dtype: torch.dtype) -> torch.Tensor:
-    """All values of a dtype of 8 or 16 bits, NaNs of all bits among them."""
-    bits = 8 * dtype.itemsize
-    numbers = torch.arange(2**bits, dtype=torch.int32)
-    return (
-        (numbers - (numbers >= 2 ** (bits - 1)).int() * 2**bits)
-        .to(torch.int8 if bits == 8 else torch.int16)
-        .view(dtype)
-    )
-
-
-def combinations(dtypes: list[torch.dtype], draw: SeededValues) -> list[torch.Tensor]:
-    """All combinations of special values, a few of each where there are three operands or more, in a drawn order."""
-    if draw.bare:
-        return [torch.ones(1, dtype=d) for d in dtypes]
-    values = [specials(d) for d in dtypes]
-    if len(dtypes) > 2:
-        few = max(2, int(4096 ** (1 / len(dtypes))))
-        values = [draw.shuffled(v)[:few] for v in values]
-    counts = [len(v) for v in values]
-    order = torch.randperm(prod(counts), generator=draw.fresh) if len(dtypes) <= 2 else torch.arange(prod(counts))
-    found = []
-    for i, v in enumerate(values):
-        found.append(v[order // prod(counts[i + 1 :]) % counts[i]])
-    return found
-
-
-def _crossed(shape: tuple[int, ...], partner: str) -> tuple[int, ...]:
-    if partner == "turns":
-        return tuple(1 if d % 2 else n for d, n in enumerate(shape))
-    return (*shape[:-1], 1) if partner == "outer" else shape
-
-
-def _beside(shape: tuple[int, ...], partner: str) -> tuple[int, ...]:
-    match partner:
-        case "row":
-            return shape[-1:]
-        case "column":
-            return (*shape[:-1], 1)
-        case "outer":
-            return (*(1 for _ in shape[:-1]), shape[-1])
-        case "middle":
-            return (shape[0], *(1 for _ in shape[1:-1]), shape[-1])
-        case "first":
-            return (shape[0], *(1 for _ in shape[1:]))
-        case "turns":
-            return tuple(n if d % 2 else 1 for d, n in enumerate(shape))
-        case "0d":
-            return ()
-    return shape
-
-
-def _laid(levels: Levels, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
-    """The tensors where the levels say that they lie: the others as the first where they are alike and it fits."""
-    layout, partner = levels["layout"], levels["partner"]
-    found = []
-    for i, x in enumerate(tensors):
-        if i == 0 or partner != "dense":
-            x = layouts.with_layout(x, layout) if layouts.fits(layout, x.shape) else x
-        found.append(x)
-    return found
-
-
-def mended(op: Op, tensors: list[torch.Tensor], divisor: int) -> list[torch.Tensor]:
-    """The tensors without what an operator is not defined for, or takes for ever: of whole numbers a divisor of 0, the
-    least number over -1, or among those whose common multiple is asked for; a polynomial of a large degree, or at
-    NaN, of which PyTorch's kernels return what they have not written (``docs/findings``). ``divisor`` is the place of
-    the second operand.
-    """
-    if op.name == "log_sigmoid_backward":  # its last operand is what the forward made of x
-        grad, x, *_ = tensors
-        return [grad, x, torch.ops.aten.log_sigmoid_forward.default(x)[1]]
-    if "_polynomial_" in op.name:
-        degree = tensors[divisor] if divisor < len(tensors) else torch.ones((), dtype=torch.bool)
-        least = -3 if degree.is_signed() else 0
-        small = degree if degree.dtype == torch.bool else degree.nan_to_num(3.0).clamp(least, 9)
-        return [small if i == divisor else torch.where(x.isnan(), 0.25, x).to(x.dtype) for i, x in enumerate(tensors)]
-    if op.name in SUMMED_UP:
-        return [
-            x
-            if x.dtype == torch.bool or x.is_complex()
-            else torch.where((x < -99) & (x > -torch.inf), torch.fmod(x, 99), x).to(x.dtype)
-            for x in tensors
-        ]
-    if op.name == "lcm":
-        return [x.clamp(min=torch.iinfo(x.dtype).min + 1) if x.dtype != torch.bool else x for x in tensors]
-    floats = any(t.is_floating_point() or t.is_complex() for t in tensors)
-    if op.numerics.quotient is None or divisor >= len(tensors) or floats:
-        return tensors
-    y = tensors[divisor]
-    if y.dtype == torch.bool:
-        y = torch.ones_like(y)
-    else:
-        least = any(
-            bool((x == torch.iinfo(d).min).any())
-            for x in tensors
-            for d in {t.dtype for t in tensors}
-            if x is not y and d != torch.bool and x.dtype != torch.bool
-        )
-        y = torch.where((y == 0) | ((y == -1) & least), torch.ones_like(y), y)
-    return [y if i == divisor else x for i, x in enumerate(tensors)]

@@ -319,90 +319,104 @@ declare(
         op, {"plane": tuple(PLANES[2]), "window": tuple(WINDOWS)}, _columns(True), kinds=("random", "exact", "cancel")
     ),
 )
+
+
+def _pools(rank: int) -> Mapping[str, Callable[[Op], Domain]]:
+    d = f"{rank}d"
+    divided = {**_windows(rank), "divisor": tuple(_DIVISORS)}
+    return {
+        f"max_pool{d}_with_indices": lambda op: domain(
+            op,
+            _windows(rank),
+            _max(rank),
+            dtypes=_DTYPES,
+            kinds=MAXIMA,
+            priority=_telling(rank),
+            lay=LAYOUTS if rank == 2 else [x for x in LAYOUTS if x != "channels_last"],
+            covers={"C2": _TIED},
+            invalid_calls=_too_much(f"aten.max_pool{d}_with_indices.default", rank),
+        ),
+        f"avg_pool{d}": lambda op: domain(
+            op,
+            divided,
+            _avg(rank),
+            kinds=MEANS,
+            priority=_telling(rank),
+            dtypes=FLOATS if rank == 2 else FLOATS[:2],
+            covers={"C1": when(window=("k3s2p1", "k4s3p2"))},
+            invalid_calls=_too_much(f"aten.avg_pool{d}.default", rank),
+        ),
+        f"avg_pool{d}_backward": lambda op: domain(
+            op,
+            divided,
+            _avg(rank, True),
+            kinds=("random", "exact", "cancel"),
+            priority=_telling(rank),
+            dtypes=FLOATS if rank == 2 else FLOATS[:2],
+        ),
+        f"max_pool{d}_with_indices_backward": lambda op: domain(
+            op,
+            _windows(rank),
+            _max_back(rank),
+            kinds=("random", "exact", "duplicates"),
+            priority=_telling(rank),
+            lay=("contiguous",) if rank == 3 else ("contiguous", "offset", "gapped"),
+        ),
+    }
+
+
+def _adaptive_pools(rank: int) -> Mapping[str, Callable[[Op], Domain]]:
+    d = f"{rank}d"
+    return {
+        f"adaptive_avg_pool{d}": lambda op: domain(op, _places(rank), _adaptive("avg", rank), kinds=MEANS),
+        f"adaptive_max_pool{d}": lambda op: domain(
+            op, _places(rank), _adaptive("max", rank), kinds=MAXIMA, covers={"C3": _TIED}
+        ),
+        f"adaptive_avg_pool{d}_backward": lambda op: domain(
+            op, _places(rank), _adaptive_back("avg", rank), kinds=("random", "exact", "cancel")
+        ),
+        f"adaptive_max_pool{d}_backward": lambda op: domain(
+            op,
+            _places(rank),
+            _adaptive_back("max", rank),
+            kinds=("random", "exact", "duplicates"),
+            lay=("contiguous",),
+        ),
+    }
+
+
+def _fractional_pools(rank: int) -> Mapping[str, Callable[[Op], Domain]]:
+    d = f"{rank}d"
+    return {
+        f"fractional_max_pool{d}": lambda op: domain(
+            op,
+            {**_places(rank), "window": ("2", "1", "3")},
+            _fractional(rank),
+            kinds=("random", "duplicates", "ties"),
+            covers={"C4": _TIED},
+            untested={"C5": "What eager PyTorch does with NaN here depends on the layout."},
+        ),
+        f"fractional_max_pool{d}_backward": lambda op: domain(
+            op,
+            {**_places(rank), "window": ("2", "1", "3")},
+            _fractional(rank, True),
+            lay=("contiguous",),
+            kinds=("random", "exact", "duplicates"),
+            why_few="It is tried in one layout alone.",
+        ),
+        f"max_unpool{d}": lambda op: domain(
+            op,
+            {"plane": tuple(PLANES[rank]), "grown": ("2", "1", "3")},
+            _unpool(rank),
+            kinds=("random", "specials", "exact"),
+            untested={
+                "C2": "Which of several is kept is open, and no other oracle speaks of it.",
+                "C3": "Eager PyTorch raises for some of them only.",
+            },
+        ),
+    }
+
+
 for _rank in (2, 3):
-
-    def _of_rank(rank: int = _rank) -> dict[str, Callable[[Op], Domain]]:
-        d = f"{rank}d"
-        divided = {**_windows(rank), "divisor": tuple(_DIVISORS)}
-        return {
-            f"max_pool{d}_with_indices": lambda op: domain(
-                op,
-                _windows(rank),
-                _max(rank),
-                dtypes=_DTYPES,
-                kinds=MAXIMA,
-                priority=_telling(rank),
-                lay=LAYOUTS if rank == 2 else [x for x in LAYOUTS if x != "channels_last"],
-                covers={"C2": _TIED},
-                invalid_calls=_too_much(f"aten.max_pool{d}_with_indices.default", rank),
-            ),
-            f"avg_pool{d}": lambda op: domain(
-                op,
-                divided,
-                _avg(rank),
-                kinds=MEANS,
-                priority=_telling(rank),
-                dtypes=FLOATS if rank == 2 else FLOATS[:2],
-                covers={"C1": when(window=("k3s2p1", "k4s3p2"))},
-                invalid_calls=_too_much(f"aten.avg_pool{d}.default", rank),
-            ),
-            f"avg_pool{d}_backward": lambda op: domain(
-                op,
-                divided,
-                _avg(rank, True),
-                kinds=("random", "exact", "cancel"),
-                priority=_telling(rank),
-                dtypes=FLOATS if rank == 2 else FLOATS[:2],
-            ),
-            f"max_pool{d}_with_indices_backward": lambda op: domain(
-                op,
-                _windows(rank),
-                _max_back(rank),
-                kinds=("random", "exact", "duplicates"),
-                priority=_telling(rank),
-                lay=("contiguous",) if rank == 3 else ("contiguous", "offset", "gapped"),
-            ),
-            f"adaptive_avg_pool{d}": lambda op: domain(op, _places(rank), _adaptive("avg", rank), kinds=MEANS),
-            f"adaptive_max_pool{d}": lambda op: domain(
-                op, _places(rank), _adaptive("max", rank), kinds=MAXIMA, covers={"C3": _TIED}
-            ),
-            f"adaptive_avg_pool{d}_backward": lambda op: domain(
-                op, _places(rank), _adaptive_back("avg", rank), kinds=("random", "exact", "cancel")
-            ),
-            f"adaptive_max_pool{d}_backward": lambda op: domain(
-                op,
-                _places(rank),
-                _adaptive_back("max", rank),
-                kinds=("random", "exact", "duplicates"),
-                lay=("contiguous",),
-            ),
-            f"fractional_max_pool{d}": lambda op: domain(
-                op,
-                {**_places(rank), "window": ("2", "1", "3")},
-                _fractional(rank),
-                kinds=("random", "duplicates", "ties"),
-                covers={"C4": _TIED},
-                untested={"C5": "What eager PyTorch does with NaN here depends on the layout."},
-            ),
-            f"fractional_max_pool{d}_backward": lambda op: domain(
-                op,
-                {**_places(rank), "window": ("2", "1", "3")},
-                _fractional(rank, True),
-                lay=("contiguous",),
-                kinds=("random", "exact", "duplicates"),
-                why_few="It is tried in one layout alone.",
-            ),
-            f"max_unpool{d}": lambda op: domain(
-                op,
-                {"plane": tuple(PLANES[rank]), "grown": ("2", "1", "3")},
-                _unpool(rank),
-                kinds=("random", "specials", "exact"),
-                untested={
-                    "C2": "Which of several is kept is open, and no other oracle speaks of it.",
-                    "C3": "Eager PyTorch raises for some of them only.",
-                },
-            ),
-        }
-
-    for _name, _build in _of_rank().items():
+    for _name, _build in {**_pools(_rank), **_adaptive_pools(_rank), **_fractional_pools(_rank)}.items():
         declare(_name, _build)

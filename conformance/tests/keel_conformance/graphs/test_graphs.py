@@ -13,7 +13,8 @@ from torch import Tensor, fx
 import keel
 import keel_eager
 from keel_conformance import graphs
-from keel_conformance.graphs.graph_generator import LIMITS, NODES, draw
+from keel_conformance.graphs.graph_builder import LIMITS
+from keel_conformance.graphs.graph_generator import NODES, draw
 from keel_conformance.graphs.graph_ir import OPS, random_inputs, run
 from keel_conformance.programs import Compiler
 
