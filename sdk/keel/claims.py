@@ -1,4 +1,5 @@
-"""Who owns a name that several distributions carry, and what is wrong with them.  Loads neither plugins nor PyTorch."""
+"""Decides which distribution owns a name that several carry, and lists faults of distributions. Loads neither plugins
+nor PyTorch."""
 
 from __future__ import annotations
 
@@ -6,15 +7,14 @@ from keel.entry_points import Carried, carried, normal
 from keel.errors import KeelError
 
 OWN = "torch-keel"
-"""Keel's own distribution: its plugins are trusted, and no other has their names."""
+"""Keel's own distribution.  Its plugins are trusted, and no other distribution may use their names."""
 
 
 def claims_of(group: str) -> dict[str, list[Carried]]:
-    """The entry points of a group by name, that of the name's owner first.
+    """Returns the entry points of a group by name, the owner's first.
 
-    Keel's own distribution owns the names that it carries.  Any other name belongs to a distribution that is called
-    like it (``acme``, ``keel-acme``), or else to the first of those that carry it, by their names.  Imports nothing.
-    """
+    Keel's own distribution owns the names that it carries. Any other name belongs to a distribution with the same name
+    (``acme``, ``keel-acme``), or else to the first, in alphabetical order, that carries it. Imports nothing."""
     found: dict[str, list[Carried]] = {}
     for point in carried(group)[0]:
         found.setdefault(point.name, []).append(point)
@@ -22,7 +22,7 @@ def claims_of(group: str) -> dict[str, list[Carried]]:
 
 
 def damaged(group: str) -> dict[str, KeelError]:
-    """What is wrong with the metadata of distributions that carry a group, or may do so, by distribution."""
+    """Returns the faults in the metadata of distributions that carry, or may carry, a group."""
     return {
         fault.package: KeelError(
             "broken-plugin",
@@ -40,15 +40,15 @@ def _rank(point: Carried) -> tuple[bool, bool, str, str]:
 
 
 def is_own(point: Carried) -> bool:
-    """Whether Keel's own distribution carries it."""
+    """True if Keel's own distribution carries the entry point."""
     return normal(point.package) == OWN
 
 
 def claimed(name: str, owner: Carried, other: Carried, kind: str = "backend") -> KeelError:
-    """The error for a distribution that carries a name of another's."""
+    """Returns the error for a distribution that carries a name that another one owns."""
     return KeelError(
         "broken-plugin",
         f"{kind} {name!r} of {other.package} cannot be used: the name belongs to {owner.package}.",
         {p.package: p.value for p in (owner, other)},
-        do=f"Uninstall one of them, or have {other.package} carry another name.",
+        do=f"Uninstall one of them, or change the name in {other.package}.",
     )

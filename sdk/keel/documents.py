@@ -1,9 +1,8 @@
-"""Files that somebody else may have written: read within limits, taken apart piece by piece, refused with the place.
+"""Reads files from untrusted sources: within limits, piece by piece, and with the place in each error.
 
-Nothing here runs, imports or unpickles anything.  ``Item`` is a piece of a document together with where it stands, so
-that whoever reads one says what it wants and never has to say where it did not get it.  ``claim`` is for folders that a
-command writes: it takes one that it made, or an empty one.  ``printable`` is for what is printed of a document.
-"""
+Nothing here runs, imports or unpickles anything. ``Item`` is a piece of a document together with its place, so a reader
+only states what it expects, and errors name the place. ``claim`` is for folders that a command writes: it takes one
+that it made, or an empty one. ``printable`` escapes text of a document before it is printed."""
 
 from __future__ import annotations
 
@@ -24,14 +23,14 @@ from keel.errors import KeelError
 from keel.errors import printable as printable
 
 MOST_BYTES = 1 << 26
-"""Of one document, unless its reader says otherwise: 64 MiB."""
+"""The most bytes of a document, unless its reader sets another limit: 64 MiB."""
 MOST_MARKS = 1 << 22
-"""Commas, colons and brackets of one JSON text, which bound its values: those are made in about a second, however few
-bytes each has."""
+"""The most commas, colons and brackets of a JSON text. They bound the number of its values, so that parsing takes about
+a second at most."""
 LARGEST = 1 << 64
-"""No integer of a document is this large, or as far below zero."""
+"""The absolute value of an integer in a document must be below this."""
 DEEPEST = 100
-"""So deep lists and objects may stand in each other."""
+"""The most levels of nested lists and objects."""
 _QUOTED = 80
 _PLAIN = re.compile(r"[A-Za-z0-9_.:/-]{1,80}")
 
@@ -45,20 +44,19 @@ class Malformed(ValueError):
 
 
 def bad_file(
-    path: str | os.PathLike[str], wrong: Malformed, *, what: str = "It is not what it has to be.", do: str | None = None
+    path: str | os.PathLike[str], wrong: Malformed, *, what: str = "Its content is not valid.", do: str | None = None
 ) -> KeelError:
     """KeelError[bad-file] for what is ``wrong`` with the file.  ``what`` is a sentence about the file."""
     return KeelError("bad-file", f"{Path(path)} cannot be read. {what}", {wrong.place or "file": wrong.why}, do=do)
 
 
 def bytes_of(path: str | os.PathLike[str], most: int = MOST_BYTES) -> bytes:
-    """What the file holds.  Raises KeelError[bad-option] where there is none, and Malformed for a folder, a pipe, a
-    device, a file that may not be read or that keeps its reader waiting, or one of more than ``most`` bytes.
-    """
+    """Reads a file. Raises KeelError[bad-option] if it does not exist, and Malformed for a folder, a pipe, a device, a
+    file that cannot be read or that blocks its reader, or a file of more than ``most`` bytes."""
     try:
-        _regular(os.stat(path), most)  # before it is opened, which some devices notice
+        _regular(os.stat(path), most)  # before it is opened: opening has an effect on some devices
         with open(path, "rb", opener=_at_once) as file:
-            _regular(os.fstat(file.fileno()), most)  # another one may have its place by now
+            _regular(os.fstat(file.fileno()), most)  # another file may have taken its place
             held: bytes | None = file.read(most + 1)
     except (FileNotFoundError, NotADirectoryError) as e:
         raise KeelError("bad-option", f"There is no file {path}.") from e
@@ -67,9 +65,9 @@ def bytes_of(path: str | os.PathLike[str], most: int = MOST_BYTES) -> bytes:
     except ValueError as e:
         if isinstance(e, Malformed):
             raise
-        raise KeelError("bad-option", f"There is no file {path}.") from e  # a path that no file can have
+        raise KeelError("bad-option", f"There is no file {path}.") from e  # an invalid path
     if held is None:
-        raise Malformed("", "It keeps its reader waiting.")
+        raise Malformed("", "Reading it would block.")
     if len(held) > most:
         raise Malformed("", f"It has more than {most} bytes.")
     return held
@@ -78,57 +76,56 @@ def bytes_of(path: str | os.PathLike[str], most: int = MOST_BYTES) -> bytes:
 def _regular(state: os.stat_result, most: int) -> None:
     """Raises Malformed."""
     if not stat.S_ISREG(state.st_mode):
-        raise Malformed("", "It is no file.")
+        raise Malformed("", "It is not a regular file.")
     if state.st_size > most:
         raise Malformed("", f"It has more than {most} bytes.")
 
 
 def _at_once(path: str, flags: int) -> int:
-    """Opens a file whose reader never waits, as that of a pipe, or of some files of the system, does."""
+    """Opens a file without blocking; pipes and some system files would block."""
     return os.open(path, flags | os.O_NONBLOCK)
 
 
 def text_of(path: str | os.PathLike[str], most: int = MOST_BYTES) -> str:
-    """The text that the file holds, in UTF-8.  Raises as ``bytes_of`` does, and Malformed for what is no text."""
+    """Reads a file as UTF-8 text.  Raises as ``bytes_of`` does, and Malformed if the bytes are not UTF-8."""
     return decoded(bytes_of(path, most))
 
 
 def decoded(held: bytes) -> str:
-    """Bytes as text in UTF-8, with ``\\n`` at the ends of lines.  Raises Malformed."""
+    """Decodes bytes as UTF-8, with ``\\n`` at the ends of lines.  Raises Malformed."""
     try:
         return held.decode("utf-8").replace("\r\n", "\n")
     except UnicodeDecodeError as e:
-        raise Malformed(f"byte {e.start}", "It is no text in UTF-8.") from e
+        raise Malformed(f"byte {e.start}", "It is not UTF-8 text.") from e
 
 
 def parsed(text: str | bytes, place: str = "", *, constants: bool = False) -> Any:
-    """The value that JSON text stands for.  Raises Malformed for any other text, for a key that stands twice in one
-    object, for what is nested more than ``DEEPEST`` times or holds more than ``MOST_MARKS`` marks between values, and,
-    unless ``constants`` are wanted, for NaN and infinities, which JSON has not.
-    """
+    """Parses JSON. Raises Malformed for any other text, for a key that occurs twice in one object, for more than
+    ``DEEPEST`` levels of nesting or more than ``MOST_MARKS`` marks between values, and, unless ``constants`` is true,
+    for NaN and infinities, which JSON does not have."""
     text = decoded(text) if isinstance(text, bytes) else text
-    if marks(text) > MOST_MARKS:  # before memory is taken for any value
+    if marks(text) > MOST_MARKS:  # before memory is allocated for any value
         raise Malformed(place, f"It has more than {MOST_MARKS} marks between values.")
     try:
         value = json.loads(text, object_pairs_hook=_object, parse_constant=float if constants else _no_constant)
     except json.JSONDecodeError as e:
-        raise Malformed(_joined(place, f"line {e.lineno}, column {e.colno}"), f"It is no JSON: {e.msg}.") from e
+        raise Malformed(_joined(place, f"line {e.lineno}, column {e.colno}"), f"It is not JSON: {e.msg}.") from e
     except RecursionError as e:
         raise Malformed(place, f"It is nested more than {DEEPEST} times.") from e
-    except ValueError as e:  # a key that stands twice, NaN, an integer without end
+    except ValueError as e:  # a repeated key, NaN, an integer with too many digits
         raise Malformed(place, str(e)) from e
     return shallow(value, place)
 
 
 def shallow(value: Any, place: str = "") -> Any:
-    """``value``, of lists and objects.  Raises Malformed where they stand in each other more than ``DEEPEST`` times."""
+    """Returns ``value``.  Raises Malformed if its lists and objects are nested more than ``DEEPEST`` times."""
     if _deeper(value, DEEPEST):
         raise Malformed(place, f"It is nested more than {DEEPEST} times.")
     return value
 
 
 def marks(text: str) -> int:
-    """The commas, colons and brackets of a text, those in strings too: JSON has at most one value more than these."""
+    """Counts the commas, colons and brackets of a text, also in strings: JSON has at most one value more than these."""
     return sum(map(text.count, ",:[{"))
 
 
@@ -136,16 +133,16 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     made = dict(pairs)
     if len(made) < len(pairs):
         twice, _ = Counter(name for name, _ in pairs).most_common(1)[0]
-        raise ValueError(f"The key {shown(twice)} stands twice in one object.")
+        raise ValueError(f"The key {shown(twice)} occurs twice in one object.")
     return made
 
 
 def _no_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no number of JSON.")
+    raise ValueError(f"{name} is not a JSON number.")
 
 
 def _deeper(value: Any, levels: int) -> bool:
-    """Whether lists and objects stand in each other more than ``levels`` times."""
+    """True if lists and objects are nested more than ``levels`` times."""
     held = [value]
     for _ in range(levels + 1):
         held = [w for v in held if isinstance(v, list | dict) for w in (v.values() if isinstance(v, dict) else v)]
@@ -155,8 +152,8 @@ def _deeper(value: Any, levels: int) -> bool:
 
 
 def shown(value: Any) -> str:
-    """A value for a message, cut where it is long."""
-    if isinstance(value, int) and abs(value) >= LARGEST:  # Python has no text for some of them
+    """Formats a value for a message and truncates it if it is long."""
+    if isinstance(value, int) and abs(value) >= LARGEST:  # Python refuses to print some of them
         return "an integer of more than 64 bits"
     match value:
         case None | bool():
@@ -180,9 +177,8 @@ def _joined(place: str, inner: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """A value of a document and its place.  Each method gives the value as what it is asked for, or raises Malformed,
-    which names the place.
-    """
+    """A value of a document and its place. Each method returns the value as one type, or raises Malformed with the
+    place."""
 
     value: Any
     place: str = ""
@@ -198,17 +194,17 @@ class Item:
         return Item(self.value[key], f"{self.place}.{name}" if self.place else name)
 
     def record(self, needed: Sequence[str], optional: Sequence[str] = ()) -> dict[str, Item]:
-        """An object with these keys: all that are ``needed``, no others but ``optional`` ones."""
+        """Returns an object that has all ``needed`` keys and no others except ``optional`` ones."""
         if not isinstance(self.value, dict):
             self._wanted("an object")
         if lacking := [k for k in needed if k not in self.value]:
             self.refuse(f"It lacks {', '.join(lacking)}.")
         if unknown := [k for k in self.value if k not in needed and k not in optional]:
-            self.refuse(f"It has {shown(unknown[0])}, which nothing here is called.")
+            self.refuse(f"It has an unknown key {shown(unknown[0])}.")
         return {k: self._at(k) for k in self.value}
 
     def table(self, most: int = 1 << 20) -> dict[str, Item]:
-        """An object with whatever keys, ``most`` of them."""
+        """Returns an object with any keys, at most ``most`` of them."""
         if not isinstance(self.value, dict):
             self._wanted("an object")
         if len(self.value) > most:
@@ -216,7 +212,7 @@ class Item:
         return {k: self._at(k) for k in self.value}
 
     def items(self, most: int = 1 << 20, count: int | None = None) -> list[Item]:
-        """A list, of ``count`` elements if that is given."""
+        """Returns a list, of ``count`` elements if that is given."""
         if not isinstance(self.value, list):
             self._wanted("a list")
         if len(self.value) > most:
@@ -233,11 +229,11 @@ class Item:
         return self.value
 
     def prose(self, most: int = 1 << 16) -> str:
-        """A text that people read: with codes in place of characters that steer a terminal."""
+        """Returns a text for display: terminal control characters are replaced by codes."""
         return printable(self.text(most))
 
     def like(self, form: re.Pattern[str], what: str) -> str:
-        """A text of that form; ``what`` says what such a text is."""
+        """Returns a text that matches ``form``; ``what`` describes such a text."""
         if not isinstance(self.value, str) or form.fullmatch(self.value) is None:
             self._wanted(what)
         return self.value
@@ -260,7 +256,7 @@ class Item:
         return self.value
 
     def number(self, least: float = -math.inf, most: float = math.inf) -> float:
-        """A finite number."""
+        """Returns a finite number."""
         if not isinstance(self.value, int | float) or isinstance(self.value, bool):
             self._wanted("a number")
         try:
@@ -276,9 +272,8 @@ class Item:
 
 
 def replace_file(path: Path, held: bytes) -> None:
-    """Puts a file in the place of whatever has this name.  In a folder that somebody else made that may be a link to a
-    file of the user's, which is not written to, or a pipe.
-    """
+    """Replaces whatever has this name by a file. In a folder that somebody else made, the name may be a pipe, or a link
+    to a file of the user's; the link's target is not written to."""
     draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     try:
         with open(draft, "xb") as file:
@@ -290,22 +285,20 @@ def replace_file(path: Path, held: bytes) -> None:
 
 
 MARKER = ".keel-made"
-"""The file in a folder that a command made: the command, and below it the files of which it keeps a list."""
+"""A file in each folder that a command made: the name of the command, and below it the files that it wrote."""
 
 
 def claim(folder: Path, maker: str) -> frozenset[str]:
-    """Makes a folder that the command ``maker`` may write to, or takes one that is empty or that it made before.  Gives
-    the files that it listed there.
+    """Makes a folder that the command ``maker`` may write to, or takes one that is empty or that it made before.
+    Returns the files that it listed there.
 
-    Raises KeelError[bad-option] for any other folder, in which nothing is then written or deleted.
+    Raises KeelError[bad-option] for any other folder, and then neither writes nor deletes anything in it.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
         held = sorted(p.name for p in folder.iterdir())
     except OSError as e:
-        raise KeelError(
-            "bad-option", f"{folder} is no folder that can be written to.", {maker: e.strerror or str(e)}
-        ) from e
+        raise KeelError("bad-option", f"{folder} is not a writable folder.", {maker: e.strerror or str(e)}) from e
     if not held:
         (folder / MARKER).write_text(f"{maker}\n", encoding="utf-8")
         return frozenset()
@@ -321,7 +314,7 @@ def claim(folder: Path, maker: str) -> frozenset[str]:
             "bad-option",
             f"{maker} does not write into {folder}.",
             {maker: whose},
-            do="Name a folder that is empty, or one that is not there yet.",
+            do="Name an empty folder, or one that does not exist yet.",
         )
     return frozenset(lines[1:])
 

@@ -1,9 +1,8 @@
-"""Entry points as installed distributions carry them, and what is wrong with those that cannot be read.
+"""Reads the entry points of installed distributions, and reports those that cannot be read.
 
-A distribution is known by the name of its metadata folder, as Python's own tools know it: what its METADATA says may be
-missing, damaged or another's name.  A line that is malformed costs itself, a file that cannot be read its distribution.
-Files are read whenever they are asked for, so what was installed meanwhile is found; taking a text apart is remembered.
-"""
+A distribution is identified by the name of its metadata folder, as in Python's own tools: the name in its METADATA may
+be missing, damaged or another distribution's. A malformed line is skipped; a file that cannot be read skips its
+distribution. Files are read at every request, so new installations are found; only parsing is cached."""
 
 from __future__ import annotations
 
@@ -18,11 +17,11 @@ from itertools import islice
 from keel.documents import shown
 
 MOST = 1000
-"""Entry points of one group that a distribution may carry."""
+"""The most entry points of one group that a distribution may carry."""
 LONGEST = 1000
-"""Characters that a line of one may have."""
+"""The most characters of an entry point's line."""
 FEW = 5
-"""Faults of a distribution that are told one by one."""
+"""The most faults of a distribution that are listed one by one."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 _FILE = "entry_points.txt"
 
@@ -39,21 +38,21 @@ class Carried(EntryPoint):
 
 @dataclass(frozen=True)
 class Fault:
-    """What is wrong with the metadata of a distribution, in sentences."""
+    """The faults in the metadata of a distribution, as sentences."""
 
     package: str
     sentences: tuple[str, ...]
 
 
 def normal(name: str) -> str:
-    """A name as indexes of packages compare it."""
+    """Normalizes a name as package indexes do."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def carried(group: str) -> tuple[list[Carried], list[Fault]]:
-    """The entry points of a group, and what is wrong with distributions that carry it or may do so.  Imports nothing.
+    """Returns the entry points of a group, and the faults of distributions that carry or may carry it. Imports nothing.
 
-    Of several distributions of one name, the first on ``sys.path`` counts, as it does for Python.
+    If several distributions have one name, the first on ``sys.path`` counts, as it does for Python.
     """
     points, faults, seen = list[Carried](), list[Fault](), set[str]()
     for dist in distributions():
@@ -63,10 +62,10 @@ def carried(group: str) -> tuple[list[Carried], list[Fault]]:
         seen.add(normal(folder))
         try:
             text = dist.read_text(_FILE) or ""
-        except Exception as e:  # it may come from an importer that somebody else wrote
+        except Exception as e:  # a third-party importer may raise anything
             faults.append(Fault(_printable(folder), (f"Its {_FILE} cannot be read: {_said(e)}.",)))
             continue
-        if group not in text:  # most texts, some of which are large
+        if group not in text:  # the common case; some texts are large
             continue
         found, wrong = _lines_of(text, group)
         if not found and not wrong:
@@ -79,13 +78,12 @@ def carried(group: str) -> tuple[list[Carried], list[Fault]]:
 
 
 def unreadable() -> list[Fault]:
-    """Distributions whose entry points Python's own reader does not read: who asks it for any group hears of them, as
-    PyTorch does when it is imported.
-    """
+    """Returns distributions whose entry points Python's own reader cannot read. Any caller of that reader fails on
+    them, and PyTorch calls it when it is imported."""
     faults = []
     for dist in distributions():
         try:
-            dist.entry_points  # noqa: B018 it is read when it is asked for
+            dist.entry_points  # noqa: B018 the attribute is read lazily
         except Exception as e:
             faults.append(Fault(_printable(_folder_name(dist)), (f"Its {_FILE} cannot be read: {_said(e)}.",)))
     return faults
@@ -96,7 +94,7 @@ def unreadable() -> list[Fault]:
 
 @lru_cache(maxsize=64)
 def _lines_of(text: str, group: str) -> tuple[tuple[tuple[str, str], ...], tuple[str, ...]]:
-    """The names and values in the group's section, and a sentence on each line that is none."""
+    """Returns the names and values in the group's section, and a sentence for each malformed line."""
     lines = list(islice(_section(text, group), MOST + 1))
     if len(lines) > MOST:
         return (), (f"It carries more than {MOST} entry points of group {group}.",)
@@ -113,14 +111,14 @@ def _lines_of(text: str, group: str) -> tuple[tuple[tuple[str, str], ...], tuple
                 "_, - and dots."
             )
         elif name in found:
-            wrong.append(f"The entry point {shown(name)} of group {group} stands twice, of which the first counts.")
+            wrong.append(f"The entry point {shown(name)} of group {group} occurs twice; the first one counts.")
         else:
             found[name] = value
     return tuple(found.items()), tuple(wrong)
 
 
 def _section(text: str, group: str) -> Iterator[str]:
-    """The lines below ``[group]`` that say something, wherever that stands."""
+    """Yields the lines below every ``[group]`` that are neither empty nor comments."""
     inside = False
     for line in map(str.strip, text.splitlines()):
         if line.startswith("[") and line.endswith("]"):
@@ -138,37 +136,39 @@ def _few(sentences: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _folder_name(dist: Distribution) -> str:
-    """The name of the distribution by its folder, ``acme-1.0.dist-info``, or else by what it says."""
+    """Returns the name of a distribution from its folder, ``acme-1.0.dist-info``, or else from its metadata."""
     folder = os.path.basename(str(getattr(dist, "_path", "")).rstrip("/"))
     stem, kind = os.path.splitext(folder)
     if kind in (".dist-info", ".egg-info") and (name := stem.partition("-")[0]):
         return name
     try:
         return str(dist.name or folder)
-    except Exception:  # it belongs to an importer that somebody else wrote
+    except Exception:  # a third-party importer may raise anything
         return folder
 
 
 def _package(dist: Distribution, folder: str) -> tuple[str, list[str]]:
-    """The name that a distribution is called by, as it writes it itself if that is the one of its folder."""
+    """Returns the name of a distribution, spelled as in its metadata if that is the name of its folder."""
     try:
         said = dist.name
     except Exception as e:
         return _printable(folder), [f"Its METADATA cannot be read: {_said(e)}."]
     if not isinstance(said, str) or not said:
-        return _printable(folder), ["Its METADATA is missing, or says no name."]
+        return _printable(folder), ["Its METADATA is missing or has no name."]
     if normal(said) != normal(folder):
-        return _printable(folder), [f"Its METADATA says the name {shown(said)}, and its folder {shown(folder)}."]
+        return _printable(folder), [
+            f"Its METADATA has the name {shown(said)}, and its folder the name {shown(folder)}."
+        ]
     return _printable(said), []
 
 
 def _printable(name: str) -> str:
-    """A name that may be empty or hold anything."""
+    """Formats a name, which may be empty or contain anything."""
     return name if name.isprintable() and name and len(name) <= 100 else shown(name)
 
 
 def _said(raised: Exception) -> str:
     if isinstance(raised, UnicodeDecodeError):
-        return "it is no text in UTF-8"
+        return "it is not UTF-8 text"
     text = (raised.strerror if isinstance(raised, OSError) else None) or str(raised) or type(raised).__name__
     return text if text.isprintable() and len(text) <= 200 else shown(text)

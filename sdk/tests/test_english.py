@@ -60,10 +60,10 @@ CEILINGS = {
     "conformance": 292,
     "docs": 0,
     "reference_backends": 27,
-    "sdk/keel": 154,
+    "sdk/keel": 121,
     "sdk/keel/spec": 0,
     "templates": 0,
-    "tests": 119,
+    "tests": 110,
     "the root": 0,
 }
 """How often each room breaks the rules. A change that takes some away lowers the ceiling with them."""

@@ -67,7 +67,7 @@ def test_sound_ones(install: Install) -> None:
         ("\x1b[31mred = c:d", r"'\x1b[31mred' of group"),
         ("n" * 101 + " = c:d", "has a name that"),
         ("n = " + "m" * 1000, "more than 1000 characters"),
-        ("good = c:d", "'good' of group acme.parts stands twice, of which the first counts."),
+        ("good = c:d", "'good' of group acme.parts occurs twice; the first one counts."),
     ],
     ids=str,
 )
@@ -90,7 +90,7 @@ def test_only_some_faults_are_told(install: Install) -> None:
     [
         (None, "Its METADATA is missing, or says no name."),
         (b"Version: 1\n", "is missing, or says no name"),
-        ("Name: z\xeat\xe5\n".encode("latin-1"), "Its METADATA cannot be read: it is no text in UTF-8."),
+        ("Name: z\xeat\xe5\n".encode("latin-1"), "Its METADATA cannot be read: it is not UTF-8 text."),
         (b"Name: torch-keel\n", "Its METADATA says the name 'torch-keel', and its folder 'zeta'."),
     ],
     ids=str,

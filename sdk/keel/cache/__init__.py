@@ -1,4 +1,4 @@
-"""What compilers made, kept as files: for kernels of any backend, and safe against damage, other users and crashes.
+"""Keeps compiled code as files, for kernels of any backend; safe against damage, other users and crashes.
 
 ``Cache`` keeps bytes by key, ``compile_library`` runs a compiler and keeps the shared library that it makes.
 """

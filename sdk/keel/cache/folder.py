@@ -1,10 +1,9 @@
-"""The folder that a cache may use: one that only this user can write to, or else a temporary one.
+"""The folder of a cache: one that only this user can write to, or else a temporary one.
 
-Whoever can write to the folder can have code run in the processes that read from it.  So the folder is opened once,
-what was opened is checked, and everything after goes through the open descriptor: exchanging a part of its path in
-the meantime gains nothing.  Compilers alone need a path: of the folder they work in, so nobody else may be able to
-rename a folder above it.
-"""
+A user who can write to the folder can have code run in the processes that read from it. So the folder is opened once,
+the open folder is checked, and all later access goes through its descriptor: an attacker gains nothing by replacing a
+part of its path. Only compilers need a path, that of their working folder, so no other user may be able to rename a
+folder above it."""
 
 from __future__ import annotations
 
@@ -25,10 +24,10 @@ from keel.errors import KeelWarning
 T = TypeVar("T")
 
 DRAFT = "keel-draft-"
-"""How names of what is not finished begin; ``store.sweep`` removes those that nobody finishes."""
+"""The prefix of names of unfinished files and folders; ``store.sweep`` removes abandoned ones."""
 
 _TEMPORARY: dict[tuple[Path, int], Path] = {}
-"""The temporary folder that stands in for a root, by the root and the process: a forked child has its own."""
+"""The temporary folder that replaces a root, by root and process: a forked child has its own."""
 
 
 class Untrusted(OSError):
@@ -40,7 +39,7 @@ def root() -> Path:
     if named := os.environ.get("KEEL_CACHE_DIR"):
         return Path(named).absolute()
     home = os.environ.get("XDG_CACHE_HOME", "")
-    if os.path.isabs(home):  # others count as none, its specification says
+    if os.path.isabs(home):  # the specification says that relative paths are ignored
         return Path(home) / "keel"
     try:
         return Path.home() / ".cache" / "keel"
@@ -49,11 +48,10 @@ def root() -> Path:
 
 
 def in_folder(act: Callable[[int, Path], T]) -> T:
-    """``act(descriptor, path)`` in the root.
+    """Runs ``act(descriptor, path)`` in the root.
 
-    If the root cannot be trusted, or ``act`` raises OSError there, a KeelWarning says so, once per process, and the
-    same is done in a temporary folder.  Raises OSError if that fails, too.
-    """
+    If the root cannot be trusted, or ``act`` raises OSError there, it runs in a temporary folder, with one KeelWarning
+    per process. Raises OSError if that fails, too."""
     home = root()
     try:
         return _in(home, act)
@@ -62,7 +60,8 @@ def in_folder(act: Callable[[int, Path], T]) -> T:
 
 
 def in_temporary(act: Callable[[int, Path], T]) -> T | None:
-    """``act(descriptor, path)`` in the temporary folder that stands in for the root; None if there is none."""
+    """Runs ``act(descriptor, path)`` in the temporary folder that replaces the root. Returns None if no such folder
+    exists."""
     folder = _TEMPORARY.get((root(), os.getpid()))
     return _in(folder, act) if folder is not None else None
 
@@ -71,9 +70,8 @@ def in_temporary(act: Callable[[int, Path], T]) -> T | None:
 def workspace(full: OSError | None = None) -> Iterator[Path]:
     """A new folder for a compiler to work in, removed at the end.
 
-    It is made in the cache, so that those of killed processes are swept, or in a temporary folder where the cache is
-    ``full``.  Raises OSError if there is no place for it.
-    """
+    It is made in the cache, so that folders of killed processes are swept, or in a temporary folder if the cache is
+    ``full``. Raises OSError if it cannot be made."""
 
     def make(descriptor: int, path: Path) -> Path:
         name = draft_name()
@@ -88,7 +86,7 @@ def workspace(full: OSError | None = None) -> Iterator[Path]:
 
 
 def lacks_room(place: Path) -> OSError | None:
-    """What the system says to a file of one MiB in the folder; None if it takes it."""
+    """Tries to write a file of one MiB to the folder.  Returns the system's error, or None."""
     try:
         with tempfile.TemporaryFile(dir=place) as file:
             file.write(bytes(1 << 20))
@@ -100,12 +98,12 @@ def lacks_room(place: Path) -> OSError | None:
 
 
 def draft_name() -> str:
-    """A name that no other thread, process or machine has."""
+    """Returns a name that no other thread, process or machine uses."""
     return DRAFT + secrets.token_hex(16)
 
 
 def owned(state: os.stat_result) -> bool:
-    """Whether the file or folder belongs to this user and nobody else may write to it."""
+    """True if the file or folder belongs to this user and no other user may write to it."""
     return state.st_uid == os.geteuid() and not state.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
 
 
@@ -127,7 +125,7 @@ def _in(home: Path, act: Callable[[int, Path], T]) -> T:
 
 
 def _temporary(home: Path, why: OSError) -> Path:
-    """The temporary folder of this process that stands in for ``home``; a warning says why when it is made."""
+    """Returns the temporary folder of this process that replaces ``home``.  A warning says why when it is made."""
     key = (home, os.getpid())
     if key in _TEMPORARY:
         return _TEMPORARY[key]
@@ -139,8 +137,8 @@ def _temporary(home: Path, why: OSError) -> Path:
     atexit.register(_remove, path, os.getpid())
     reason = why.strerror or why
     warnings.warn(
-        f"The cache of compiled kernels in {home} cannot be used: {reason}. A temporary folder stands in for "
-        "it until the process ends. KEEL_CACHE_DIR names another folder, which must be yours alone.",
+        f"The cache of compiled kernels in {home} cannot be used: {reason}. A temporary folder replaces "
+        "it until the process ends. Set KEEL_CACHE_DIR to a folder that only you can write to.",
         KeelWarning,
         stacklevel=2,
     )
@@ -148,5 +146,5 @@ def _temporary(home: Path, why: OSError) -> Path:
 
 
 def _remove(path: Path, process: int) -> None:
-    if os.getpid() == process:  # a forked child that ends must not take it away
+    if os.getpid() == process:  # a forked child that ends must not remove it
         shutil.rmtree(path, ignore_errors=True)

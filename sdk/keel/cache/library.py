@@ -17,26 +17,25 @@ from keel.cache.toolchain import compiler_fingerprint, run_compiler
 from keel.errors import KeelError
 
 LARGEST = 1 << 31
-"""Bytes that a library may have."""
+"""The most bytes of a library."""
 
 _LOADED: dict[str, ctypes.CDLL] = {}
 """Libraries of this process by the SHA-256 of their bytes.  They stay loaded, for launchers hold their functions."""
 _BUILT: dict[str, ctypes.CDLL] = {}
-"""The same by the digest of what they are made from."""
+"""The same libraries by the digest of their inputs."""
 
 
 def compile_library(
     kind: str, command: Sequence[str], text: str, *, key: Sequence[str] = (), what: str = "the kernels"
 ) -> ctypes.CDLL:
-    """The shared library that ``command`` makes of ``text``, which it reads from its standard input.
+    """Compiles ``text`` to a shared library.  ``command`` reads the text from its standard input.
 
-    ``-o`` and a file are added to the command.  The library is kept in ``Cache(kind, ".so")`` by the text, the command,
-    the content of the compiler and ``key``: whatever else it depends on, such as the CPU where the command asks for
-    that of this machine.  ``what`` names what is compiled, for the error.
+    ``-o`` and a file are added to the command. The library is kept in ``Cache(kind, ".so")`` under the text, the
+    command, the content of the compiler and ``key``. ``key`` holds everything else that the library depends on, such as
+    the CPU if the command compiles for that of this machine. ``what`` names the source in errors.
 
-    Raises KeelError[build-failed] if the compiler rejects the text, hangs (see ``run_compiler``) or is not there, or
-    if the library cannot be loaded.
-    """
+    Raises KeelError[build-failed] if the compiler rejects the text, hangs (see ``run_compiler``) or does not exist, or
+    if the library cannot be loaded."""
     parts = [text, *command, compiler_fingerprint(command[0]), *key]
     name = digest([kind, *parts])
     if name not in _BUILT:
@@ -45,7 +44,7 @@ def compile_library(
 
 
 def _kept(cache: Cache, parts: Sequence[str]) -> ctypes.CDLL | None:
-    """The library that is kept, if it can be loaded here."""
+    """Returns the cached library, if it can be loaded here."""
     data = cache.get(parts)
     try:
         return load_library(data, cache.kind) if data is not None else None
@@ -54,7 +53,7 @@ def _kept(cache: Cache, parts: Sequence[str]) -> ctypes.CDLL | None:
 
 
 def _new(cache: Cache, parts: Sequence[str], command: Sequence[str], text: str, what: str) -> ctypes.CDLL:
-    """The library as the compiler makes it, which is kept if it can be loaded."""
+    """Compiles the library, and keeps it if it can be loaded."""
     data = _compiled(cache.kind, command, text, what)
     library = load_library(data, cache.kind)
     cache.put(parts, data)
@@ -62,23 +61,22 @@ def _new(cache: Cache, parts: Sequence[str], command: Sequence[str], text: str, 
 
 
 def load_library(data: bytes, name: str = "kernels") -> ctypes.CDLL:
-    """The shared library whose file holds ``data``; the same bytes are loaded once.
+    """Loads a shared library from the bytes of its file.  The same bytes are loaded once.
 
-    Nothing on disk is trusted between verifying and loading: the bytes go to memory that is sealed, or where the
-    system has no such memory, to a private file that is gone afterwards.  Raises KeelError[build-failed] if the
-    system's loader refuses it, or if it is cut off, of which the loader would die.
-    """
+    Nothing on disk is trusted between verifying and loading: the bytes go to sealed memory or, if the system has none,
+    to a private file that is removed afterwards. Raises KeelError[build-failed] if the system's loader refuses the
+    library, or if it is truncated, which would crash the loader."""
     if _is_cut_off(data):
         raise KeelError(
             "build-failed",
-            f"The library of {name} is cut off after {len(data)} bytes.",
+            f"The library of {name} is truncated after {len(data)} bytes.",
             do="The disk that it was written to may have been full.",
         )
     content = hashlib.sha256(data).hexdigest()
     if content not in _LOADED:
         try:
             library = _from_memory(data, name, content)
-        except (AttributeError, OSError):  # no Linux, or a policy against code in such memory
+        except (AttributeError, OSError):  # not Linux, or a policy forbids code in such memory
             library = _from_file(data, name)
         _LOADED.setdefault(content, library)
     return _LOADED[content]
@@ -89,7 +87,7 @@ _WIDE = b"\x7fELF\x02"
 
 
 def _is_cut_off(data: bytes) -> bool:
-    """Whether an ELF file ends before what its tables say: its sections, and the segments that are mapped.
+    """True if an ELF file ends before the sections and mapped segments that its tables list.
 
     Offsets are those of the ELF-64 object file format, version 1.5 (the headers of the file and of its segments).
     """
@@ -117,8 +115,8 @@ def _from_memory(data: bytes, name: str, content: str) -> ctypes.CDLL:
         with open(file, "wb", closefd=False) as stream:
             stream.write(data)
         fcntl.fcntl(file, fcntl.F_ADD_SEALS, fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW)
-        # The loader takes a path that it has seen for the library that it has loaded from there, and numbers of
-        # descriptors come again.  So the path spells the content, in slashes that change nothing: "//" or "/./".
+        # The loader identifies a library by its path, and descriptor numbers are reused. So the path encodes the
+        # content in redundant separators: "//" or "/./".
         spelled = "".join("/./" if bit == "1" else "//" for bit in f"{int(content[:32], 16):0128b}")
         return ctypes.CDLL(f"/proc/self/fd{spelled}{file}")
     finally:
@@ -126,7 +124,8 @@ def _from_memory(data: bytes, name: str, content: str) -> ctypes.CDLL:
 
 
 def _from_file(data: bytes, name: str) -> ctypes.CDLL:
-    """Loads a private copy, in the cache's folder or in a temporary one: either may be on a disk without execution."""
+    """Loads a private copy from the cache's folder or a temporary one: either may be on a disk mounted without
+    execution."""
     try:
         try:
             with workspace() as place:
@@ -139,18 +138,19 @@ def _from_file(data: bytes, name: str) -> ctypes.CDLL:
             "build-failed",
             f"The system cannot load a library of {name}.",
             {"loader": f"{raised}."},
-            do="Its symbols may be missing, or no disk may hold code.",
+            do="It may lack symbols, or all folders may be mounted without execution.",
         ) from raised
 
 
 def _from_copy(data: bytes, place: Path) -> ctypes.CDLL:
-    file = place / "library.so"  # the folder's name is new, so the path is
+    file = place / "library.so"  # the folder's name is new, and so the path is new
     file.write_bytes(data)
     return ctypes.CDLL(str(file))
 
 
 def _compiled(kind: str, command: Sequence[str], text: str, what: str) -> bytes:
-    """The bytes of the library.  A compiler that fails where the disk is full has another try elsewhere."""
+    """Returns the bytes of the library. If the compiler fails because the disk is full, it runs again in another
+    folder."""
     try:
         with workspace() as place:
             made = _attempt(place, command, text)
@@ -169,21 +169,21 @@ def _compiled(kind: str, command: Sequence[str], text: str, what: str) -> bytes:
         "build-failed",
         f"{command[0]} rejected the text of {what}.",
         {command[0]: "\n    ".join(made.strip().splitlines()[:20])},
-        do="KEEL_DUMP=<folder> keeps the text that was compiled.",
+        do="Set KEEL_DUMP=<folder> to keep the compiled text.",
     )
 
 
 def _no_place(what: str, why: OSError) -> KeelError:
     return KeelError(
         "build-failed",
-        f"There is no place to compile {what} in.",
+        f"There is no folder in which to compile {what}.",
         {"system": f"{why}."},
-        do="KEEL_CACHE_DIR or TMPDIR names a folder that can be written.",
+        do="Set KEEL_CACHE_DIR or TMPDIR to a writable folder.",
     )
 
 
 def _attempt(place: Path, command: Sequence[str], text: str) -> bytes | str:
-    """The bytes that the compiler made, or what it said against the text."""
+    """Returns the bytes that the compiler made, or its error messages."""
     output = place / "library.so"
     ran = run_compiler([*command, "-o", str(output)], text, environment={**os.environ, "TMPDIR": str(place)})
     if ran.returncode != 0:
@@ -196,6 +196,6 @@ def _read(output: Path) -> bytes | str:
         state = output.stat()
     except FileNotFoundError:
         return "It made no file."
-    if not stat.S_ISREG(state.st_mode):  # a pipe would hang who reads it
-        return "It made something else than a file."
+    if not stat.S_ISREG(state.st_mode):  # reading a pipe would block
+        return "It made something other than a file."
     return output.read_bytes() if state.st_size <= LARGEST else f"It made a file of {state.st_size} bytes."

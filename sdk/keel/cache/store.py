@@ -1,9 +1,8 @@
-"""Entries: bytes by key, each in a file with a checksum.  What is damaged counts as missing.
+"""Cache entries: bytes by key, each in a file with a checksum.  A damaged entry counts as missing.
 
-A file holds the bytes as they are, so that other tools can read it, and a last line with the SHA-256 of its name and
-the bytes.  It is written under a name of its own, flushed to the disk and moved to its place, so that a reader sees
-all of it or nothing, after a crash, too.
-"""
+A file holds the plain bytes, so that other tools can read it, and a last line with the SHA-256 of its name and the
+bytes. It is written under a temporary name, flushed to the disk and renamed, so that a reader sees all of it or
+nothing, even after a crash."""
 
 from __future__ import annotations
 
@@ -23,21 +22,21 @@ from keel.errors import KeelError
 
 MARK = b"\nkeel cache 1 "
 SIZE = 1 << 30
-"""Bytes that all entries may take if ``KEEL_CACHE_SIZE`` says nothing."""
+"""The most bytes of all entries if ``KEEL_CACHE_SIZE`` is not set."""
 STALE = 3600.0
-"""Seconds after which a draft counts as left behind: longer than a compiler runs."""
+"""Seconds after which a draft counts as abandoned: longer than a compiler runs."""
 ENTRY = re.compile(rf"(?!{folder.DRAFT})[A-Za-z0-9_-]{{1,64}}-[0-9a-f]{{32}}(\.[a-z0-9]{{1,8}})?")
-"""Names of entries: nothing else of a folder is evicted."""
+"""The names of entries.  No other file of a folder is evicted."""
 
 
 @dataclass(frozen=True)
 class Cache:
     """A cache of files for one ``kind`` of things, such as the kernels of a backend; letters, digits, ``-`` and ``_``.
 
-    Entries are the files ``<kind>-<digits><suffix>`` of ``KEEL_CACHE_DIR``, or of ``keel`` in the user's cache.  A
-    folder that is not the user's alone to write to, or that cannot be written, is replaced by a temporary one, with one
-    KeelWarning.  Least recently used entries go when all entries of the folder are larger than ``KEEL_CACHE_SIZE``
-    (bytes, or such as ``500M`` or ``2G``; 1 GiB without it).  Threads and processes may use it at the same time.
+    Entries are the files ``<kind>-<digits><suffix>`` of ``KEEL_CACHE_DIR``, or of ``keel`` in the user's cache. If
+    other users can write to the folder, or it cannot be written, a temporary folder replaces it, with one KeelWarning.
+    The least recently used entries are removed when all entries together exceed ``KEEL_CACHE_SIZE`` (a number of bytes,
+    ``500M`` or ``2G``; default 1 GiB). Threads and processes may use the cache at the same time.
 
     Raises KeelError[bad-option] if ``kind`` or ``suffix`` (such as ``.so``) is malformed.
     """
@@ -50,15 +49,15 @@ class Cache:
             raise KeelError(
                 "bad-option",
                 f"{self.kind + self.suffix!r} cannot name the files of a cache.",
-                do="A kind is letters, digits, - and _; a suffix is a dot, small letters and digits.",
+                do="A kind consists of letters, digits, - and _; a suffix of a dot, lower-case letters and digits.",
             )
 
     def name(self, key: Sequence[str]) -> str:
-        """The name of the file for ``key``."""
+        """Returns the name of the file for ``key``."""
         return f"{self.kind}-{digest(key)[:32]}{self.suffix}"
 
     def get(self, key: Sequence[str]) -> bytes | None:
-        """The bytes kept under ``key``; None if there are none, or if their file is damaged or not to be trusted."""
+        """Returns the bytes of an entry, or None if it does not exist, is damaged or cannot be trusted."""
         name = self.name(key)
 
         def read(descriptor: int, path: Path) -> bytes | None:
@@ -67,11 +66,11 @@ class Cache:
         try:
             data = folder.in_folder(read)
             return data if data is not None else folder.in_temporary(read)
-        except OSError:  # no folder at all, not even a temporary one
+        except OSError:  # no folder can be used, not even a temporary one
             return None
 
     def put(self, key: Sequence[str], data: bytes) -> None:
-        """Keeps ``data`` under ``key`` instead of what is there.  Nothing is kept where nothing can be written."""
+        """Stores ``data`` under ``key`` and replaces an older entry.  Does nothing if no folder can be written."""
         name, limit = self.name(key), size_limit()
         if len(data) > limit:
             return
@@ -84,7 +83,7 @@ class Cache:
             folder.in_folder(write)
 
     def get_or_make(self, key: Sequence[str], make: Callable[[], bytes]) -> bytes:
-        """The bytes kept under ``key``; those of ``make()``, which are kept then, if there are none."""
+        """Returns the entry of ``key``.  If it is missing, calls ``make()`` and stores the result."""
         data = self.get(key)
         if data is None:
             data = make()
@@ -93,7 +92,8 @@ class Cache:
 
 
 def digest(key: Sequence[str]) -> str:
-    """64 hexadecimal digits that stand for the key; other strings, or the same ones split otherwise, have others."""
+    """Returns the hash of a key as 64 hexadecimal digits. The way in which the key is split into strings counts,
+    too."""
     hashed = hashlib.sha256()
     for part in key:
         encoded = part.encode("utf-8", "surrogateescape")
@@ -103,32 +103,32 @@ def digest(key: Sequence[str]) -> str:
 
 
 def size_limit() -> int:
-    """``KEEL_CACHE_SIZE`` in bytes, 1 GiB without it.  Raises KeelError[bad-option]."""
+    """Returns ``KEEL_CACHE_SIZE`` in bytes, 1 GiB if it is not set.  Raises KeelError[bad-option]."""
     text = os.environ.get("KEEL_CACHE_SIZE") or str(SIZE)
     if not (matched := re.fullmatch(r"(\d{1,15})([KMGT]?)", text.strip().upper())):
         raise KeelError(
             "bad-option",
-            f"KEEL_CACHE_SIZE={text} is no number of bytes.",
-            do="Numbers of bytes are such as 500000, 500M or 2G.",
+            f"KEEL_CACHE_SIZE={text} is not a number of bytes.",
+            do="Write it as 500000, 500M or 2G, for example.",
         )
     return int(matched[1]) << {"": 0, "K": 10, "M": 20, "G": 30, "T": 40}[matched[2]]
 
 
 def sealed(name: str, data: bytes) -> bytes:
-    """What the file of an entry holds: changing any bit of it, or giving it another name, is seen."""
+    """Returns the content of an entry's file.  A changed bit, or another name of the file, is detected."""
     hashed = hashlib.sha256(name.encode() + MARK)
     hashed.update(data)
     return data + MARK + hashed.hexdigest().encode() + b"\n"
 
 
 def unsealed(name: str, held: bytes) -> bytes | None:
-    """The bytes of an entry; None if the file holds anything but what ``sealed`` gave for that name."""
+    """Returns the bytes of an entry, or None unless ``sealed`` made the file's content for that name."""
     data = held[: max(0, len(held) - len(sealed("", b"")))]
     return data if held == sealed(name, data) else None
 
 
 def _read(descriptor: int, name: str) -> bytes | None:
-    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # a pipe in its place must not hang us
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # a pipe in its place must not block
     try:
         file = os.open(name, flags, dir_fd=descriptor)
     except OSError:
@@ -141,7 +141,7 @@ def _read(descriptor: int, name: str) -> bytes | None:
             data = unsealed(name, stream.read())
         if data is not None:
             with suppress(OSError):
-                os.utime(file)  # the time of its last use, by which entries are evicted
+                os.utime(file)  # the time of its last use, which decides eviction
         return data
     except OSError:  # the disk cannot read it
         return None
@@ -168,7 +168,7 @@ def _write(descriptor: int, name: str, data: bytes) -> None:
 def _move(descriptor: int, draft: str, name: str) -> None:
     try:
         os.replace(draft, name, src_dir_fd=descriptor, dst_dir_fd=descriptor)
-    except IsADirectoryError:  # nothing of ours is a folder there
+    except IsADirectoryError:  # Keel makes no folder of that name
         aside = folder.draft_name()
         os.rename(name, aside, src_dir_fd=descriptor, dst_dir_fd=descriptor)
         os.replace(draft, name, src_dir_fd=descriptor, dst_dir_fd=descriptor)
@@ -176,7 +176,7 @@ def _move(descriptor: int, draft: str, name: str) -> None:
 
 
 def sweep(descriptor: int, limit: int, keep: str) -> None:
-    """Removes drafts left behind, and least recently used entries until all together take at most ``limit`` bytes.
+    """Removes abandoned drafts, and the least recently used entries until all together take at most ``limit`` bytes.
 
     The entry ``keep`` stays.
     """

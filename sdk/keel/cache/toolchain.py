@@ -1,4 +1,4 @@
-"""Compilers as processes: run with a time limit, and told apart by their content."""
+"""Runs compilers as processes with a time limit, and identifies them by their content."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from keel.cache.store import Cache, size_limit
 from keel.errors import KeelError
 
 SECONDS = 600.0
-"""How long a compiler may run if ``KEEL_COMPILER_TIMEOUT`` says nothing."""
+"""The time limit of a compiler, in seconds, if ``KEEL_COMPILER_TIMEOUT`` is not set."""
 
 KEPT = 1 << 20
-"""Bytes that are kept of what a compiler prints, of the beginning of each stream."""
+"""The most bytes kept of each stream that a compiler prints, from its beginning."""
 _GRACE = 1.0
-"""Seconds for which streams are read on when the compiler and its group have ended, and somebody else holds them, such
-as a server that the compiler started."""
+"""Seconds for which streams are still read after the compiler and its process group have ended, if another process
+holds them open, such as a server that the compiler started."""
 _PAUSE = 0.1
 
 RUN_BY_DRIVERS = ("cc1", "cc1plus", "as", "ld")
-"""The programs that GCC's and Clang's drivers run, which hold the compiler itself."""
+"""The programs that GCC's and Clang's drivers run.  They contain the compiler itself."""
 
 Identity = tuple[str, int, int, int, int, int]
 _DIGITS = re.compile(rb"[0-9a-f]{64}")
@@ -56,11 +56,10 @@ _RUNNING: ContextVar[_Running | None] = ContextVar("compilers that run", default
 
 @contextmanager
 def stopped_with_this() -> Iterator[None]:
-    """Compilers that run in copies of the block's context end with it if it is left by an exception.
+    """Kills the compilers that run in copies of the block's context if an exception leaves the block.
 
-    An interrupt reaches the main thread alone, and compilers, which have process groups of their own, not at all: who
-    waits for other threads that wait for compilers would go on waiting.
-    """
+    An interrupt reaches only the main thread. It does not reach compilers, which have process groups of their own. So a
+    thread that waits for other threads that wait for compilers would wait forever."""
     running = _Running()
     token = _RUNNING.set(running)
     try:
@@ -79,12 +78,10 @@ def run_compiler(
     environment: Mapping[str, str] | None = None,
     seconds: float | None = None,
 ) -> subprocess.CompletedProcess[str]:
-    """Runs ``command`` with ``text`` on its standard input; its exit code and what it printed, the first MiB of each
-    stream.
+    """Runs ``command`` with ``text`` on its standard input.  Returns its exit code and the first MiB of each stream.
 
-    After ``seconds`` (``KEEL_COMPILER_TIMEOUT``, 600 without it) the command and all processes that it started in its
-    group are killed, and so they are if this call is interrupted.  Raises KeelError[build-failed] then, and if the
-    command cannot be started.
+    After ``seconds`` (``KEEL_COMPILER_TIMEOUT``, default 600), or if this call is interrupted, the command and all
+    processes in its group are killed. Raises KeelError[build-failed] on a timeout, or if the command cannot be started.
     """
     limit = seconds if seconds is not None else _limit()
     try:
@@ -110,7 +107,7 @@ def run_compiler(
             raise KeelError(
                 "build-failed",
                 f"{command[0]} did not end within {limit:g} seconds and was stopped.",
-                do="KEEL_COMPILER_TIMEOUT=<seconds> gives it longer.",
+                do="Set KEEL_COMPILER_TIMEOUT=<seconds> to give it more time.",
             ) from raised
         except BaseException:
             _kill(process)
@@ -121,7 +118,7 @@ def run_compiler(
 
 
 def _exchanged(process: subprocess.Popen[bytes], text: bytes, limit: float) -> tuple[str, str]:
-    """What the process prints while it is given ``text``, until it has ended.  Raises subprocess.TimeoutExpired."""
+    """Gives ``text`` to the process and returns its output, once it has ended.  Raises subprocess.TimeoutExpired."""
     assert process.stdin is not None and process.stdout is not None and process.stderr is not None
     out, err, rest = bytearray(), bytearray(), memoryview(text)
     buffers = {process.stdout.fileno(): out, process.stderr.fileno(): err}
@@ -148,13 +145,13 @@ def _exchanged(process: subprocess.Popen[bytes], text: bytes, limit: float) -> t
                     buffers[key.fd] += data[: KEPT - len(buffers[key.fd])]
                 else:
                     waiting.unregister(key.fd)
-    if process.poll() is None:  # it may run on with its streams closed
+    if process.poll() is None:  # it may still run with its streams closed
         process.wait(max(0.0, deadline - time.monotonic()))
     return _text(out), _text(err)
 
 
 def _runs(process: subprocess.Popen[bytes]) -> bool:
-    """Whether the process or another one of its group is there."""
+    """True if the process or another one of its group exists."""
     if process.poll() is None:
         return True
     try:
@@ -165,7 +162,7 @@ def _runs(process: subprocess.Popen[bytes]) -> bool:
 
 
 def _written(pipe: int, data: memoryview) -> int:
-    """How many bytes the pipe took: all, where nobody reads it any more."""
+    """Returns how many bytes the pipe took: all if its reader is gone."""
     try:
         return os.write(pipe, data[: 1 << 16]) if data else 0
     except BrokenPipeError:
@@ -181,13 +178,12 @@ def _limit() -> float:
     with suppress(ValueError):
         if 0 < (seconds := float(text)) < float("inf"):
             return seconds
-    raise KeelError("bad-option", f"KEEL_COMPILER_TIMEOUT={text} is no number of seconds above 0.")
+    raise KeelError("bad-option", f"KEEL_COMPILER_TIMEOUT={text} is not a positive number of seconds.")
 
 
 def check_limits() -> None:
-    """Raises KeelError[bad-option] where ``KEEL_CACHE_SIZE`` or ``KEEL_COMPILER_TIMEOUT`` says what it cannot: the user
-    is to hear of it before it looks like the failure of some backend's compiler.
-    """
+    """Raises KeelError[bad-option] if ``KEEL_CACHE_SIZE`` or ``KEEL_COMPILER_TIMEOUT`` is malformed. Without this
+    check, the error would look like a failure of some backend's compiler."""
     size_limit()
     _limit()
 
@@ -198,11 +194,11 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
 
 
 def compiler_fingerprint(program: str) -> str:
-    """64 hexadecimal digits that stand for the content of a compiler: another build of the same version has others.
+    """Returns a hash of a compiler's content as 64 hexadecimal digits. Another build of the same version has another
+    hash.
 
-    For a driver that answers ``-print-prog-name``, as GCC's and Clang's do, the programs that it runs count, too.
-    Raises KeelError[build-failed] if the program is not on PATH, or hangs.
-    """
+    For a driver that supports ``-print-prog-name``, as GCC's and Clang's do, the programs that it runs count, too.
+    Raises KeelError[build-failed] if the program is not on PATH, or hangs."""
     executable = shutil.which(program)
     if executable is None:
         raise KeelError("build-failed", f"{program} is not on PATH.")
@@ -212,7 +208,8 @@ def compiler_fingerprint(program: str) -> str:
 
 
 def _identity(path: str) -> Identity:
-    """What changes whenever the file is written or exchanged: nobody but the system sets the time of its change."""
+    """Returns values that change whenever the file is written or replaced: only the system sets the time of its
+    change."""
     real = os.path.realpath(path)
     state = os.stat(real)
     return real, state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns, state.st_ctime_ns
@@ -220,12 +217,12 @@ def _identity(path: str) -> Identity:
 
 @lru_cache(maxsize=64)
 def _run_by(driver: str, identity: Identity, searched: tuple[str, ...]) -> tuple[str, ...]:
-    """The programs that the driver runs; ``searched`` are the variables that say where it looks for them."""
+    """Returns the programs that the driver runs; ``searched`` are the environment variables with its search paths."""
     programs = []
     for name in RUN_BY_DRIVERS:
         ran = run_compiler([driver, f"-print-prog-name={name}"], seconds=min(30.0, _limit()))
         if ran.returncode != 0:
-            break  # no driver of that family
+            break  # not a driver of that family
         output = ran.stdout.strip()
         if output and (path := shutil.which(output)) is not None:
             programs.append(path)
@@ -234,7 +231,7 @@ def _run_by(driver: str, identity: Identity, searched: tuple[str, ...]) -> tuple
 
 @lru_cache(maxsize=64)
 def _content(identity: Identity) -> str:
-    """The SHA-256 of the file, kept on disk, too: compilers are large."""
+    """Returns the SHA-256 of the file, cached on disk, too: compilers are large."""
     cache, key = Cache("compilers"), [str(part) for part in identity]
     digest = cache.get(key)
     if digest is None or not _DIGITS.fullmatch(digest):

@@ -1,6 +1,6 @@
-"""The symbolic language of sizes and numbers: one table of its functions, and what follows from it.
+"""The symbolic language of sizes and numbers, derived from one table of its functions.
 
-PyTorch says what it knows of a number as a sympy expression over symbols. ``functions`` declares each function once;
+PyTorch describes a number as a sympy expression over symbols. ``functions`` declares each function once;
 ``evaluate``, ``python_text``, ``c_text``, ``bounds`` and ``kernel_form`` all read that table.
 """
 

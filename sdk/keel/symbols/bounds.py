@@ -1,4 +1,4 @@
-"""Between which numbers the value of an expression lies."""
+"""Bounds the value of an expression."""
 
 from __future__ import annotations
 
@@ -14,14 +14,13 @@ from keel.symbols.ranges import ANY, TRUTH, Range
 
 
 def bounds(expr: Any, known: Mapping[str, Range] | None = None) -> Range:
-    """A range that holds every value of ``expr``, if each symbol is in the range ``known`` for its name.
+    """Returns a range that contains every value of ``expr``, if each symbol is in the range ``known`` for its name.
 
-    What is not known of a symbol is what its assumptions say: positive integers begin at 1.  It may be wider than need
-    be.
-    """
+    A symbol that is not in ``known`` has the range of its sympy assumptions: positive integers begin at 1. The range
+    need not be tight."""
     try:
         return _bounds(expr, known or {})
-    except (OverflowError, ValueError, ZeroDivisionError):  # an end that has no value
+    except (OverflowError, ValueError, ZeroDivisionError):  # an end without a value
         return ANY
 
 

@@ -1,4 +1,4 @@
-"""The value of an expression, exactly as Python and PyTorch compute it."""
+"""Evaluates an expression exactly as Python and PyTorch do."""
 
 from __future__ import annotations
 
@@ -15,25 +15,24 @@ from keel.symbols.functions import Kind, Value, arguments_of, function_of, whole
 
 
 def evaluate(expr: Any, values: Mapping[str, int | float | bool], kind: Kind | None = None) -> Any:
-    """The int, float or bool that ``expr`` is where each symbol has the value that ``values`` has for its name.
+    """Returns the value of ``expr`` as an int, float or bool; ``values`` has the value of each symbol by name.
 
-    Integers are as large as they need be, floats are float64; a fraction that is no integer becomes a float. ``kind``
-    converts the result: sympy makes an integer of a sum or product of floats that is 0. Raises KeyError for a symbol
-    without a value, what Python raises for what has none (ZeroDivisionError, OverflowError, ValueError), and
-    KeelError[bad-graph] for a function that is not in the table.
-    """
+    Integers have any size, floats are float64, and a fraction that is not an integer becomes a float. ``kind`` converts
+    the result: sympy turns a sum or product of floats that is 0 into an integer. Raises KeyError for a symbol without a
+    value, and ZeroDivisionError, OverflowError or ValueError as Python does. Raises KeelError[bad-graph] for a function
+    that is not in the table."""
     value = whole(_value(expr, values))
     value = float(value) if isinstance(value, Fraction) else value
     return value if kind is None else {"int": int, "float": float, "bool": bool}[kind](value)
 
 
 def exact(expr: Any, values: Mapping[str, int | float | bool]) -> Value:
-    """The same, but a fraction stays one."""
+    """Returns the same, but keeps fractions."""
     return whole(_value(expr, values))
 
 
 def constant(expr: Any) -> Value | None:
-    """The value of a number or truth value; None for a symbol or a function."""
+    """Returns the value of a number or truth value, or None for a symbol or a function."""
     if isinstance(expr, bool | int | float):
         return expr
     if isinstance(expr, BooleanAtom):
@@ -58,7 +57,7 @@ _INFINITE = {
     "NegativeIntInfinity": -math.inf,
     "ComplexInfinity": math.nan,
 }
-"""The numbers that are none, by the names of their classes: two are PyTorch's own."""
+"""Infinities and NaN, by the names of their classes.  Two are PyTorch's own."""
 
 
 def _value(expr: Any, values: Mapping[str, int | float | bool]) -> Any:
@@ -72,7 +71,7 @@ def _value(expr: Any, values: Mapping[str, int | float | bool]) -> Any:
         raise unknown_function(expr)
     if isinstance(expr, sympy.Piecewise):
         return _first(expr, values)
-    if type(expr).__name__ in ("Where", "ITE"):  # the other branch may have no value
+    if type(expr).__name__ in ("Where", "ITE"):  # the other branch may raise
         holds, then, other = expr.args
         return _value(then if _value(holds, values) else other, values)
     return whole(row.value(*(_value(a, values) for a in arguments_of(expr))))

@@ -1,10 +1,9 @@
 """Every function of PyTorch's symbolic language, declared once.
 
-The functions are PyTorch's own (``torch.utils._sympy.functions``), which are told by the names of their classes, for
-that module is private, and those of sympy that PyTorch emits. Each row says what a function computes on Python's
-numbers, exactly as Python and PyTorch compute it; its text in Python and in C; its range; and, where a kernel can
-compute it on integers, its form in sympy's sums, products, floors, remainders and extremes.
-"""
+The functions are PyTorch's own (``torch.utils._sympy.functions``) and those of sympy that PyTorch emits. PyTorch's are
+identified by the names of their classes, since that module is private. Each row says what a function computes on
+Python's numbers, exactly as Python and PyTorch compute it; its text in Python and in C; its range; and, where a kernel
+can compute it on integers, its form in sympy's sums, products, floors, remainders and extremes."""
 
 from __future__ import annotations
 
@@ -59,7 +58,7 @@ def _widest(kinds: Kinds) -> Kind:
 
 
 def _joint(kinds: Kinds) -> Kind:
-    """Of values of which one is chosen; bool only if all are."""
+    """Returns the kind of a choice among values: bool only if all are bool."""
     return "float" if "float" in kinds else "int" if "int" in kinds else "bool"
 
 
@@ -160,7 +159,8 @@ def least(*args: Value) -> Value:
 
 
 def by_cases(*args: Value) -> Value:
-    """Of value, condition, value, condition ...: the first value whose condition holds, NaN if none does."""
+    """Takes value, condition, value, condition ... and returns the first value whose condition holds, or NaN if none
+    does."""
     return next((value for value, holds in zip(args[::2], args[1::2], strict=True) if holds), math.nan)
 
 

@@ -1,4 +1,4 @@
-"""Which symbols follow from sizes that are known."""
+"""Solves known sizes for symbols."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from keel.symbols.symbol_names import free_symbols
 
 
 def solve_linear(expr: Any, known: Collection[str]) -> tuple[str, Any, Any] | None:
-    """(symbol, factor, rest) with expr = factor * symbol + rest, if just one symbol is not known and it occurs so.
+    """Returns (symbol, factor, rest) with expr = factor * symbol + rest, if exactly one symbol is unknown and occurs
+    linearly.
 
     The symbol does not occur in ``factor`` and ``rest``, which are integer expressions.
     """
@@ -27,7 +28,7 @@ def solve_linear(expr: Any, known: Collection[str]) -> tuple[str, Any, Any] | No
 
 
 def implied_symbols(sizes: Iterable[Any]) -> frozenset[str]:
-    """The symbols whose values follow from those of ``sizes``: each is a size itself, or solved for in one."""
+    """Returns the symbols whose values follow from ``sizes``: each is a size itself, or the solution of one."""
     dims = list(sizes)
     found = {d.name for d in dims if isinstance(d, sympy.Symbol)}
     for d in dims:

@@ -105,11 +105,12 @@ static inline double int_true_div(i64 x, i64 by) {
 
 
 def python_text(expr: Any, names: Names | None = None, kind: Kind | None = None) -> str:
-    """A Python expression that computes ``expr``, over variables named as its symbols, or as ``names`` says.
+    """Returns a Python expression that computes ``expr``. Variables have the names of its symbols, or those in
+    ``names``.
 
-    It is run where ``PYTHON_NAMES`` are known. ``kind`` converts the result, if the expression's own type is another.
-    Raises KeelError[bad-graph] for a name that is no identifier, or one of PYTHON_NAMES, and for an unknown function.
-    """
+    The expression needs ``PYTHON_NAMES`` in its globals. ``kind`` converts the result, if the expression's own type is
+    another. Raises KeelError[bad-graph] for a name that is not an identifier or is one of PYTHON_NAMES, and for an
+    unknown function."""
     text = _Python(names or str).text(expr)
     own: Kind | None = None if _fractional(expr) else kind_of(expr)
     if own is None:
@@ -120,10 +121,10 @@ def python_text(expr: Any, names: Names | None = None, kind: Kind | None = None)
 
 
 def c_text(expr: Any, names: Names | None = None, kind: Kind | None = None) -> str:
-    """A C expression of type int64, double or int (for truth values) that computes ``expr``; likewise.
+    """Returns a C expression of type int64, double or int (for truth values) that computes ``expr``, named likewise.
 
     It uses the functions of ``C_PRELUDE``. Raises KeelError[bad-graph] as ``python_text`` does, and
-    KeelError[no-lowering] for a function that C has not, or a fraction of integers that need not be an integer.
+    KeelError[no-lowering] for a function that C does not have, or a fraction of integers that may not be an integer.
     """
     text = _C(names or str).text(expr)
     if kind is None or kind == kind_of(expr):
@@ -132,7 +133,7 @@ def c_text(expr: Any, names: Names | None = None, kind: Kind | None = None) -> s
 
 
 def _fractional(expr: Any) -> bool:
-    """Whether the value may be a Fraction that is no integer."""
+    """True if the value may be a Fraction that is not an integer."""
     if isinstance(expr, sympy.Rational):
         return not isinstance(expr, sympy.Integer)
     if isinstance(expr, sympy.Pow):

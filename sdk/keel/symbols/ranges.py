@@ -1,7 +1,7 @@
 """Ranges of numbers, and what the functions of the symbolic language make of them.
 
-A range may be wider than need be, but holds every value. Ends are exact where they are integers; infinities are floats.
-"""
+A range may be wider than necessary, but contains every value. Ends are exact where they are integers; infinities are
+floats."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _product(a: Number, b: Number) -> Number:
 
 
 def added(*args: Range) -> Range:
-    """The range of a sum; an infinity of each sign is no end."""
+    """Returns the range of a sum; the sum of two infinities of opposite sign is not an end."""
     return Range(sum(a.low for a in args), sum(a.high for a in args))
 
 
@@ -130,7 +130,7 @@ def chosen(_: Range, then: Range, other: Range) -> Range:
 
 
 def cases(*args: Range) -> Range:
-    """Of value, condition, value, condition ..."""
+    """Returns the range of a choice: value, condition, value, condition ..."""
     return either(*args[::2])
 
 
@@ -143,7 +143,7 @@ def always(low: Number, high: Number = math.inf) -> Bounds:
 
 
 def sign_kept(r: Range) -> Range:
-    """Of a function that is 0 at 0 and never decreases."""
+    """Returns the range of a function that is 0 at 0 and never decreases."""
     return Range(0 if r.low >= 0 else -math.inf, 0 if r.high <= 0 else math.inf)
 
 

@@ -36,7 +36,7 @@ def checked_name(name: str, reserved: Collection[str] = ()) -> str:
     if _NAME.fullmatch(name) is None or keyword.iskeyword(name) or name in reserved:
         raise KeelError(
             "bad-graph",
-            f"A symbol is named {name!r}, which is no name for a variable.",
+            f"A symbol is named {name!r}, which is not a valid variable name.",
             do="Rename it: letters, digits and underscores, and no keyword or function of Python.",
         )
     return name

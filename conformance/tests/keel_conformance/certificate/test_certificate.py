@@ -322,9 +322,9 @@ def test_an_expired_waiver_is_no_waiver(certified: Path, tmp_path: Path) -> None
 def test_what_is_no_file_is_said(put: Callable[[Path], Any], name: str, run: Path) -> None:
     (run / name).unlink()
     put(run / name)
-    assert any("It is no file." in said and name in said for said in verify(run, share=0.0, least=0))
+    assert any("It is not a regular file." in said and name in said for said in verify(run, share=0.0, least=0))
     if name != CERTIFICATE:
-        with pytest.raises(KeelError, match="It is no file"):
+        with pytest.raises(KeelError, match="It is not a regular file"):
             certify(run)
 
 

@@ -27,7 +27,7 @@ def verdict(**said: Any) -> str:
     ("text", "why"),
     [
         ("{", "line 1"),
-        ("{\n", "line 1, line 1, column 2: It is no JSON"),
+        ("{\n", "line 1, line 1, column 2: It is not JSON"),
         ("[]\n", "It is a list, not an object"),
         (line(note=1), "line 1: It has 'note'"),
         (line(run={}, begin=[]), "line 1: It is a line that no run writes"),
@@ -54,7 +54,7 @@ def verdict(**said: Any) -> str:
         (line(run={"shard": "1/" + "9" * 30}), "not a shard"),
         (line(run={"ops": "neg"}), "not a list"),
         (line(run={"seed": 1.5}), "not an integer"),
-        ("\udcff\n", "no text in UTF-8"),
+        ("\udcff\n", "not UTF-8 text"),
         ("[" * 100_000 + "\n", "nested more"),
         ('{"run": {"seed": ' + "9" * 5000 + "}}\n", "line 1"),
     ],

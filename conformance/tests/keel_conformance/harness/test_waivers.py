@@ -68,7 +68,7 @@ def test_a_waiver_is_of_a_backend(tmp_path: Path) -> None:
         (FILE.replace("2027-01-01", "0x" + "f" * 8000), "an integer of more than 64 bits is no date"),
         (FILE.replace("expires = 2027-01-01", "expires" + ".a" * 3000 + " = 1"), "nested more than 100 times"),
         (".".join(["a"] * 400_000) + " = 1", "a line of more than 8192 characters"),
-        (FILE.replace("expect", "expects"), "It has 'expects', which nothing here is called."),
+        (FILE.replace("expect", "expects"), "It has an unknown key 'expects'."),
         (FILE.replace('"fail"', '"pass"'), 'is not "fail"'),
         (FILE.replace("https", "ftp"), "is no address"),
         ("[[waiver", "cannot be read"),
