@@ -1,4 +1,4 @@
-"""A loop-level backend: C++ for the CPU, vectorised and on all threads."""
+"""A loop-level backend: C++ for the CPU, vectorized and on all threads."""
 
 from keel import Limits, LoopTarget, aten_externs, loop_backend
 from keel_cpp.build import build

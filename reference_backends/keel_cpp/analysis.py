@@ -44,7 +44,7 @@ COPIED = 128
 
 @dataclass(frozen=True)
 class Facts:
-    """Of each value: its dtype, the axes it varies with, its users.  ``written``: the buffers that are stored to."""
+    """For each value: its dtype, the axes it varies with, its users.  ``written``: the buffers that are stored to."""
 
     dtypes: dict[int, torch.dtype]
     varies: dict[int, frozenset[Axis]]
@@ -159,8 +159,8 @@ FAR = 16
 
 
 def stride(stmt: Load | Store, axis: Axis, facts: Facts) -> int:
-    """How dear the access is where ``axis`` is cut into lanes: 0 if it is the same in all, 1 if neighbours are touched,
-    4 if elements nearby, 16 if they are anywhere."""
+    """Returns the cost of an access if ``axis`` is divided into lanes: 0 if all lanes read the same element, 1 if they
+    read neighbors, 4 if nearby elements, 16 if any."""
     if axis not in axes_used(stmt, facts):
         return 0
     loaded = frozenset[Axis]().union(*(facts.varies[v] for v in loaded_of(stmt.index)))
@@ -181,7 +181,7 @@ def lane_cost(body: Sequence[Stmt], axis: Axis, facts: Facts) -> int:
 
 
 def vectorises(body: Sequence[Stmt], axis: Axis, facts: Facts, *, guarded: bool = False) -> bool:
-    """Whether the compiler's vectoriser can be trusted with a loop over ``axis``; ``guarded``: its loads are under a
+    """True if the compiler's vectorizer can be trusted with a loop over ``axis``; ``guarded``: its loads are under a
     flag.
 
     GCC 12 drops the permutation of guarded loads that it groups to fill stores of several elements side by side, as in

@@ -22,10 +22,10 @@ from keel.loops import Kernel
 from keel_cpp.emitter import prelude
 from keel_cpp.probe import COMPILER, cpu, probe
 
-# Results are those of IEEE arithmetic as written: no contraction, no reassociation; floating-point exceptions and
-# errno, which nobody reads, need not be right.  Loops are never peeled to an alignment, for then
-# sums would depend on addresses.  Passes that gain nothing here are off: they cost a third of the time, and jump
-# threading tears conditions apart that the vectoriser wants whole.
+# Results are those of IEEE arithmetic as written: no contraction, no reassociation; floating-point exceptions and errno
+# may be wrong, since nobody reads them.  Loops are never peeled to an alignment, for then sums would depend on
+# addresses.  Passes that gain nothing here are off: they cost a third of the time, and jump threading splits conditions
+# that the vectorizer needs in one piece.
 FLAGS = (
     "-std=c++17",
     "-O2",

@@ -1,4 +1,4 @@
-"""Blocks of neighbouring columns that go through inner loops together.
+"""Blocks of neighboring columns that go through inner loops together.
 
 Inside, every straight-line run is a loop over the block's lanes, and what one run leaves for another lies in an array
 of one element per lane: accumulators, and values used in a later run.  What is the same in all columns stays scalar.
@@ -172,7 +172,8 @@ class _Block:
         self.text.results(folds)
 
     def _unrolled(self, loop: Loop) -> None:
-        """A small loop as a function called with each of its points, for an inner loop would stop the vectoriser."""
+        """Emits a small loop as a function that is called at each point, since an inner loop would stop the
+        vectorizer."""
         text = self.text
         names = [text.name(a.name) for a in loop.axes]
         point = "_".join([*names, str(len(text.lines)), "point"])  # axes of one name may stand here twice

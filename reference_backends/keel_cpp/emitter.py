@@ -207,7 +207,7 @@ class Text:
 
     @contextmanager
     def lanes(self, head: str, tail: str = "}", *, simd: bool = True) -> Iterator[None]:
-        """A block whose statements the vectoriser turns into vectors, unless it must not."""
+        """A block whose statements the vectorizer turns into vectors, unless that is forbidden."""
         worst = [w for w in self.worst.values() if w.isidentifier()]
         pragma = f'_Pragma("omp simd reduction(max: {", ".join(worst)})")' if worst else "SIMD"
         with self.block(f"{pragma} {head}" if simd and tail == "}" else head, tail):
@@ -302,7 +302,7 @@ class Text:
                 if isinstance(stmt, Scan):
                     self._results(fold, at)
             case Loop():
-                raise TypeError("A loop is no straight-line statement.")
+                raise TypeError("A loop is not a straight-line statement.")
 
     def define(self, number: int, text: str) -> None:
         dtype = self.facts.dtypes[number]

@@ -55,7 +55,7 @@ def _atom(atom: Axis | Loaded | Div | Mod, names: Names, values: Values) -> str:
 
 
 def _divided(atom: Div | Mod, names: Names, values: Values) -> str:
-    """Unsigned and narrow where the bounds allow it: that is what the vectoriser can divide."""
+    """Unsigned and narrow if the bounds allow it: the vectorizer can divide only such integers."""
     of, by = index_text(atom.of, names, values), size_text(atom.by, names)
     symbol = "/" if isinstance(atom, Div) else "%"
     found = bounds(atom.of)

@@ -113,7 +113,7 @@ class _Rewrite:
         return out
 
     def _varies(self, pieces: Sequence[_Piece], lane: Axis) -> bool:
-        """Whether the choice, or how far apart neighbours are, varies along ``lane``."""
+        """True if the choice, or the distance between neighbors, varies along ``lane``."""
         values, common = _values(pieces), _common(pieces)
         return (
             any(lane in self.facts.varies[v] for v in values)

@@ -95,7 +95,8 @@ REDUCTIONS: Mapping[str, tuple[str, str]] = {
 }
 
 STORED: Mapping[torch.dtype, str] = {**DTYPES, torch.bool: "u8"}
-"""The type of an element in memory: a bool is a byte, which need not be 0 or 1, and which the vectoriser can load."""
+"""The type of an element in memory: a bool is a byte, which may be neither 0 nor 1, and which the vectorizer can
+load."""
 
 # Scalar operations that one of an op amounts to; 1 where nothing is said.
 COSTS: Mapping[str, int] = {

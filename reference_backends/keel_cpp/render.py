@@ -1,8 +1,8 @@
 """From a kernel to C++: which axis becomes lanes, which threads, which plain loops.
 
-A nest without inner loops is cut into lanes along its axis of neighbouring accesses.  A nest with inner loops is
-either rows, whose inner loops are cut, or columns: blocks of neighbouring columns that go through the inner loops
-together (module columns).  Loops at the top run on all threads where that pays, and give the same bits on any number.
+A nest without inner loops is divided into lanes along its axis of neighboring accesses. A nest with inner loops is
+either rows, whose inner loops are divided, or columns: blocks of neighboring columns that go through the inner loops
+together (module columns). Loops at the top run on all threads where that pays, and give the same bits on any number.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ TILE = 64
 BRIEF = 1024
 """Elements of a row whose sum needs no flushing: 32 steps in each lane, or 64 where vectors are short."""
 CHUNKS = 64
-"""Into how many parts, at most, a fold at the top is cut: a fixed number, lest results depend on the threads."""
+"""The most parts of a reduction at the top: a fixed number, so that results do not depend on the threads."""
 
 
 def render(kernel: Kernel) -> str:

@@ -78,8 +78,8 @@ class Place:
 
 @dataclass(frozen=True)
 class Kept:
-    """The loops of a row without what they need not compute any more; of each kept value the length of its array; of
-    each value that is kept or read back its place; of each that is read back the kept one."""
+    """Returns the loops of a row without recomputation; the array length of each cached value; the place of each value
+    that is cached or read back; and for each value that is read back the cached one."""
 
     body: tuple[Stmt, ...]
     arrays: dict[int, int]

@@ -19,8 +19,7 @@ class Address(Position):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Picked(Load):
-    """A load of the element that is so many elements behind an address: ``within``, and an axis times a value for each
-    of ``steps``.
+    """A load of the element at an offset from an address: ``within``, and an axis times a value for each of ``steps``.
 
     ``index`` has all these values as terms, so that whatever reads indices knows what the element depends on;
     ``buffer`` is one of those that the address may lie in.

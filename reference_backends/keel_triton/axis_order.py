@@ -1,7 +1,6 @@
 """Which axes lie next to each other in memory: the order of a loop's axes, and tiles where two orders meet.
 
-The order of parallel and reduce axes is free; neighbouring lanes should touch neighbouring elements.
-"""
+The order of parallel and reduce axes is free; neighboring lanes should access neighboring elements."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ TILE = 4096  # the largest tile of rows by lanes
 
 @dataclass(frozen=True, slots=True)
 class Blocks:
-    """Rows per program, width of the steps (0: there are none), warps per program, programs."""
+    """Rows per program, width of the steps (0: no steps), warps per program, programs."""
 
     x: int
     r: int

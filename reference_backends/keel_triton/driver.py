@@ -62,7 +62,7 @@ def runner(kernel: Any, device: int, programs: int, pointers: int, numbers: Sequ
     total = parameters(kernel, pointers + len(numbers))
     function, launch = load(kernel, device, driver), driver.cuLaunchKernel
     threads, shared = 32 * kernel.metadata.num_warps, kernel.metadata.shared
-    # Arguments that ctypes need not convert take half the time: the function, the grid, the block, shared memory.
+    # Arguments that ctypes does not convert take half the time: the function, the grid, the block, shared memory.
     settled = (ctypes.c_void_p(function), *map(ctypes.c_uint, (programs, 1, 1, threads, 1, 1, shared)))
     slots, table, null = ctypes.c_uint64 * total, ctypes.c_void_p * total, ctypes.c_void_p()
     streams: dict[int, ctypes.c_void_p] = {}

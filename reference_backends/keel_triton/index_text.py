@@ -83,7 +83,7 @@ def _atom(atom: Axis | Loaded | Div | Mod, lookup: Lookup, derived: Names) -> tu
 
 
 def runs(i: Index, axes: tuple[Axis, ...]) -> Iterator[tuple[int, int]]:
-    """(start, stop) of the neighbouring axes whose terms are one: c*size(b)*a + c*b."""
+    """(start, stop) of the adjacent axes whose terms form one: c*size(b)*a + c*b."""
     start = 0
     while start < len(axes):
         stop = start + 1

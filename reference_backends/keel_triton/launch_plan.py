@@ -49,9 +49,8 @@ _TAKEN = re.compile(r"pid|x|x_.*|tl|triton|libdevice|[abcjnrv]\d.*|off\d+|end\d+
 class Part:
     """A piece as blocks: ``axes`` are flattened and cut into blocks of XBLOCK rows; without axes there is one row.
 
-    ``rank`` 0: scalars; 1: one lane per row; 2: rows by lanes of the inner loops.  ``contiguous`` says whether
-    neighbours in memory are mostly neighbouring rows (x) or neighbouring points of the inner loops (r).
-    """
+    ``rank`` 0: scalars; 1: one lane per row; 2: rows by lanes of the inner loops. ``contiguous`` says whether neighbors
+    in memory are mostly neighboring rows (x) or neighboring points of the inner loops (r)."""
 
     axes: tuple[Axis, ...]
     body: Body

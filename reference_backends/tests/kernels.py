@@ -132,7 +132,7 @@ def first_best(x: Tensor) -> Tensor:
 
 
 def window(v: Values, N: int, M: int) -> Values:
-    """Sums over 3 x 3 neighbours, as far as there are any."""
+    """Sums over 3 x 3 neighbors within the bounds."""
     ones = v["in0"].new_ones(1, 1, 3, 3)
     return {"out0": torch.nn.functional.conv2d(v["in0"].view(1, 1, N, M), ones, padding=1)}
 

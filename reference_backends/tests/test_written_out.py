@@ -20,7 +20,7 @@ PRIMITIVES = {str(overload) for overload, op in OPSET.items() if op.kind == "pri
 
 def _rest(call: Call) -> str | None:
     op = OPSET.get(call.op)
-    return None if op is not None and op.kind == "primitive" else f"{call.name} is no primitive."
+    return None if op is not None and op.kind == "primitive" else f"{call.name} is not a primitive."
 
 
 EXTERNS = {name: extern for name, extern in keel_interp.target.externs.items() if name in PRIMITIVES}

@@ -1,7 +1,7 @@
-"""Calls of operators compiled as one graph, each with its result and its owner: how an operator is tried by itself.
+"""Compiles calls of operators as one graph, each with its result and its owner.  This tests operators one by one.
 
-What a user writes goes through Dynamo and autograd first, which take a hundred times as long as an operator's kernel.
-Here a call is a node of a functional graph at once; what follows is the same line that every program takes.
+A user's program goes through Dynamo and autograd first, which take a hundred times as long as an operator's kernel.
+Here a call becomes a node of a functional graph directly; the rest of the pipeline is the same as for every program.
 """
 
 from __future__ import annotations
@@ -29,10 +29,9 @@ __all__ = ["Asked", "Batch", "compile_calls"]
 
 @dataclass(frozen=True)
 class Batch:
-    """Compiled calls.  ``owners`` has, for each call, the names of the backends that do its pieces, none where nothing
-    is left to do (a call that gives its argument back); ``refusals``, what other backends said of them; ``results``,
-    the type of each result as the call was traced, None of one that is no tensor or number.
-    """
+    """Compiled calls. ``owners`` has, for each call, the names of the backends that do its pieces, empty if nothing is
+    left to do (a call that returns its argument); ``refusals``, the reasons of other backends; ``results``, the traced
+    type of each result, or None if it is neither a tensor nor a number."""
 
     owners: tuple[frozenset[str], ...]
     refusals: tuple[tuple[str, ...], ...]
@@ -42,14 +41,13 @@ class Batch:
     call: Callable[[list[Any]], Sequence[Any]]
 
     def run(self, arguments: Sequence[tuple[Sequence[Any], Mapping[str, Any]]]) -> list[tuple[Any, ...]]:
-        """The results of each call, flat, on these arguments.  Raises KeelError[bad-input] if they are of other types
-        than those that the batch was compiled for.
-        """
+        """Returns the results of each call, flat, on these arguments. Raises KeelError[bad-input] if their types differ
+        from those that the batch was compiled for."""
         tensors = list(map(resolve_lazy_bits, _tensors(arguments)))
         if (given := tuple(map(type_of, tensors))) != self.inputs:
             raise KeelError(
                 "bad-input",
-                "The arguments are of other types than those of the compiled calls.",
+                "The types of the arguments differ from those of the compiled calls.",
                 {"compiled": ", ".join(map(str, self.inputs)), "given": ", ".join(map(str, given))},
             )
         with torch.no_grad(), without_autocast():
@@ -92,7 +90,7 @@ def _by_call(results: Iterable[Any], counts: Sequence[int]) -> list[tuple[Any, .
 def _placed(
     made: GraphCompiled, ends: Sequence[Sequence[Any]]
 ) -> tuple[tuple[frozenset[str], ...], tuple[tuple[str, ...], ...]]:
-    """Who does what each call's results, its ends, come from, and what other backends said of it."""
+    """Returns, for each call, the backends that compute its results (``ends``), and the reasons why others refused."""
     who = {part.name: part.owner for part in made.parts}
     doing = {node: who[part.name] for part in made.plan.parts for node in part.nodes if part.name in who}
     owners, refusals, seen = list[frozenset[str]](), list[tuple[str, ...]](), set[fx.Node]()

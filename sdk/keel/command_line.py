@@ -22,8 +22,8 @@ from keel.errors import KeelError, message_of
 GROUP, SPEC_GROUP = "keel.commands", "keel.spec_commands"
 COMMANDS: Mapping[str, str] = {
     "backends": "List installed backends: which can be used here, and what is wrong with the others.",
-    "explain": "Compile models and say which backend takes what, who refuses and why, where in the code, what it all "
-    "takes by the data sheets, and what to implement next.",
+    "explain": "Compile models and report which backend takes which calls, the refusals with reasons and lines of "
+    "code, the cost by the data sheets, and what to implement next.",
     "opt": "Take a kernel up again from its text.",
     "new": "Render a plugin package that installs and passes its own tests.",
     "ops": "Count the operators of the opset by family, list a family, or show an operator.",

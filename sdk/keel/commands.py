@@ -1,4 +1,4 @@
-"""The commands of ``keel``: what is installed, who takes what, kernels taken up again, new plugins."""
+"""The commands of ``keel``: list plugins, explain placements, run saved kernels, create plugins."""
 
 from __future__ import annotations
 
@@ -164,8 +164,8 @@ def explain(
     html: Annotated[Path | None, typer.Option(help="Write a page of it to this file.")] = None,
     json: AsJson = False,
 ) -> None:
-    """Compile models and say which backend takes what, who refuses and why, where in the code, what it all takes by the
-    data sheets, and what to implement next."""
+    """Compile models and report which backend takes which calls, the refusals with reasons and lines of code, the cost
+    by the data sheets, and what to implement next."""
     options: dict[str, Any] = {
         "backends": [name.strip() for name in backends.split(",") if name.strip()] or None,
         "strict": strict,
@@ -249,7 +249,7 @@ def opt(
     try:
         kernel = kernels.read_kernel(text_of(file))
     except Malformed as e:
-        raise bad_file(file, e, what="It is no text of a kernel.") from e
+        raise bad_file(file, e, what="It is not the text of a kernel.") from e
     owner = find(backend) if backend else None
     if to == "interp":
         _show_trial(kernels.trial(kernel, _sizes(size or []), owner))
@@ -267,7 +267,7 @@ def _sizes(given: Sequence[str]) -> dict[str, int]:
     for text in given:
         name, _, value = text.partition("=")
         if not name.isidentifier() or not value.isdecimal():
-            raise KeelError("bad-option", f"--size {text!r} is no size.", do="Write it as --size s0=8.")
+            raise KeelError("bad-option", f"--size {text!r} is not a size.", do="Write it as --size s0=8.")
         found[name] = int(value)
     return found
 

@@ -1,8 +1,8 @@
-"""What a backend takes of the operator set: each primitive on each of its dtypes, by which way, and why not.
+"""Measures how much of the operator set a backend takes: each primitive on each of its dtypes, in which way, or why
+not.
 
-The samples of the declarations are asked, as calls of the types that eager PyTorch gives. A call that is refused and is
-not in normal form is asked as its normal form is: in pieces.
-"""
+The backend is asked about the samples of the declarations, as calls with the types that eager PyTorch gives. If it
+refuses a call that is not in normal form, it is asked about the pieces of the normal form."""
 
 from __future__ import annotations
 
@@ -34,9 +34,8 @@ from keel.types import DTYPE_NAMES, Call
 __all__ = ["BEYOND", "Cell", "Done", "Way", "cells", "compiling", "dtype_name", "is_beyond", "way"]
 
 Way = Literal["loops", "extern", "taken", "beside", "refused"]
-"""``taken`` is what a backend that is no loop target does; ``beside`` is a view that a backend takes but which was left
-beside the eager call that makes what it looks at, or reads it: it costs nothing anywhere.
-"""
+"""``taken``: a backend that is not a loop target takes the call; ``beside``: a backend takes the view, but it was left
+to eager PyTorch together with the call that makes its base or reads it, since a view costs nothing anywhere. """
 
 BEYOND = frozenset({"control", "collective", "host", "effect"})
 """Tags of primitives that compute no tensor from tensors on one device: they are the runtime's, not a kernel's."""
@@ -44,9 +43,8 @@ BEYOND = frozenset({"control", "collective", "host", "effect"})
 
 @dataclass
 class Cell:
-    """What becomes of a primitive's samples of one dtype: how many go each way, and why the first of those that are
-    refused is.  ``raised`` are those at which eager PyTorch itself raises.
-    """
+    """The result for a primitive's samples of one dtype: how many go each way, and why the first refused one is
+    refused. ``raised`` counts samples for which eager PyTorch itself raises."""
 
     op: str
     family: str
@@ -94,7 +92,7 @@ def way(backend: Backend, call: Call) -> tuple[Way, str]:
 
 
 def cells(backend: Backend, ops: Iterable[Op] | None = None) -> Iterator[Cell]:
-    """A cell for each primitive and each of its dtypes; primitives that are none of a backend's are left out."""
+    """Returns a cell for each primitive and each of its dtypes, without primitives that belong to the runtime."""
     for op in MEMBERS.values() if ops is None else ops:
         if op.kind != "primitive" or op.tags & BEYOND or not op.targets:
             continue

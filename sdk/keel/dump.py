@@ -43,7 +43,7 @@ def folder(kind: str) -> Path | None:
                 return path
     except OSError as e:
         raise KeelError(
-            "bad-option", f"KEEL_DUMP={root} is no folder that can be written to.", {"system": e.strerror or str(e)}
+            "bad-option", f"KEEL_DUMP={root} is not a writable folder.", {"system": e.strerror or str(e)}
         ) from e
     raise AssertionError("unreachable")
 

@@ -1,4 +1,4 @@
-"""An explanation as one page that a person reads: no network, no other file, light and dark."""
+"""Renders an explanation as one HTML page: without network access or other files, for light and dark mode."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from keel.reports import GraphReport, PartReport, duration
 DRAWN = 200
 """Parts of a graph that are drawn; its table has all."""
 WIDTH, HEIGHT, GAP = 210, 34, 14
-"""Of a part and between parts, in pixels."""
+"""Sizes of a part and of the gap between parts, in pixels."""
 COLOURS = 6
 
 

@@ -1,4 +1,4 @@
-"""Who takes what of a model, who refused and why, where in the user's code, and what fell back."""
+"""Explains the placement of a model: owners of calls, refusals with reasons and lines of code, and fallbacks."""
 
 from __future__ import annotations
 
@@ -88,13 +88,12 @@ def explain(
     pins: Mapping[str, str] | None = None,
     **kwargs: Any,
 ) -> Explanation:
-    """Compiles ``fn`` as ``keel.compile`` would, by calling it once on these arguments, and says who took what.
+    """Compiles ``fn`` as ``keel.compile`` would, by calling it once on these arguments, and explains its placement.
 
-    ``without`` leaves backends (``cpp``) or operators (``softmax``, on every backend; ``cpp.softmax``) away, ``assume``
-    has backends take operators that they refuse (``acme.softmax``): then nothing is compiled, and parts run in eager
-    PyTorch.  Where a result needs gradients, the backward pass runs too; no ``.grad`` is written.  With the placement
-    ``measured`` it is called until all is decided.  Raises what compiling raises.
-    """
+    ``without`` removes backends (``cpp``) or operators (``softmax``, on every backend; ``cpp.softmax``). ``assume``
+    makes backends take operators that they refuse (``acme.softmax``). With either, nothing is compiled, and parts run
+    in eager PyTorch. If a result needs gradients, the backward pass runs too; no ``.grad`` is written. With the
+    placement ``measured``, ``fn`` is called until all plans are decided. Raises what compiling raises."""
     settings = read_settings(
         None, {"backends": backends, "strict": strict, "placement": placement, "costs": costs, "pins": pins}
     )

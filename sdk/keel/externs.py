@@ -1,4 +1,4 @@
-"""PyTorch's own kernels as externs: what a loop target on a device that PyTorch knows need not bring itself.
+"""PyTorch's own kernels as externs: a loop target on a device that PyTorch supports gets these kernels for free.
 
 Contraction, convolution, attention, sorting, scatters with collisions, random numbers.  Where ATen has an out kernel
 that writes in place (rather than one that computes and copies), it is used, so results go straight into planned memory.
@@ -125,7 +125,7 @@ _FRESH = (
 """Overloads that give fresh tensors, on every device."""
 
 _INSTEAD: Mapping[str, Callable[..., Any]] = {"aten._conj.default": aten._conj_physical.default}
-"""What does the work of an overload whose own result only says that it is to be done."""
+"""The overloads to call instead of those that only return a marker for the work."""
 
 _WITHOUT_LOOPS = (
     "aten.upsample_nearest1d_backward.default",
@@ -162,17 +162,16 @@ _BY_DEVICE: Mapping[str, tuple[str, ...]] = {
 
 
 _RUNTIME = frozenset({"control", "collective", "host", "effect"})
-"""Tags of primitives that are no library's: they compute no tensor from tensors on one device."""
+"""Tags of primitives that no library has: they do not compute a tensor from tensors on one device."""
 
 
 def aten_externs(device: str, dtypes: Collection[torch.dtype] = tuple(DTYPE_NAMES)) -> Mapping[str, Extern]:
     """PyTorch's kernels for a device type (``cpu``, ``cuda``), by overload name, as ``LoopTarget.externs`` takes them.
 
-    Results, random ones too, are eager's bit by bit, but for halves on CUDA where its kernels keep partial sums in
-    halves; what these cannot do or do otherwise than the operator set says is refused, with the reason.  On a CPU every
-    primitive of the operator set is there: what has no better place among these is done by loops where it has any on
-    ``dtypes``, those of the target.
-    """
+    Results, random ones too, are bitwise equal to eager's, except for halves on CUDA if its kernels keep partial sums
+    in halves. Calls that these kernels cannot run, or run differently from the operator set, are refused with the
+    reason. On a CPU every primitive of the operator set is covered: a primitive is lowered to loops if it has a
+    lowering on ``dtypes``, those of the target, unless an extern is better."""
     known = {
         str(run): Extern(run=run, out=_overload(f"{str(run).removesuffix('.default')}.out"))
         for op in MEMBERS.values()
@@ -213,4 +212,4 @@ def _has_loops(call: Call, dtypes: frozenset[torch.dtype]) -> Refusal | None:
     types = (*call.tensors, *(t for t in call.out if isinstance(t, TensorType)))
     if any(t.dtype not in dtypes for t in types) or isinstance(lower(call), str):
         return None
-    return Refusal(f"{call.name} has loops here, which fuse.")
+    return Refusal(f"{call.name} is lowered to loops here so that it can fuse; the extern is not used.")

@@ -140,7 +140,7 @@ def begin_part(
                 raise KeelError(
                     "build-failed",
                     f"{target.name} built no launchers: `build` returned a "
-                    f"{type(launchers).__name__} that is no list of functions.",
+                    f"{type(launchers).__name__} that is not a list of functions.",
                 )
             if len(launchers) != len(sources):
                 raise KeelError(
@@ -201,4 +201,4 @@ def hints_of(gm: fx.GraphModule, host: HostNumbers | None = None) -> Callable[[D
 
 
 UNKNOWN = 64
-"""The estimate of a size of which nothing is known."""
+"""The estimate of an unknown size."""

@@ -148,7 +148,7 @@ def with_context(function: Callable[..., Result], ctx: CompileContext) -> Callab
 
 @dataclass(frozen=True)
 class Staged:
-    """A ``compile`` in two stages, so that the parts of a graph are compiled beside each other.
+    """A ``compile`` in two stages, so that the parts of a graph are compiled in parallel.
 
     ``begin`` is called for one part after the other, in their order and on the thread that compiles the graph, and does
     what needs PyTorch; it returns the rest, a function without arguments that returns the compiled part.  That may run
@@ -196,7 +196,7 @@ class Backend:
         if not isinstance(self.supports, Support):
             if isinstance(self.supports, Rule | tuple | list):
                 bad(
-                    f"{what} has supports={type(self.supports).__name__}(...), which is no Support.",
+                    f"{what} has supports={type(self.supports).__name__}(...), which is not a Support.",
                     "Wrap the rows: supports=Support((Rule(...),)).",
                 )
             checked_call(what, "supports", self.supports, _ANSWER, takes=1)
@@ -254,9 +254,8 @@ class Extern:
     """An operator that a loop target does by a library call: contraction, convolution, sort …
 
     ``run`` takes the call's arguments (tensors for tensors) and returns fresh output tensors; ``out``, if given, takes
-    the same and ``out=`` a tensor to fill (which may be any dense strided view).  ``refuse`` restricts which calls are
-    taken.  ``view`` says that the one result is no fresh tensor but lies in the memory of the first tensor argument.
-    """
+    the same and ``out=`` a tensor to fill (which may be any dense strided view). ``refuse`` restricts which calls are
+    taken. ``view`` says that the one result is not a fresh tensor but aliases the first tensor argument."""
 
     run: Callable[..., Any]
     out: Callable[..., Any] | None = None

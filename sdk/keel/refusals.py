@@ -38,7 +38,7 @@ class CannotSay(KeelError):
 
     @property
     def refusal(self) -> Refusal:
-        """What it counts as where it is no error."""
+        """The refusal that it counts as unless it is raised."""
         return Refusal(f"{self.backend} raised {self.raised}")
 
 

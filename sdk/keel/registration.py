@@ -71,9 +71,9 @@ def checked_call(
     takes: int | None = None,
     by_name: str = "",
 ) -> None:
-    """A hook is a plain function, or something else that is called and does not return a coroutine.  It ``takes`` so
-    many arguments by position, as far as Python tells; None: any number.  It may have a parameter called ``by_name``.
-    """
+    """A hook is a plain function, or something else that is called and does not return a coroutine. ``takes`` is the
+    number of its positional arguments, if Python can tell; None means any number. It may have a parameter called
+    ``by_name``."""
     if value is None and optional:
         return
     if not callable(value):
@@ -210,7 +210,7 @@ def checked_dtype(what: str, field: str, value: object) -> None:
     known = {str(d): d for d in DTYPE_NAMES}
     near = [str(meant)] if isinstance(meant, torch.dtype) else get_close_matches(f"torch.{text}", known, n=1)
     bad(
-        f"{what} has {_shown(value)} in {field}, which is no dtype of PyTorch.",
+        f"{what} has {_shown(value)} in {field}, which is not a dtype of PyTorch.",
         f"Write {near[0] if near else 'torch.float32'}.",
     )
 
@@ -230,7 +230,7 @@ def checked_keys(what: str, field: str, names: Collection[object], known: Collec
         if name not in known:
             near = get_close_matches(str(name), known, n=1)
             bad(
-                f"{what} has {name!r} in {field}, which is no {kind}.",
+                f"{what} has {name!r} in {field}, which is not a {kind}.",
                 f"Did you mean {near[0]!r}?" if near else f"Write one of {', '.join(sorted(known))}.",
             )
 

@@ -1,4 +1,4 @@
-"""What is told of compiled graphs, as data: their parts, who refused what, and what was tried."""
+"""Reports about compiled graphs, as data: their parts, the refusals of backends, and the plans that were timed."""
 
 from __future__ import annotations
 

@@ -114,8 +114,8 @@ def select_placement(
     strict: bool = False,
     price: Pricing | None = None,
 ) -> Selection:
-    """The placement of the ``legalized`` graph, or of another form of it: by what ``price`` says, or by order where
-    there is none, or nothing to decide: where last resorts do not compete, and at most one other backend works on its
+    """Places the ``legalized`` graph, or another form of it. Placement is by ``price``; it is by order if there is no
+    price, or if there is no choice: last resorts do not compete, and at most one other backend works on the graph's
     devices.
 
     Raises what ``legalize`` and ``place`` raise.
@@ -182,8 +182,8 @@ def _robust_selection(
     most: int,
     refusals: Refusals | None = None,
 ) -> Placed:
-    """What is cheapest if the backend that does most of ``alone`` is as much faster than its sheet says as that is in
-    doubt, and all others as much slower; ``alone`` where that is no dearer."""
+    """Returns the cheapest placement if the main backend of ``alone`` is faster than its sheet, and all others slower,
+    each by its ``doubt``. Returns ``alone`` if that is as cheap."""
     owners = _owners(best[2])
     if len(owners) == 1 and owners == _owners(alone[2]):
         return best

@@ -61,7 +61,7 @@ SICK = {
     "older": good(more=", api=0"),
     "newer": good(more=", api=99"),
     "probe": good(more=", probe=lambda: 'No zeta card answers on the bus.'"),
-    "asks who asks": "class Shy:\n    __class__ = property(lambda self: 1 / 0)\nbackend = Shy()",
+    "raises for its class": "class Shy:\n    __class__ = property(lambda self: 1 / 0)\nbackend = Shy()",
     "raises when it is asked": "class Shy:\n    def __getattr__(self, name): raise SystemExit(3)\nbackend = Shy()",
     "raises what cannot be printed": "class Shy(Exception):\n    def __str__(self): return 1 / 0\nraise Shy",
     "probe raises": good(more=", probe=lambda: 1 / 0"),
@@ -137,7 +137,7 @@ def test_a_distribution_without_metadata(install: Install, tmp_path: Path) -> No
     (tmp_path / "vendor_zeta-1.0.dist-info" / "METADATA").unlink()
     found = survey()
     assert {"zeta", "eager"} <= found.backends.keys()
-    assert "Its METADATA is missing, or says no name." in str(found.damaged["vendor_zeta"])
+    assert "Its METADATA is missing or has no name." in str(found.damaged["vendor_zeta"])
 
 
 def test_what_a_distribution_says_in_its_metadata_does_not_make_it_keels(install: Install, tmp_path: Path) -> None:
@@ -146,7 +146,7 @@ def test_what_a_distribution_says_in_its_metadata_does_not_make_it_keels(install
     found = survey()
     assert found.backends["eager"].last_resort and "vendor_aardvark" not in sys.modules
     assert "eager of vendor_aardvark" in found.problems
-    assert "says the name 'torch-keel'" in str(found.damaged["vendor_aardvark"])
+    assert "has the name 'torch-keel'" in str(found.damaged["vendor_aardvark"])
 
 
 QUIET = (

@@ -124,7 +124,7 @@ def test_a_file_that_keeps_its_reader_waiting(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(os, "fstat", lambda descriptor: state)
     monkeypatch.setattr(os, "stat", lambda path: state)
     try:
-        assert place_of(lambda: bytes_of(tmp_path / "pipe")) == ("", "It keeps its reader waiting.")
+        assert place_of(lambda: bytes_of(tmp_path / "pipe")) == ("", "Reading it would block.")
     finally:
         os.close(writer)
 

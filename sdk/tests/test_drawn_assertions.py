@@ -161,7 +161,7 @@ def right(program: Drawn, placement: str, inputs: list[tuple[Tensor, Tensor]]) -
 
 
 def bits(count: int, zeros_first: bool) -> Tensor:
-    """A vector with so many ones."""
+    """A vector with the given number of ones."""
     x = (torch.arange(LENGTH) < count).float()
     return x.flip(0) if zeros_first else x
 

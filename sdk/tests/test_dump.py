@@ -78,7 +78,7 @@ def test_a_dump_that_cannot_be_begun_is_an_error(tmp_path: Path, monkeypatch: py
     (tmp_path / "file").touch()
     for root in (tmp_path / "file", tmp_path / "file" / "below"):
         monkeypatch.setenv("KEEL_DUMP", str(root))
-        with pytest.raises(KeelError, match=r"KEEL_DUMP=.* is no folder") as raised:
+        with pytest.raises(KeelError, match=r"KEEL_DUMP=.* is not a writable folder") as raised:
             keel.compile(lambda x: x + 1, backends=[whole("rest", last_resort=True)])(torch.ones(3))
         assert raised.value.code == "bad-option"
 

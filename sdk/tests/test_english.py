@@ -24,7 +24,7 @@ UNREAD = ("docs/maintainers/style.md", "sdk/tests/test_english.py")
 """Files that quote what they forbid."""
 GENERATED = "docs/spec/.keel-made"
 """The list of the pages that ``keel spec docs`` writes; their prose is counted where it is declared."""
-FORMULA = re.compile(r"\s*\w+ = ")
+FORMULA = re.compile(r"\s*(\w+ = |kernel \w+\()")
 """The beginning of a string that is a program and not prose."""
 
 _BRITISH = (
@@ -59,11 +59,11 @@ RULES: Mapping[str, str] = {
 CEILINGS = {
     "conformance": 292,
     "docs": 0,
-    "reference_backends": 27,
-    "sdk/keel": 121,
+    "reference_backends": 0,
+    "sdk/keel": 0,
     "sdk/keel/spec": 0,
     "templates": 0,
-    "tests": 110,
+    "tests": 28,
     "the root": 0,
 }
 """How often each room breaks the rules. A change that takes some away lowers the ceiling with them."""

@@ -88,10 +88,10 @@ def test_only_some_faults_are_told(install: Install) -> None:
 @pytest.mark.parametrize(
     "metadata, said",
     [
-        (None, "Its METADATA is missing, or says no name."),
-        (b"Version: 1\n", "is missing, or says no name"),
+        (None, "Its METADATA is missing or has no name."),
+        (b"Version: 1\n", "is missing or has no name"),
         ("Name: z\xeat\xe5\n".encode("latin-1"), "Its METADATA cannot be read: it is not UTF-8 text."),
-        (b"Name: torch-keel\n", "Its METADATA says the name 'torch-keel', and its folder 'zeta'."),
+        (b"Name: torch-keel\n", "Its METADATA has the name 'torch-keel', and its folder the name 'zeta'."),
     ],
     ids=str,
 )

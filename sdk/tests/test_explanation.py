@@ -20,7 +20,7 @@ from keel.explain_page import drawing, page
 @pytest.fixture(autouse=True)
 def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
     torch.compiler.reset()
-    monkeypatch.chdir(Path(__file__).parent)  # places in the code are told from here
+    monkeypatch.chdir(Path(__file__).parent)  # lines of code are counted from here
 
 
 def takes(

@@ -113,7 +113,7 @@ LONGER = {"cost.py": 606, "test_soundness.py": 639}
 
 
 def room_of(package: Path, module: str, name: str) -> str | None:
-    """The room of the package that ``from module import name`` reaches into; None if it is none."""
+    """The room of the package that ``from module import name`` reaches into; None if it reaches into no package."""
     match module.split("."):
         case [root] if root == package.name:
             return name if (package / name).is_dir() or (package / f"{name}.py").exists() else "__init__"

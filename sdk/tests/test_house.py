@@ -17,7 +17,7 @@ import keel
 from .source_files import OUTSIDE, ROOT, code, imports, module_of, short
 
 STATEMENTS, LINES, RUN = 60, 500, 12
-"""More lines make a function long, a file large; so many lines of code that stand twice make a run."""
+"""Limits: lines of a function, lines of a file, and equal lines of code in two places that count as a run."""
 SHOWN = 80
 """The most places that are printed for a figure."""
 Files = Mapping[str, Path]
@@ -55,7 +55,8 @@ def modules() -> Files:
 
 
 def graph(files: Files) -> Graph:
-    """Of each module the modules that it imports, also inside functions.  A package imports what its __init__ does."""
+    """Returns the modules that each module imports, also inside functions. A package imports the modules that its
+    ``__init__`` imports."""
     found = defaultdict[str, set[str]](set)
     for module, path in files.items():
         for _, origin, name in imports(path):
@@ -187,7 +188,7 @@ def defined_names(tree: ast.AST) -> Iterable[tuple[int, str]]:
 
 
 def figures() -> dict[str, list[str]]:
-    """Of each figure what counts."""
+    """The places that each figure counts."""
     files = modules()
     found = graph(files)
     return {

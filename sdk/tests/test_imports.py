@@ -45,7 +45,7 @@ def test_help_loads_no_command(arguments: list[str]) -> None:
 
 
 def type_checked() -> dict[str, str]:
-    """What type checkers are told: each name, and the module that it is imported from."""
+    """Returns what type checkers see: each name, and the module that it is imported from."""
     [block] = [node for node in ast.parse(SOURCE.read_text()).body if isinstance(node, ast.If)]
     return {
         alias.name: str(node.module) for node in block.body if isinstance(node, ast.ImportFrom) for alias in node.names

@@ -1,4 +1,4 @@
-"""What is no plain operator, placed by cost on two backends: each is placed and right, or refused by name."""
+"""Programs beyond plain operators, placed by cost on two backends: each is placed and right, or refused by name."""
 
 from __future__ import annotations
 

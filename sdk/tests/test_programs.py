@@ -73,7 +73,7 @@ def transform(x: Tensor) -> Tensor:
 
 
 def mapped(x: Tensor) -> Tensor:
-    """vmap converts the numbers to the dtype of what has no dimensions without it."""
+    """vmap converts the numbers to the dtype of a tensor that has no dimensions outside vmap."""
     return torch.vmap(lambda row: row.sum() * 2.5 + row.max() * 3 - 1)(x)
 
 

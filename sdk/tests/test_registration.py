@@ -124,20 +124,20 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
     "a dtype that graphs lack": (lambda: Rule(ops=("aten.mm",), results=frozenset({torch.quint8})), "Leave it out"),
     "ranks upside down": (lambda: Rule(ops=("aten.mm",), ranks=(3, 1)), "lowest and the highest"),
     "one rank": (lambda: Rule(ops=("aten.mm",), ranks=2), "ranks=(2, 2)"),  # type: ignore[arg-type]
-    "when is no function": (lambda: Rule(ops=("aten.mm",), when=True), "a function"),  # type: ignore[arg-type]
+    "when is not a function": (lambda: Rule(ops=("aten.mm",), when=True), "a function"),  # type: ignore[arg-type]
     "when is asynchronous": (lambda: Rule(ops=("aten.mm",), when=later), "plain function"),  # type: ignore[arg-type]
     "static is a text": (lambda: Rule(ops=("aten.mm",), static="no"), "static=True"),  # type: ignore[arg-type]
     "no rows": (lambda: Support(()), "at least one"),
     "a row in place of rows": (lambda: Support(Rule(ops=("aten.mm",))), "the comma"),  # type: ignore[arg-type]
-    "rows that are none": (lambda: Support(("aten.mm",)), "Rule values"),  # type: ignore[arg-type]
+    "rows that are not rows": (lambda: Support(("aten.mm",)), "Rule values"),  # type: ignore[arg-type]
     "rows that are a text": (lambda: Support("aten.mm"), "Rule"),  # type: ignore[arg-type]
     "an empty refusal": (lambda: Refusal(" "), "return None"),
-    "a refusal that is no text": (lambda: Refusal(7), "a text"),  # type: ignore[arg-type]
+    "a refusal that is not a text": (lambda: Refusal(7), "a text"),  # type: ignore[arg-type]
     "a space in a name": (lambda: backend(name="acme npu"), "name='acme_npu'"),
     "a dot in a name": (lambda: backend(name="acme.npu"), "name='acme_npu'"),
     "a line in a name": (lambda: backend(name="acme\n"), "name='acme'"),
     "no name": (lambda: backend(name=""), "name='acme'"),
-    "a name that is no text": (lambda: backend(name=None), "letters"),
+    "a name that is not a text": (lambda: backend(name=None), "letters"),
     "a device with a number": (lambda: backend(device="acme:0"), "device='acme'"),
     "a device in capitals": (lambda: backend(device="CUDA"), "device='cuda'"),
     "a device that is a value": (lambda: backend(device=torch.device("cuda:1")), "device='cuda'"),
@@ -154,9 +154,9 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
     "probe takes a device": (lambda: backend(probe=lambda device: None), "it returns None, or the sentence"),
     "when takes nothing": (lambda: Rule(ops=("aten.mm",), when=lambda: None), "it takes a Call"),  # type: ignore
     "begin takes nothing": (lambda: Staged(begin=lambda: None), "it takes a graph"),  # type: ignore
-    "compile is no function": (lambda: backend(compile=7), "a function"),
+    "compile is not a function": (lambda: backend(compile=7), "a function"),
     "compile is asynchronous": (lambda: backend(compile=later), "plain function"),
-    "begin is no function": (lambda: Staged(begin=None), "a function"),  # type: ignore[arg-type]
+    "begin is not a function": (lambda: Staged(begin=None), "a function"),  # type: ignore[arg-type]
     "probe is an answer": (lambda: backend(probe=None), "a function"),
     "cost is a number": (lambda: backend(cost=1.0), "keel.Cost"),
     "last_resort is a text": (lambda: backend(last_resort="yes"), "last_resort=True"),
@@ -165,29 +165,29 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
     "dtypes by text": (lambda: target(dtypes={"f32": "float"}), "torch.float32"),
     "dtypes without texts": (lambda: target(dtypes={torch.float32: None}), "the target's language"),
     "any device": (lambda: target(device="*"), "device='cpu'"),
-    "a scalar op that is none": (lambda: target(scalars={"addd": "+"}), "Did you mean 'add'?"),
+    "an unknown scalar op": (lambda: target(scalars={"addd": "+"}), "Did you mean 'add'?"),
     "a scalar op without a text": (lambda: target(scalars={"add": 1}), "the text of the op"),
-    "a monoid that is none": (lambda: target(reductions={"summ": ("0", "+")}), "Did you mean 'sum'?"),
+    "an unknown monoid": (lambda: target(reductions={"summ": ("0", "+")}), "Did you mean 'sum'?"),
     "a monoid without a pair": (lambda: target(reductions={"sum": "0"}), "a pair of texts"),
     "a text for dtypes that an op does not take": (
         lambda: target(scalars={"not": ByKind(floating="!{0}")}),
         "integer and boolean",
     ),
-    "a kind whose text is none": (lambda: target(scalars={"not": ByKind(integer=1)}), "the text of the op"),
+    "a kind whose text is not a text": (lambda: target(scalars={"not": ByKind(integer=1)}), "the text of the op"),
     "kinds without a text": (lambda: target(scalars={"not": ByKind()}), "Leave not out"),
     "tables that are lists": (lambda: target(scalars=["add"]), "a dict by scalar op"),
     "empty tables": (lambda: target(scalars={}), "at least one of scalars"),
     "an extern by packet": (lambda: target(externs={"aten.mm": Extern(run=torch.mm)}), "'aten.mm.default'"),
-    "an extern that is none": (lambda: target(externs={"aten.mm.default": torch.mm}), "keel.Extern"),
+    "an extern that is not an Extern": (lambda: target(externs={"aten.mm.default": torch.mm}), "keel.Extern"),
     "render is a text": (lambda: target(render="{0}"), "a function"),
     "limits is a dict": (lambda: target(limits={}), "keel.Limits"),
     "a suffix with a path": (lambda: target(suffix="../c"), 'suffix="c"'),
-    "run is no function": (lambda: Extern(run=None), "a function"),  # type: ignore[arg-type]
-    "out is no function": (lambda: Extern(run=torch.mm, out="out"), "a function"),  # type: ignore[arg-type]
-    "a mode of stores that is none": (lambda: Limits(atomics=frozenset({"sub"})), "Write one of"),
+    "run is not a function": (lambda: Extern(run=None), "a function"),  # type: ignore[arg-type]
+    "out is not a function": (lambda: Extern(run=torch.mm, out="out"), "a function"),  # type: ignore[arg-type]
+    "an unknown mode of stores": (lambda: Limits(atomics=frozenset({"sub"})), "Write one of"),
     "atomics is a text": (lambda: Limits(atomics="add"), "tuple"),  # type: ignore[arg-type]
     "a limit of nothing": (lambda: Limits(vector=0), "at least 1"),
-    "a rate that is no number": (lambda: cost(bandwidth=math.nan), "above 0"),
+    "a rate that is not a number": (lambda: cost(bandwidth=math.nan), "above 0"),
     "a rate below zero": (lambda: cost(scalars=-1.0), "above 0"),
     "a rate that is a text": (lambda: cost(scalars="1e9"), "above 0"),
     "a rate of nothing": (lambda: cost(flops={torch.float32: 0.0}), "above 0"),

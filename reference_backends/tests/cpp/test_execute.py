@@ -190,7 +190,7 @@ SWAPPED = """kernel swapped(in0: {0}[2*N]) -> (out0: {0}[2*N]) where N:
 
 @pytest.mark.parametrize("name", ["f32", "f64"])
 def test_guarded_loads_of_neighbours_keep_their_order(name: str) -> None:
-    """GCC 12 swaps them when it vectorises this loop."""
+    """GCC 12 swaps them when it vectorizes this loop."""
     k = parse(SWAPPED.format(name))
     (launcher,) = target.build([Source(k, target.render(k))])
     x = torch.arange(200).to({"f32": torch.float32, "f64": torch.float64}[name])

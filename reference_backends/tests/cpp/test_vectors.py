@@ -26,7 +26,7 @@ KERNELS = [kernel(n, **{s: {"N": 640, "M": 771, "K": 40}[s] for s in sizes_of(n)
 
 
 def reported(text: str, folder: Path) -> set[tuple[int, int]]:
-    """The places at which the compiler says that it vectorised a loop, or unrolled one that does little."""
+    """The places at which the compiler says that it vectorized a loop, or unrolled a small one."""
     command = [COMPILER, *flags(), "-fopt-info-optimized", "-x", "c++", "-", "-o", str(folder / "kernels.so")]
     ran = subprocess.run(command, input=text, capture_output=True, text=True, check=True)
     said = re.findall(r"<stdin>:(\d+):(\d+): optimized: +loop (?:vectorized|.*completely unrolled)", ran.stderr)

@@ -221,7 +221,7 @@ ULPS = {"lgamma": 64, "erfinv": 64, "pow": 32, "tan": 16}
 
 
 def compare(found: Tensor, want: Tensor, op: str) -> None:
-    """Within a few units in the last place; sqrt, div and what needs no rounding exactly; signs of zeros too."""
+    """Within a few units in the last place; sqrt, div and operations without rounding are exact; signs of zeros too."""
     if not want.dtype.is_floating_point:
         bad = found != want
         assert not bad.any(), f"{found[bad][:5].tolist()} is not {want[bad][:5].tolist()}"

@@ -64,7 +64,7 @@ POOLED = """kernel pooled(in0: f32[420]) -> (out0: f32[360]):
       %9 = reduce sum %8
     store out0[180*i0 + 45*i1 + 9*i2 + i3] %9
 """
-"""Of the gradient of adaptive pooling: places along an axis of 4 that is pooled to 6."""
+"""From the gradient of adaptive pooling: places along an axis of 4 that is pooled to 6."""
 
 
 COMPARED = """kernel compared(in0: f32[36]) -> (out0: b8[36]):

@@ -58,8 +58,8 @@ class Link:
 class Pattern:
     """Calls that a backend runs as one where it has all of them: each is the only reader of the one before.
 
-    ``names`` say of each call, in order, its overload, packet, kind or tag.  It saves ``seconds``, or, by default, what
-    the roofline says: what passes between its calls stays out of memory, and all of them are one call.
+    ``names`` give the overload, packet, kind or tag of each call, in order. The pattern saves ``seconds`` or, by
+    default, the estimate of the roofline: its intermediate tensors stay out of memory, and all its calls count as one.
     """
 
     names: tuple[str, ...]
@@ -74,31 +74,30 @@ class Pattern:
 
 @dataclass(frozen=True, kw_only=True)
 class Cost:
-    """A data sheet.  Rates are per second and what is reached in practice, not the peak of a brochure.
+    """A data sheet.  Rates are per second, as reached in practice, not the peaks of a brochure.
 
-    ``flops`` are floating-point operations of contractions by the dtype of their first operand; a dtype that is not
-    there goes at the slowest rate that is.  ``scalars`` are elements of other operators, ``bandwidth`` bytes of the
-    device's memory.  ``launch`` are seconds to enter a compiled part, ``call`` seconds each call of an operator takes
-    besides.  A backend that ``fuses`` keeps out of memory what it passes between calls that fit into one loop
-    (elementwise ones, reductions, moves; see ``work.fusable``).  ``link`` leads from the memory where the tensors of
-    its parts are to the memory where it computes; None: it computes where they are.  ``memory`` are bytes.
+    ``flops`` are floating-point operations of contractions by the dtype of their first operand; a dtype that is missing
+    runs at the slowest rate given. ``scalars`` are elements of other operators, ``bandwidth`` bytes of the device's
+    memory. ``launch`` are seconds to enter a compiled part, ``call`` seconds each call of an operator takes besides. A
+    backend that ``fuses`` keeps out of memory what it passes between calls that fit into one loop (elementwise ones,
+    reductions, moves; see ``work.fusable``). ``link`` leads from the memory where the tensors of its parts are to the
+    memory where it computes; None: it computes where they are. ``memory`` are bytes.
 
-    ``weights`` say of operators, by overload (``aten.mm.default``), packet (``aten.mm``), kind (see ``work.named``) or
-    tag of the operator set (``convolution``), how many times as long as by ``flops`` or ``scalars`` they take.
-    ``passes`` say so of traffic: how often tensors go through memory, once beside the arithmetic, and else before and
-    after it, by libraries that bring them into a layout of their own; where loops are fused, of calls that are none.
-    ``border`` says how often images (tensors of four dimensions and more, in graphs with convolutions) go through
-    memory besides where they come from or go to another backend, or the graph returns them: by one that keeps them in a
-    layout of its own.  ``copies`` says so of all tensors: by one that copies its operands in and its results out.
-    ``seconds`` overrides the estimate, by overload or packet: a number of seconds, or a function of the call; where the
-    call is fused, besides its traffic with memory.
+    ``weights`` multiply the time by ``flops`` or ``scalars`` for an operator. The operator is given by overload
+    (``aten.mm.default``), packet (``aten.mm``), kind (see ``work.named``) or tag of the operator set (``convolution``).
+    ``passes`` multiply the traffic: how often tensors go through memory. One pass overlaps the arithmetic; further
+    passes come before and after it, in libraries that use a layout of their own. If loops are fused, ``passes`` apply
+    only to calls that are not loops. ``border`` is for a backend that keeps images (tensors of four dimensions and
+    more, in graphs with convolutions) in a layout of its own: how often they also go through memory when they come from
+    or go to another backend, or when the graph returns them. ``copies`` is the same for all tensors, for a backend that
+    copies its operands in and its results out. ``seconds`` overrides the estimate, by overload or packet: a number of
+    seconds, or a function of the call. If the call is fused, its memory traffic is added.
 
-    ``patterns`` are what it runs as one besides such loops (a product and what follows it, a product of quantised
-    operands), the first that a call begins counting, and a call in one of them at most.
+    ``patterns`` are runs of calls that the backend also runs as one (a product and its epilogue, a product of quantized
+    operands). A call is in one pattern at most; of several that begin at a call, the first counts.
 
-    ``doubt`` is the share, below 1, by which calls in a model take more or less than all that says.  Backends are mixed
-    only where that saves time however far their sheets are off by that much.
-    """
+    ``doubt`` is the fraction, below 1, by which calls in a model may take more or less than the sheet says. Backends
+    are mixed only if that saves time for every error of this size."""
 
     flops: Mapping[torch.dtype, float]
     scalars: float
@@ -189,7 +188,7 @@ def _sheet(item: Item) -> Cost:
     flops = said["flops"].table(64)
     for name, rate in flops.items():
         if name not in DTYPES_BY_NAME:
-            rate.refuse(f"{shown(name)} is no dtype: {', '.join(DTYPES_BY_NAME)}.")
+            rate.refuse(f"{shown(name)} is not a dtype: {', '.join(DTYPES_BY_NAME)}.")
     fields: dict[str, Any] = {k: said[k].number() for k in ("scalars", "bandwidth", *numbers) if k in said}
     for name in (t for t in tables if t in said):
         entries = said[name].table(1 << 12)
@@ -223,7 +222,7 @@ def _check_operator(item: Item, name: str, *, kinds: bool = True) -> None:
         and name not in _members()
         and not any(name in (full, full.rpartition(".")[0]) for full in registered_names())
     ):
-        item.refuse(f"{shown(name)} is no operator that PyTorch has here, and no kind of one.")
+        item.refuse(f"{shown(name)} is neither an operator of this PyTorch nor a kind of operator.")
 
 
 @cache

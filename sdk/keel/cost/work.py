@@ -15,7 +15,7 @@ from keel.spec import MEMBERS, OPSET, bind
 from keel.types import Call, Dim, SymType, TensorType, leaves
 
 UNKNOWN = 1024
-"""The value of a size of which nothing is known."""
+"""The value of an unknown size."""
 
 IMAGE = 4
 """The dimensions of images, batch and channels among them, at least."""
@@ -40,9 +40,8 @@ class Work:
 def work_of(call: Call, sizes: Sizes = MappingProxyType({})) -> Work:
     """The work of ``call``, where a symbol that ``sizes`` does not have counts as ``UNKNOWN``.
 
-    Of an operand that is read at places which are data, so much is read as there are places, and one that is changed at
-    such places is work for those: the rest is copied, which is traffic.
-    """
+    A gather from an operand reads as many elements as there are indices. A scatter into an operand is work for the
+    indexed elements; the rest is copied, which is traffic."""
     results = [t for t in call.out if isinstance(t, TensorType)]
     dtype = next((t.dtype for t in (*call.tensors, *results)), torch.float32)
     flops, places, picked = _flops(call, sizes), _places(call, sizes), picked_tensors(call)
@@ -103,9 +102,9 @@ def value_of(dim: Dim, sizes: Sizes) -> int:
 
 
 def _flops(call: Call, sizes: Sizes) -> float | None:
-    """Of matrix products, convolutions and attention by PyTorch's formulas; of factorisations and transforms by the
-    usual counts (Golub and Van Loan, "Matrix Computations", 4th edition; Cooley and Tukey, 1965). None: not counted so.
-    """
+    """Counts matrix products, convolutions and attention by PyTorch's formulas, and factorizations and transforms by
+    the usual counts (Golub and Van Loan, "Matrix Computations", 4th edition; Cooley and Tukey, 1965). None for any
+    other call."""
     from torch.utils.flop_counter import flop_registry  # which imports Triton, where there is one
 
     if call.name in _GRADIENTS:
@@ -136,8 +135,8 @@ def _flops(call: Call, sizes: Sizes) -> float | None:
 
 
 def _gradients(call: Call, sizes: Sizes) -> float:
-    """Of a convolution's gradients, each takes as many as the convolution.  (PyTorch's formula counts each group's
-    channels as all.)"""
+    """Each gradient of a convolution takes as many as the convolution. (PyTorch's formula counts each group's channels
+    as all.)"""
     args = bind(call)
     out, weight = args["grad_output"], args["weight"]
     if args["transposed"]:
@@ -202,7 +201,7 @@ def _weight(call: Call, most: float) -> float:
 
 
 def is_free(call: Call) -> bool:
-    """Whether a call is no work wherever its operand is: a view."""
+    """True if a call is free wherever its operand is: a view."""
     return bool(getattr(call.op, "is_view", False))
 
 
@@ -212,7 +211,7 @@ def convolves(call: Call) -> bool:
 
 
 def fusable(call: Call) -> bool:
-    """Whether a call is a loop over elements, which a backend that fuses runs in one with its neighbours."""
+    """True if a call is a loop over elements, which a backend that fuses can merge with its neighbors."""
     member = OPSET.get(call.op)
     return member is not None and (not _LOOPS.isdisjoint(member.tags) or member.family in _LOOP_FAMILIES)
 

@@ -62,16 +62,15 @@ def types_of(value: object) -> tuple[Type | None, ...]:
 
 
 def is_call(node: fx.Node) -> bool:
-    """Whether a node makes an operator call; reading a size is none."""
+    """True if a node is an operator call; reading a size is not a call."""
     return node.op == "call_function" and is_operator(node.target) and str(node.target) not in _SIZES
 
 
 def call_of(node: fx.Node) -> Call | None:
     """The operator call that a node makes.
 
-    None for what does no work: inputs, constants, the output, the picking of one result of several, and arithmetic on
-    symbolic numbers, which includes reading a size.
-    """
+    None for nodes without work: inputs, constants, the output, ``getitem`` on several results, and arithmetic on
+    symbolic numbers, which includes reading a size."""
     if (cached := node.meta.get(_CACHE)) is not None and cached[0] is node.args and cached[1] is node.meta["val"]:
         call: Call = cached[2]
         return call
@@ -87,7 +86,7 @@ def call_of(node: fx.Node) -> Call | None:
 def to_type(value: Any) -> Any:
     """An argument as a call holds it: types for nodes and tensors, in lists too; anything else as it is."""
     if isinstance(value, fx.Node):
-        # What has no value is a graph, the argument of an operator of higher order.
+        # A node without a value is a graph, the argument of a higher-order operator.
         return type_of(value.meta["val"]) if value.meta.get("val") is not None else f"%{value.target}"
     if isinstance(value, torch.Tensor):
         return type_of(value)

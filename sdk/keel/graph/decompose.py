@@ -60,9 +60,7 @@ def decompose_call(node: fx.Node, decomposition: Decomposition, mode: Any) -> fx
 class SymbolMap:
     """What symbols of a decomposition's own are in terms of the promised ones.
 
-    Recorded operators name the sizes that only a run tells anew, with symbols that are not among those ``known``
-    before.
-    """
+    Recorded operators give unbacked sizes new symbols, which are not among those ``known`` before."""
 
     known: frozenset[sympy.Symbol] = frozenset()
     found: dict[sympy.Symbol, sympy.Expr] = field(default_factory=dict)
@@ -80,7 +78,7 @@ class SymbolMap:
         )
 
     def laid_out(self, result: torch.Tensor, promised: MemoryLayout) -> bool:
-        """Whether elements of tensors of equal sizes lie where they do; where there are none, they do."""
+        """True if tensors of equal sizes have their elements at the same places; also if they have no elements."""
         sizes = [expression(n) for n in promised.sizes]
         actual, expected = (
             _layout(MemoryLayout.of(result), [self._known(n) for n in result.shape]),

@@ -122,7 +122,7 @@ def _graph(
 
 
 def _parts(graph: fx.Graph, node: fx.Node) -> list[fx.Node]:
-    """The tensors that a node gives: a graph's results are no tuples."""
+    """Returns the tensors that a node gives, since the results of a graph cannot be tuples."""
     values = node.meta["val"]
     if not isinstance(values, tuple | list):
         return [node]

@@ -20,8 +20,8 @@ DEPTH = 8
 
 
 def leaf_calls(call: Call, sizes: Mapping[str, int]) -> tuple[Call, ...]:
-    """The calls that a composite is made of, down to those that are none; none for a call that is no composite, that
-    has a count of operations of its own (``addmm``), or that cannot be written out.
+    """Returns the leaf calls of a composite. The result is empty for a call that is not a composite, that has a count
+    of operations of its own (``addmm``), or that cannot be decomposed.
 
     Symbols count as what ``sizes`` say (see ``keel.cost.value_of``); nothing is learnt about them.
     """

@@ -1,9 +1,7 @@
 """Claim or descend: a call that some backend takes stays whole, any other is written out as what they take.
 
-Memoised by what tells calls from each other (operator and types), so a decomposition is recorded once for all equal
-calls of a graph.  Its fake values are shared by all places where it is written out: two nodes that have the same one
-need not have the same memory.
-"""
+Memoized by operator and types, so a decomposition is recorded once for all equal calls of a graph. All its expansions
+share its fake values: two nodes with the same fake value may have different memory."""
 
 from __future__ import annotations
 
@@ -50,9 +48,8 @@ class Legalized:
 class Decision:
     """What becomes of a call: it stays whole, or the graph ``parts`` takes its place; None if nobody takes it.
 
-    ``first`` says that only backends that are no last resort work on it.  ``once`` says that the parts can stand in one
-    place only.
-    """
+    ``first`` says that only backends other than last resorts work on it. ``once`` says that the parts can stand in one
+    place only."""
 
     kept: bool
     first: bool
@@ -69,9 +66,9 @@ def legalize(
 ) -> Legalized:
     """The graph in calls that ``backends`` take.
 
-    A call that a backend takes stays whole.  One that only a last resort takes, or none, is decomposed if backends that
-    are no last resort take all its pieces; if not, it is left to the last resort.  Equal pure calls are merged and
-    unused ones dropped.  ``descent`` gives what a call is written out as, or None.
+    A call that a backend takes stays whole. One that only a last resort takes, or none, is decomposed if backends other
+    than last resorts take all its pieces; if not, it is left to the last resort. Equal pure calls are merged and unused
+    ones dropped. ``descent`` gives what a call is written out as, or None.
 
     A node that was written out for another has that one's name as ``meta["keel.composite"]``.
 
@@ -164,7 +161,7 @@ class _Desk:
         # Values written out say where in memory they start, which depends on where the arguments do.
         key = (call.key, tuple(_starts(node)))
         if key not in self.decided:
-            self.decided[key] = None  # a call that comes up in its own decomposition is no help
+            self.decided[key] = None  # a decomposition must not contain the call itself
             self.decided[key] = self._decide(node, call)
         return self.decided[key]
 

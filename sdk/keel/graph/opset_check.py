@@ -64,7 +64,7 @@ _TELL = frozenset({"aten.dequantize", "aten.int_repr"})
 
 
 def _hides(node: fx.Node) -> bool:
-    """Whether a call on what has no type may give a tensor of which its fake tensor does not tell that it has none."""
+    """True if a call on a tensor without a type may return another such tensor although its fake tensor has a type."""
     if not is_operator(node.target):
         return True
     name = ".".join(str(node.target).split(".")[:2])

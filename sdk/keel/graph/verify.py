@@ -61,8 +61,8 @@ def _wrong_call(node: fx.Node) -> str | None:
 
 
 def _promised(node: fx.Node) -> str | None:
-    """What is wrong with a call whose result has as many elements as the data says: its type must not say more than
-    that, for whoever relies on more has to wait for an assertion, and takes its result."""
+    """What is wrong with a call whose result has as many elements as the data says: its type must not promise more,
+    since a call that relies on more must take the result of an assertion."""
     if node.op != "call_function" or (str(node.target) not in _BY_DATA and not _masks(node)):
         return None
     operand, value = node.args[0], node.meta.get("val")

@@ -200,7 +200,7 @@ class Operand:
 
 
 def _may_be_one(size: Dim) -> bool:
-    """Whether a size has a symbol that only a run tells: those of inputs are guarded, and are no sizes of 1."""
+    """True if a size has an unbacked symbol.  Symbols of inputs are guarded and differ from 1."""
     return not isinstance(size, int) and any(not s.is_positive for s in size.free_symbols)
 
 
@@ -275,7 +275,7 @@ class Builder:
                 return reduce(partial(self.apply, op), map(self.real, value.args))
             case sympy.Pow() if value.exp == -1:
                 return self.apply("div", self.const(1.0, double), self.real(value.base))
-        raise NotLowerable(f"{self.call.name} takes {value}, which is known only at run time and is no integer.")
+        raise NotLowerable(f"{self.call.name} takes {value}, which is known only at run time and is not an integer.")
 
     def position(self, i: Index | Dim) -> Value:
         """An index as an int64 value."""
@@ -344,8 +344,8 @@ class Builder:
     def as_index(self, value: Value, bound: Dim, *, wrap: bool = False, mask: Value | None = None) -> Index:
         """A loaded integer as a coordinate below ``bound``; with ``wrap``, negative values count from the end.
 
-        Whether it is one is checked when it runs, where ``mask`` holds: one that is none raises KeelError[bad-index].
-        """
+        Whether it is one is checked when it runs, where ``mask`` holds: an index out of range raises
+        KeelError[bad-index]."""
         value, bound = self.cast(value, torch.int64), canonicalize(bound)
         where = None if mask is None else mask.number
         place = self._step(

@@ -106,7 +106,8 @@ class Index:
         return not self.terms
 
     def coefficient(self, atom: Atom) -> Dim:
-        """The coefficient of ``atom`` as a direct term; 0 if it is none (it may still occur inside a Div or Mod)."""
+        """The coefficient of ``atom`` as a direct term, or 0 if it is not a direct term (it may still occur inside a
+        Div or Mod)."""
         return next((c for a, c in self.terms if a == atom), 0)
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""The definition of the loop IR: a kernel run by torch on the CPU, vectorised.
+"""The definition of the loop IR: a kernel run by torch on the CPU, vectorized.
 
 Each axis of the loops around a statement is a tensor dimension, and each value a tensor over them (of size 1 along an
 axis that it does not depend on).  A load is a gather, a store a scatter, a reduce loop a fold over the dimensions of
@@ -205,7 +205,8 @@ class _Run:
         return torch.arange(self.ranges[n].start, self.ranges[n].start + shape[n]).reshape(shape)
 
     def strided(self, i: Index, memory: Tensor, stmt: Load | Store) -> Tensor | None:
-        """``memory`` as a view over the ranges, of size 1 along those that ``i`` leaves out; None if there is none."""
+        """``memory`` as a view over the ranges, of size 1 along those that ``i`` leaves out; returns None if no such
+        view exists."""
         offset = self.size(i.const)
         sizes, strides = [1] * len(self.ranges), [0] * len(self.ranges)
         for atom, c in i.terms:

@@ -37,7 +37,8 @@ class Program:
 def expand(
     kernel: Kernel, scalars: Collection[str], reductions: Collection[str], dtypes: Collection[torch.dtype] | None = None
 ) -> Kernel:
-    """The kernel with every scalar op outside ``scalars`` written out in ops inside; the same kernel if there is none.
+    """The kernel with every scalar op outside ``scalars`` expanded into ops inside; returns the same kernel if there is
+    nothing to expand.
 
     ``dtypes`` are those that the target has (all, by default).  Monoids outside ``reductions`` stay: they are rendered
     from ``combination``.  Raises KeelError[no-lowering] that names an op which cannot be made and what it would take.
@@ -169,7 +170,7 @@ def _written(
         if isinstance(program, Program):
             return program
         lacks.append(program)
-    # Of the ways that failed, the one to tell of runs in no circle and needs least.
+    # An error names one failed expansion: one that is not circular and lacks the fewest operations.
     return min(lacks, key=lambda names: (not names.isdisjoint(busy | {op}), len(names)), default=frozenset((op,)))
 
 

@@ -70,7 +70,7 @@ def parse(text: str) -> Kernel:
     reader = _Reader(lines)
     try:
         kernel = reader.kernel()
-    except (ArithmeticError, ValueError, TypeError, AttributeError) as e:  # of sympy, for what is no size at all
+    except (ArithmeticError, ValueError, TypeError, AttributeError) as e:  # sympy raises them for a malformed size
         lines[max(reader.at - 1, 0)].wants(f"sizes that can be worked with ({type(e).__name__}: {str(e)[:80]})")
     if reader.at < len(lines):
         lines[reader.at].wants("a statement of the kernel, indented")

@@ -75,7 +75,7 @@ class ByKind:
         return tuple(kind for kind, text in texts if text is not None)
 
     def of(self, dtype: torch.dtype) -> str:
-        """The text for operands of ``dtype``.  Raises KeyError if there is none."""
+        """Returns the text for operands of ``dtype``.  Raises KeyError if the table has no text for it."""
         text: str | None = getattr(self, kind_of(dtype))
         if text is None:
             raise KeyError(f"no text for {dtype}")

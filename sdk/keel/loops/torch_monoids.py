@@ -1,7 +1,6 @@
 """Folding tensors with a monoid: along their last dimension, whole or running.
 
-The common monoids have a form of torch's own; any other is folded by its steps, neighbours first.
-"""
+The common monoids use a torch reduction; any other is folded step by step, neighbors first."""
 
 from __future__ import annotations
 
@@ -55,7 +54,7 @@ def fold(monoid: str, states: Sequence[Tensor], *, native: bool = True) -> State
 
 
 def _halved(monoid: str, states: State) -> State:
-    """Combines neighbours until one is left; the order of the elements is kept."""
+    """Combines neighbors until one is left; the order of the elements is kept."""
     while (length := states[0].shape[-1]) > 1:
         even = length // 2 * 2
         pairs = combine(monoid, tuple(s[..., 0:even:2] for s in states), tuple(s[..., 1:even:2] for s in states))

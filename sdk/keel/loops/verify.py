@@ -205,7 +205,7 @@ class _State:
             case float():
                 fits = stmt.dtype in FLOATS
         if not fits:
-            self.fail(f"{stmt.value!r} is no {DTYPE_NAMES[stmt.dtype]}.")
+            self.fail(f"{stmt.value!r} is not of type {DTYPE_NAMES[stmt.dtype]}.")
 
     def value(self, number: int) -> torch.dtype:
         if number not in self.visible:
@@ -257,12 +257,12 @@ class _State:
 
     def check(self, stmt: Check) -> None:
         if self.value(stmt.value) != torch.int64:
-            self.fail(f"%{stmt.value} is no i64.")
+            self.fail(f"%{stmt.value} is not of type i64.")
         if stmt.mask is not None and self.value(stmt.mask) != torch.bool:
             self.fail(f"the mask %{stmt.mask} is not bool.")
         buffer = self.buffers.get(stmt.buffer)
         if buffer is None or buffer.role != "inout" or buffer.dtype != torch.int64:
-            self.fail(f"{stmt.buffer} is no inout buffer of i64.")
+            self.fail(f"{stmt.buffer} is not an inout buffer of i64.")
         if isinstance(buffer.size, int) and stmt.site >= buffer.size:
             self.fail(f"{stmt.buffer} has {buffer.size} sites.")
 

@@ -25,13 +25,13 @@ from keel.torch_adapter import Boxed
 from keel.types import leaves
 
 ROUNDS, MAX_ROUNDS, SECONDS = 5, 25, 60.0
-"""Timed runs of each plan, after one that warms up: so many at least, so many at most, and none more after so long."""
+"""Timed runs of each plan after a warm-up: at least, at most, and the seconds after which no more are made."""
 LONGEST = 1 + MAX_ROUNDS
 """Runs of each plan, at most."""
 DROP_SIGMA = 3.0
-"""A plan runs no more once it is slower than the fastest by so many times the error of that."""
+"""A plan is dropped once it is slower than the fastest by this many times the error of the difference."""
 PRECISION = 0.005
-"""All is told of plans whose difference is known to this share of what they take."""
+"""Timing stops once the difference between plans is known to this fraction of their run time."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class PlanTiming:
 
 @dataclass(frozen=True)
 class Candidate:
-    """A plan that can run.  If it is kept, ``hear`` is told what became of all."""
+    """A plan that can run.  If it is kept, ``hear`` is called with the results of all plans."""
 
     plan: PlanTiming
     run: Boxed
@@ -202,7 +202,7 @@ def is_capturing(devices: Iterable[torch.device]) -> bool:
 
 
 def reason(raised: BaseException) -> str:
-    """One line: what was not done, and who says why."""
+    """Returns one line: what was not done, by whom and why."""
     if not isinstance(raised, KeelError):
         return first_line(raised)
     reasons = {who: str(why).partition("\n")[0] for who, why in (raised.reasons or {}).items()}

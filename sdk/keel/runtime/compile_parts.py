@@ -46,11 +46,10 @@ def compile_parts(
 ) -> tuple[list[CompiledPart], list[PartFailure]]:
     """The parts of ``plan``, compiled with ``ctx``; or, if backends cannot compile some, those failures and no parts.
 
-    ``compiled`` keeps parts for the next plan: one that stays as it was is not compiled twice.  Those of ``Staged``
-    backends are compiled beside each other.  After a failure, only the other parts of that backend are tried: the next
-    plan may join the rest in other ways.  What asks Dynamo to trace again is no failure and goes through, and so does
-    what is the user's: Ctrl-C, say.
-    """
+    ``compiled`` keeps parts for the next plan: an unchanged part is not compiled twice. Those of ``Staged`` backends
+    are compiled in parallel. After a failure, only the other parts of that backend are tried: the next plan may join
+    the rest in other ways. A request to Dynamo to trace again is not a failure and is passed on, as are the user's
+    exceptions, such as Ctrl-C."""
     graphs = build_part_graphs(gm, plan)
     promises = [contract_of(graph.gm, graph.part.owner.name, graph.part.name) for graph in graphs]
     todo = {graph.part.name: graph for graph in graphs if _key(graph) not in compiled}

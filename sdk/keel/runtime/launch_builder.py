@@ -141,8 +141,8 @@ class _Builder:
         return tuple(Kept(t, first[t], last[t]) for t in self.kept)
 
     def _freed(self, steps: Sequence[Step]) -> list[Step]:
-        """The steps, with each tensor that has memory of its own here and is no result freed after its last use, if
-        a later step needs memory."""
+        """Returns the steps with frees: each tensor that owns memory here and is not a result is freed after its last
+        use, if a later step needs memory."""
         made = {t for step in steps for t in _made(step) if t not in self.outputs}
         last = {t: k for k, step in enumerate(steps) for t in tensors_of(step) if t in made}
         needy = max((k for k, step in enumerate(steps) if _made(step)), default=0)

@@ -104,10 +104,9 @@ class CallLibrary:
     """Calls ``function``.
 
     ``args`` and ``kwargs`` hold a ``Slot`` for each tensor, a ``SymType`` for each symbolic number, and constants, in
-    lists too.  ``results`` are the tensors that it returns, -1 for each value that is none.  If ``out`` is given, the
-    function fills that tensor instead, by a keyword of that name, and returns nothing of use.  ``view_of`` is the
-    tensor in whose memory the results lie; None if they are fresh.
-    """
+    lists too. ``results`` are the tensors that it returns, -1 for each value that is not a tensor. If ``out`` is given,
+    the function fills that tensor instead, by a keyword of that name, and its return value is ignored. ``view_of`` is
+    the tensor whose memory the results alias; None if they are fresh."""
 
     function: Callable[..., Any]
     args: tuple[Any, ...]

@@ -35,7 +35,8 @@ class LaunchSymbols:
         return tuple(s for s in symbols_of(self._dims()) if s in self.bound)
 
     def bind_inputs(self) -> list[Step]:
-        """Steps that bind each symbol that an input tells.  Raises KeelError[bad-graph] if one is told by nothing."""
+        """Returns the steps that bind each symbol that inputs determine. Raises KeelError[bad-graph] if no input
+        determines one."""
         found: dict[str, Source] = {}
         read: list[Compute] = []
         numbers: list[tuple[Source, Dim]] = []

@@ -129,7 +129,7 @@ class _Verifier:
 
     def _type(self, tensor: int) -> TensorType:
         if not 0 <= tensor < len(self.program.tensors):
-            raise _Wrong(f"names t{tensor}, which is no tensor")
+            raise _Wrong(f"names t{tensor}, which is not a tensor")
         return self.program.tensors[tensor]
 
     def _define(self, tensors: Iterable[int], written: bool = False) -> None:
@@ -177,7 +177,7 @@ class _Verifier:
             case InputNumber(position):
                 inputs = self.program.inputs
                 if not 0 <= position < len(inputs) or not isinstance(inputs[position], SymType):
-                    raise _Wrong(f"reads input {position}, which is no number")
+                    raise _Wrong(f"reads input {position}, which is not a number")
             case SizeOf(tensor, dim) | StrideOf(tensor, dim):
                 self._use(tensor)
                 if not 0 <= dim < self._type(tensor).rank:

@@ -134,9 +134,9 @@ def _once(names: dict[str, Any], name: str, first: Callable[..., Any], then: Cal
 
 
 def _blame(called: Mapping[int, CompiledPart], gm: fx.GraphModule) -> Callable[[BaseException], None]:
-    """Notes on an exception which part it comes from, told by the line that was running.  If it is none that a function
-    may raise, as SystemExit, and not the user's, it becomes KeelError[run-raised]: a kernel does not end the process.
-    """
+    """Adds a note to an exception that names the part it comes from, by the line that was running. An exception that no
+    function should raise, such as SystemExit, becomes KeelError[run-raised] unless it is the user's: a kernel does not
+    end the process."""
     nodes = {node.name: node for node in gm.graph.nodes}
 
     def blame(raised: BaseException) -> None:

@@ -1,4 +1,4 @@
-"""Parts compiled beside each other, where their backends say that the second stage of that may run on any thread."""
+"""Compiles parts in parallel if their backends declare that the second stage may run on any thread."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ def compile_parallel(graphs: Sequence[PartGraph], ctx: CompileContext) -> Mappin
 
 
 def _on_threads(first_stage: Sequence[CompileResult], threads: int) -> list[CompileResult]:
-    """All of them finished.  The threads are no pool: Ctrl-C ends the wait for one that hangs, and so does the end of
-    the program, where a pool would wait for it."""
+    """All of them finished. It uses plain threads, not a pool: Ctrl-C and the end of the program end the wait for a
+    thread that hangs, but a pool would wait for it."""
     todo, done = SimpleQueue[int](), SimpleQueue[tuple[int, CompileResult]]()
     for number in range(len(first_stage)):
         todo.put(number)
@@ -56,7 +56,7 @@ def _on_threads(first_stage: Sequence[CompileResult], threads: int) -> list[Comp
                 number = todo.get_nowait()
                 try:
                     done.put((number, _finished(first_stage[number])))
-                except BaseException as raised:  # who compiles the graph raises it
+                except BaseException as raised:  # the caller raises it
                     done.put((number, CompileResult(raised=raised)))
 
     results: dict[int, CompileResult] = {}

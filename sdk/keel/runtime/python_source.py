@@ -91,7 +91,7 @@ def call(
     kwargs: Mapping[str, Expression] | None = None,
     space: Namespace | None = None,
 ) -> Expression:
-    """A call.  A keyword that is no name (``from``, say) is passed as an object of ``space``."""
+    """A call.  A keyword that is not an identifier (``from``, say) is passed as an object of ``space``."""
     given: list[str] = [*map(_made, args)]
     for key, value in (kwargs or {}).items():
         if is_name(key):
@@ -128,7 +128,7 @@ def list_of(values: Iterable[Expression]) -> Expression:
 def infix(operator: str, *values: Expression) -> Expression:
     """``a + b + …`` in parentheses, for an operator of arithmetic, ``or`` or ``and``."""
     if operator not in _OPERATORS:
-        raise ValueError(f"{operator!r} is no operator that is written here.")
+        raise ValueError(f"{operator!r} is not a known operator.")
     return Expression(f"({f' {operator} '.join(map(_made, values))})")
 
 

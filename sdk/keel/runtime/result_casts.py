@@ -14,9 +14,9 @@ from keel.types import TensorType, Type
 
 
 class CastResults:
-    """A part that runs PyTorch's kernels.  A graph is compiled to what fake kernels promise, and those of a device, or
-    of somebody's own operator, may promise another dtype or other strides than its kernel gives.  That is no defect of
-    who calls the kernel: results are cast to what was promised, from the first call on if one deviates there.
+    """A part that runs PyTorch's kernels. A graph is compiled for the types that fake kernels promise. The fake kernel
+    of a device or of a custom operator may promise another dtype or other strides than the real kernel gives. That is
+    not a defect of the backend, so results are cast to the promised type; from the first call on if one deviates there.
     """
 
     def __init__(self, run: Run, made: PartContract) -> None:
@@ -51,7 +51,8 @@ class CastResults:
         return [cast(want, got, known) for want, got in zip(self._made.outputs, results, strict=True)]
 
     def _deviating(self, args: Sequence[Any], results: Sequence[Any]) -> list[tuple[str, str | None, str]]:
-        """Of each result that is not what was promised: its name, the user's line that made it, and why."""
+        """Yields, for each result without the promised type, its name, the user's line that made it, and the
+        difference."""
         made, known = self._made, bind(self._made.inputs, args)
         return [
             (name, line, why.sentence)

@@ -192,7 +192,7 @@ class Emitter:
     def _folded(self, member: FusedNode, k: int, coords: Coords, mask: int | None) -> int:
         results = next((b.folds[id(member)] for b in self.blocks if id(member) in b.folds), None)
         sizes = self.tensors.tensors[member.node.results[k]].type.shape
-        # In a dimension of one place all indices are that place, data too; who reads there has checked it.
+        # In a dimension of size 1 all indices are 0, also those that are data; the reader has checked them.
         if results is None or any(a != b and n != 1 for a, b, n in zip(coords, member.coords, sizes, strict=True)):
             raise KeelError("bad-graph", f"The fold {member.node.name} is read where it is not computed.")
         value = self.value(_Frame(member.node, member.at, folded=results), member.node.definition.outputs[k])

@@ -130,7 +130,7 @@ def _ordered(stmt: Stmt, kernel: Kernel, hint: Hint) -> Stmt:
     position = {a: n for n, a in enumerate(stmt.axes)}
 
     def far(axis: Axis) -> tuple[int, ...]:
-        """How far apart neighbours along ``axis`` lie, in the largest buffers, stores first."""
+        """Returns the distance between neighbors along ``axis`` in the largest buffers, stores first."""
         votes = [hint(s.index.coefficient(axis)) for s in largest]
         return (*(v for v in votes if v != 0), 0) if any(votes) else (0,)
 
@@ -144,7 +144,7 @@ def _accesses(body: tuple[Stmt, ...]) -> Iterator[Load | Store]:
             yield stmt
 
 
-# -- merging: an axis that counts on where its inner neighbour ends -------------------------------------
+# -- merging: an axis that counts on where its inner neighbor ends -------------------------------------
 
 
 def _merged(kernel: Kernel) -> Kernel:

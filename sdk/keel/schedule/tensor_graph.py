@@ -80,7 +80,7 @@ class ExternCall:
     extern: Extern
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any]
-    results: tuple[int, ...]  # -1 for an output that is no tensor
+    results: tuple[int, ...]  # -1 for an output that is not a tensor
     absolute: bool = False
 
     @property

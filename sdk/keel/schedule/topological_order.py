@@ -20,7 +20,7 @@ class UnitOrder(Generic[Unit]):
     def __init__(self, before: Callable[[Unit], Sequence[Unit]]):
         self._before = before
         self._units: list[Unit | None] = []  # by rank; None where a unit became a part of another
-        self._rank: dict[int, int] = {}  # by id: units need not be hashable
+        self._rank: dict[int, int] = {}  # by id: units may be unhashable
 
     def append(self, unit: Unit) -> None:
         """Takes a new unit in, which no other needs yet, at the end."""

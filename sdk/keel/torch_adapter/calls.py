@@ -22,9 +22,8 @@ Asked = tuple[Callable[..., Any], Sequence[Any], Mapping[str, Any]]
 def captured_calls(calls: Sequence[Asked]) -> tuple[Captured, tuple[int, ...]]:
     """An inference graph of ``calls``, whose inputs are their tensors in order, and how many results each has.
 
-    A result that is no tensor counts too; every size of an input is known.  Raises NotRecorded for what has no
-    functional graph.
-    """
+    A result that is not a tensor counts too; every size of an input is known. Raises NotRecorded for a call without a
+    functional graph."""
     mode = FakeTensorMode(shape_env=ShapeEnv())  # for results whose sizes only a run tells
     given = [v for _, args, kwargs in calls for v in flat(args, kwargs) if isinstance(v, torch.Tensor)]
     with mode:  # a tensor that is given twice has two inputs

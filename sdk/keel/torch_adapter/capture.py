@@ -85,8 +85,8 @@ def capture(gm: fx.GraphModule, example_inputs: Sequence[Any], compiler: Compile
     # Donated buffers would forbid backward(retain_graph=True), and no one here reuses their memory.  Tokens, which
     # order effects, are made in the graph; else they would be inputs that are None.  Without oneDNN PyTorch decomposes
     # what it would else give to it because tensors are on a CPU (LSTM): graphs are to be lowered for any device.  To
-    # draw again what a checkpoint drew, an operator on a GPU would take a generator, which is no value of a graph; so
-    # it takes a state.
+    # draw again what a checkpoint drew, an operator on a GPU would take a generator, but a graph cannot hold one as a
+    # value; so it takes a state.
     with (
         config.patch(donated_buffer=False, unlift_effect_tokens=True, graphsafe_rng_functionalization=False),
         _onednn(False),
@@ -156,8 +156,8 @@ def _no_views(run: Boxed) -> Boxed:
 
 
 def _objects_returned(gm: fx.GraphModule) -> dict[int, Any]:
-    """Takes out of a graph's results what is no value, by number: the device mesh of a DTensor, say, as an attribute of
-    the graph."""
+    """Removes results that are not values of the graph, such as the device mesh of a DTensor in an attribute, and
+    returns them by number."""
     output = gm.graph.output_node()
     results: list[Any] = list(output.args[0])  # type: ignore[arg-type]
     found: dict[int, Any] = {}

@@ -119,7 +119,7 @@ class Fakes:
                 env.unbacked_symint_counter = max(env.unbacked_symint_counter, int(number[1]) + 1)
 
     def expression(self, data: Any) -> sympy.Expr:
-        """Raises ValueError for data that is no expression over the symbols."""
+        """Raises ValueError unless the data is an expression over the symbols."""
         match data:
             case bool():
                 return sympy.true if data else sympy.false

@@ -49,9 +49,8 @@ def torch_compile_backend(name: str) -> Foreign:
 
 
 def asks_again(raised: BaseException) -> bool:
-    """Whether an exception is no failure but asks Dynamo, which is at work, to trace once more: a float is a constant
-    then, for instance.
-    """
+    """True if an exception is a request to Dynamo to trace again, not a failure: a float becomes a constant, for
+    instance."""
     from torch._dynamo.exc import RestartAnalysis  # takes a second, unless somebody compiles already
 
     return CompileContext.try_get() is not None and isinstance(raised, RestartAnalysis)
@@ -64,9 +63,9 @@ def _known(sizes: Sequence[Any]) -> bool:
 
 def _compiled(backend: Callable[..., Any], gm: fx.GraphModule) -> Callable[..., Sequence[Any]]:
     inputs = [node.meta["val"] for node in gm.graph.find_nodes(op="placeholder")]
-    # What is being compiled around this part is none of the other compiler's business: it gets a trace of its own,
-    # which shares the sizes and what becomes known of them.  Where all sizes are known there is nothing to share, and
-    # symbols that the other compiler makes up must not become guards of what is compiled around the part.
+    # The other compiler must not see the surrounding compilation: it gets its own trace, which shares the sizes and the
+    # facts about them.  If all sizes are known there is nothing to share, and new symbols of the other compiler must
+    # not become guards of the surrounding compilation.
     mode = fake_mode_of(gm)
     if all(isinstance(v, torch.Tensor) and _known((*v.shape, *v.stride())) for v in inputs):
         mode = FakeTensorMode(shape_env=ShapeEnv())

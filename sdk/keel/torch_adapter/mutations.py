@@ -1,10 +1,9 @@
 """Input mutations, which AOTAutograd leaves at the end of the graphs that it traces: taken out, so that the graph that
 is compiled is functional, and applied by PyTorch after each call of it.
 
-A graph that Keel compiles computes what is to be written and returns it last.  AOTAutograd puts an input's mutation
-into a graph where autograd need not follow it: ``copy_`` of the new contents, ``set_`` where the program gave the input
-other memory (``x.data = y``), and a resize of its storage.  All others it applies itself.
-"""
+A graph that Keel compiles returns the new contents as its last results. AOTAutograd puts an input's mutation into a
+graph if autograd does not have to follow it: ``copy_`` of the new contents, ``set_`` where the program gave the input
+other memory (``x.data = y``), and a resize of its storage. All others it applies itself."""
 
 from __future__ import annotations
 
@@ -148,9 +147,8 @@ def viewed(node: fx.Node) -> list[Any]:
 class _Recorder:
     """Mutations as a program of their own.  It takes ``inputs`` of the graph and ``values``, which the graph computes.
 
-    What is written is read before anything is mutated.  Where one input takes over the memory of another, or of a view
-    of it, the program makes that view itself, for the graph need not.
-    """
+    What is written is read before anything is mutated. Where one input takes over the memory of another, or of a view
+    of it, the program makes that view itself, since the graph may not."""
 
     def __init__(self, mutating: Sequence[fx.Node]) -> None:
         targets = [n.args[0] for n in mutating]

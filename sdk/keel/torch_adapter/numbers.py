@@ -115,7 +115,7 @@ Found = fx.Node | int | float | bool
 
 @dataclass(frozen=True)
 class _Arithmetic:
-    """``above`` are what is being computed; what leads back to them is no help."""
+    """``above`` are what is being computed; a size that depends on them is not a source."""
 
     known: dict[sympy.Expr, fx.Node]
     graph: fx.Graph

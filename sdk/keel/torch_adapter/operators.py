@@ -26,7 +26,7 @@ _REGISTERED_BY = {
 asks: one of them imports all of Dynamo.
 """
 
-_KINDS = (OpOverload, HigherOrderOperator)  # a union of them would be built anew at each question
+_KINDS = (OpOverload, HigherOrderOperator)  # a union of them would be rebuilt at each call
 
 
 def is_operator(target: object) -> bool:
@@ -206,6 +206,7 @@ _ASSERTIONS = frozenset(
 
 @cache
 def is_assertion(op: Callable[..., Any]) -> bool:
-    """Whether an operator raises unless a condition on what it is given holds, and does nothing else. One that can be
-    decided by types alone (``_assert_tensor_metadata``) is none."""
+    """True if an operator only raises unless a condition on its arguments holds.  An operator that types alone decide
+    (``_assert_tensor_metadata``) does not count.
+    """
     return isinstance(op, OpOverload) and op._schema.name in _ASSERTIONS

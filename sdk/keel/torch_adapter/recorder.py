@@ -96,7 +96,7 @@ def _record(fn: Callable[..., Any], values: Sequence[Any]) -> fx.Graph:
 
 
 def _functionalized(fn: Callable[..., Any], values: Sequence[Any]) -> fx.Graph:
-    """Of what writes to tensors of its own."""
+    """Records functions that write to tensors of their own."""
     with _in_words():
         gm = _functional(fn, values)
     for node in gm.graph.nodes:
@@ -111,7 +111,7 @@ def _functionalized(fn: Callable[..., Any], values: Sequence[Any]) -> fx.Graph:
 
 
 def _functional(fn: Callable[..., Any], values: Sequence[Any]) -> fx.GraphModule:
-    """The slow way to a graph, in which writes to what ``fn`` makes are none."""
+    """Traces slowly to a graph without writes to tensors that ``fn`` makes."""
     table: dict[Any, Any] = dict(prims_in_aten())
     return make_fx(dispatch_functionalize(fn), decomposition_table=table)(*values)
 
@@ -193,9 +193,8 @@ class _Recorder(TorchDispatchMode):
 
 
 def _apart(out: Any) -> Any:
-    """Results of which no two are one tensor: a fake kernel may return one for two that a kernel has memory for each
-    of, as that of batch norms on CUDA does for saved and running statistics.
-    """
+    """Returns results that are distinct tensors. A fake kernel may return one tensor twice although the kernel has
+    separate memory for both results: that of batch norm on CUDA does so for saved and running statistics."""
     if not isinstance(out, tuple) or len({id(r) for r in out}) == len(out):
         return out
     return tuple(

@@ -110,8 +110,7 @@ def _of_class(name: str, held: list[Tree], rest: Mapping[str, Any], containers: 
     kind: Any = pytree.SERIALIZED_TYPE_TO_PYTHON_TYPE.get(name)
     if kind is None or kind in (*_ROWS.values(), *_TABLES.values(), deque, defaultdict, namedtuple):
         raise ValueError(
-            f"It nests values in {name!r}, which is no container that this process has registered: import "
-            "its package before."
+            f"It nests values in {name!r}, a container that this process has not registered: import its package first."
         )
     match rest:
         case {} if not rest and issubclass(kind, tuple) and hasattr(kind, "_fields"):

@@ -1,7 +1,6 @@
-"""PyTorch's own catalogue of what its operators can be called with (OpInfo), as callables with inputs to try them on.
+"""PyTorch's own catalog of sample calls of its operators (OpInfo), as callables with inputs.
 
-The catalogue is part of PyTorch's test suite; it is imported when first asked for, which takes seconds.
-"""
+The catalog is part of PyTorch's test suite. It is imported on first use, which takes seconds."""
 
 from __future__ import annotations
 
@@ -45,7 +44,7 @@ def _catalogue() -> dict[str, Any]:
     except ImportError as e:
         raise KeelError(
             "not-here",
-            "PyTorch's OpInfo catalogue cannot be imported.",
+            "PyTorch's OpInfo catalog cannot be imported.",
             {"python": str(e)},
             do="Install what PyTorch's tests need: pip install expecttest.",
         ) from e

@@ -29,7 +29,7 @@ def test_a_pure_graph_is_well_formed() -> None:
     ids=lambda v: v if isinstance(v, str) else "",
 )
 def test_a_size_that_only_a_run_tells_is_not_promised(name: str, fn: Callable[..., Any]) -> None:
-    """Whoever relies on it takes the result of an assertion."""
+    """A call that relies on it takes the result of an assertion."""
     gm = trace(fn, torch.ones(3, dtype=torch.int64), symbolic=True)
     verify(gm, "capture")
     node = next(n for n in gm.graph.nodes if n.name == name)

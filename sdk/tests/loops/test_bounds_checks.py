@@ -77,9 +77,9 @@ def test_a_kernel_without_checks_stays():
 @pytest.mark.parametrize(
     "line, why",
     [
-        ("check trouble[1]: %1 < 3", "%1 is no i64."),
+        ("check trouble[1]: %1 < 3", "%1 is not of type i64."),
         ("check trouble[1]: %0 < 3 if %0", "the mask %0 is not bool."),
-        ("check at[1]: %0 < 3\n    %9 = check trouble[0]: %0 < 3", "at is no inout buffer of i64."),
+        ("check at[1]: %0 < 3\n    %9 = check trouble[0]: %0 < 3", "at is not an inout buffer of i64."),
         ("check trouble[2]: %0 < 3", "trouble has 2 sites."),
     ],
 )

@@ -1,4 +1,5 @@
-"""Texts of kernels: what is printed reads back as what it was, and a wrong line is told what was expected of it."""
+"""Texts of kernels: what is printed reads back as what it was, and the error for a wrong line says what was
+expected."""
 
 from __future__ import annotations
 

@@ -131,7 +131,7 @@ def refused(kernel: Kernel) -> str:
             "%0 = load a[0]\n%1 = bitcast %0 : i64\nstore o[0] %0",
             "'%1 = bitcast %0 : i64': f32 and i64 differ in width.",
         ),
-        ("%0 = const 1 : c64\nstore o[0] %0", "'%0 = const 1 : c64': 1 is no c64."),
+        ("%0 = const 1 : c64\nstore o[0] %0", "'%0 = const 1 : c64': 1 is not of type c64."),
         (
             "%0 = load a[0]\n%1 = cast %0 : c64\nstore o[0] %0",
             "'%1 = cast %0 : c64': there is no cast to torch.complex64.",
@@ -141,10 +141,10 @@ def refused(kernel: Kernel) -> str:
             "%0 = const 1.0 : bf16\n%1 = cast %0 : f32\nstore o[0] %1",
             "'%0 = const 1.0 : bf16': no constant is bf16; cast one.",
         ),
-        ("%0 = const 1.0 : i64\n%1 = cast %0 : f32\nstore o[0] %1", "'%0 = const 1.0 : i64': 1.0 is no i64."),
-        ("%0 = const 300 : u8\n%1 = cast %0 : f32\nstore o[0] %1", "'%0 = const 300 : u8': 300 is no u8."),
-        ("%0 = const true : f32\nstore o[0] %0", "'%0 = const true : f32': True is no f32."),
-        ("%0 = const 1 : b8\n%1 = cast %0 : f32\nstore o[0] %1", "'%0 = const 1 : b8': 1 is no b8."),
+        ("%0 = const 1.0 : i64\n%1 = cast %0 : f32\nstore o[0] %1", "'%0 = const 1.0 : i64': 1.0 is not of type i64."),
+        ("%0 = const 300 : u8\n%1 = cast %0 : f32\nstore o[0] %1", "'%0 = const 300 : u8': 300 is not of type u8."),
+        ("%0 = const true : f32\nstore o[0] %0", "'%0 = const true : f32': True is not of type f32."),
+        ("%0 = const 1 : b8\n%1 = cast %0 : f32\nstore o[0] %1", "'%0 = const 1 : b8': 1 is not of type b8."),
         # -- folds
         (
             "reduce r0 < 4:\n  %0 = load a[r0]\n  %1 = reduce argmax %0\nstore o[0] %1",

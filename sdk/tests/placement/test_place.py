@@ -118,7 +118,7 @@ def test_random_numbers_are_drawn_in_the_order_of_the_graph(trace: Trace, takes:
 def priced(
     compute: dict[str, dict[str, float]], move: float = 0.0, launch: float = 0.0, memory: float = np.inf
 ) -> Callable[..., Problem]:
-    """Seconds by backend and operator, a second where none is said; so many for each tensor that moves."""
+    """Seconds by backend and operator, one second by default; and the seconds for each tensor that moves."""
 
     def price(units: CallGraph, backends: tuple[Backend, ...], taken: Any) -> Problem:
         ops = [call.name.split(".")[1] for call in units.calls]

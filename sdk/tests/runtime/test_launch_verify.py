@@ -126,7 +126,7 @@ def number_of(program: LaunchProgram, kind: type[Step]) -> int:
     [
         ((), "does not return"),
         ((Return((0,)), Return((0,))), "comes after the end"),
-        ((Return((7,)),), "names t7, which is no tensor"),
+        ((Return((7,)),), "names t7, which is not a tensor"),
         ((Return((1,)),), "uses t1 before it is made"),
         ((Allocate(1), Return((1,))), "reads t1 before it is written"),
         ((Allocate(0), Return((0,))), "makes t0, which is there already"),
@@ -136,7 +136,7 @@ def number_of(program: LaunchProgram, kind: type[Step]) -> int:
         ((Allocate(3), Return((0,))), "needs the size n, which no earlier step binds"),
         ((BindSymbol("n", SizeOf(0, 1)), Return((0,))), "reads dimension 1 of t0, which has 1"),
         ((BindSymbol("n", SizeOf(1, 0)), Return((0,))), "uses t1 before it is made"),
-        ((BindSymbol("n", InputNumber(0)), Return((0,))), "reads input 0, which is no number"),
+        ((BindSymbol("n", InputNumber(0)), Return((0,))), "reads input 0, which is not a number"),
         ((BindSymbol("n", InputNumber(1), factor=0), Return((0,))), "divides by zero"),
         ((BindSymbol("m", InputNumber(1), rest=N), Return((0,))), "needs the size n"),
         (

@@ -191,7 +191,7 @@ def test_arithmetic_is_written_with_other_names(text: str, value: Any) -> None:
 def test_what_is_not_arithmetic_is_refused(text: str) -> None:
     space = Namespace()
     names = {"a": space.variable("a", "a"), "b": space.variable("b", "b"), "least": space.object(min)}
-    if text == "a #":  # a comment is dropped: what is written is parsed anew
+    if text == "a #":  # a comment is dropped: the text is parsed again
         assert arithmetic(text, names) == "(a)"
         return
     with pytest.raises(ValueError, match="not arithmetic"):

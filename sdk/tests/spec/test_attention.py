@@ -188,7 +188,7 @@ def test_a_batch_of_tokens_before_heads() -> None:
 
 
 def test_the_public_function_of_unequal_lengths_is_a_member() -> None:
-    known = MEMBERS["varlen_attention"].targets  # who asks for it has it registered
+    known = MEMBERS["varlen_attention"].targets  # the first use registers it
     op = torch.ops.torch_attn._varlen_attn.default
     assert op in known
     q, cum = torch.randn(9, 2, 8, dtype=F64), torch.tensor([0, 4, 9], dtype=torch.int32)

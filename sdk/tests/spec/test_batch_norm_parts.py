@@ -1,4 +1,4 @@
-"""The parts of synchronised batch normalisation, put together, are batch normalisation."""
+"""The parts of synchronized batch normalization together are batch normalization."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ def run(rank: int, folder: str) -> None:
 
 
 def test_two_processes(tmp_path: Path) -> None:
-    mp.start_processes(run, args=(str(tmp_path),), nprocs=SIZE, start_method="fork")  # imports nothing anew
+    mp.start_processes(run, args=(str(tmp_path),), nprocs=SIZE, start_method="fork")  # imports nothing new
     results = [torch.load(tmp_path / str(r)) for r in range(SIZE)]
     a, b = given(0), given(1)
     for rank, found in enumerate(results):

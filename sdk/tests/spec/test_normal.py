@@ -22,7 +22,7 @@ aten = torch.ops.aten
 def normal_only(call: Call) -> str | None:
     op = OPSET.get(call.op)
     if op is None or op.kind != "primitive":
-        return "It is no primitive."
+        return "It is not a primitive."
     return None if is_normal(call) else "It is not in normal form."
 
 

@@ -489,11 +489,11 @@ OTHERS: dict[str, tuple[Any, tuple[Any, ...]]] = {
         name: (op, (x, size, *(() if op._overloadname == "default" else (None,))))
         for name, op, x, size in (
             ("rows enlarged", aten.upsample_nearest1d.vec, TURNED, [7]),
-            ("rows enlarged from centres", aten._upsample_nearest_exact1d.vec, TURNED, [7]),
+            ("rows enlarged from centers", aten._upsample_nearest_exact1d.vec, TURNED, [7]),
             ("volumes enlarged", aten.upsample_nearest3d.vec, VOLUMES[2], [4, 5, 6]),
             ("volumes enlarged alike", aten.upsample_nearest3d.default, VOLUMES[2], [4, 5, 6]),
-            ("volumes enlarged from centres alike", aten._upsample_nearest_exact3d.default, VOLUMES[2], [4, 5, 6]),
-            ("volumes enlarged from centres", aten._upsample_nearest_exact3d.vec, VOLUMES[2], [4, 5, 6]),
+            ("volumes enlarged from centers alike", aten._upsample_nearest_exact3d.default, VOLUMES[2], [4, 5, 6]),
+            ("volumes enlarged from centers", aten._upsample_nearest_exact3d.vec, VOLUMES[2], [4, 5, 6]),
         )
     },
     **{

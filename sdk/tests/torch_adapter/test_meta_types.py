@@ -148,7 +148,7 @@ def test_how_many_distinct_elements_there_are_is_no_number() -> None:
 
 @pytest.mark.parametrize("op", [aten.reshape.default, aten.view.default])
 def test_what_is_reshaped_to_no_dimensions_has_none(op: Callable[..., Any]) -> None:
-    """And what follows from it: a product with it is no vector."""
+    """And its consequence: a product with it is not a vector."""
     graph, env = fx.Graph(), ShapeEnv()
     with FakeTensorMode(shape_env=env):
         with env.ignore_fresh_unbacked_symbols():

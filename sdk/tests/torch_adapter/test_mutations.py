@@ -154,7 +154,7 @@ def contrasts(w: Tensor, queue: Tensor, at: Tensor, x: Tensor, checks: bool = Fa
 
 
 class Averaging(nn.Module):
-    """Has parameters that follow others, running statistics, a counter and a mean that is assigned anew."""
+    """Has parameters that follow others, running statistics, a counter and a mean that is assigned again."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -51,7 +51,7 @@ def growing(p: Tensor, x: Tensor) -> Tensor:
 
 
 def captured(p: Tensor, x: Tensor) -> Any:
-    """Both branches write, and one to a tensor that is no operand of the user's."""
+    """Both branches write, and one to a tensor that is not an operand of the user's."""
     counts = torch.zeros(2)
 
     def taken(x: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""PyTorch's catalogue: its names, and samples as callables whose values a seed chooses."""
+"""PyTorch's catalog: its names, and samples as callables whose values a seed chooses."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 
 from keel import universe
 
-# PyTorch's test suite, which the catalogue is part of, is not free of warnings.
+# PyTorch's test suite, which contains the catalog, is not free of warnings.
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 

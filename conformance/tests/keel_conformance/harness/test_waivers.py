@@ -73,7 +73,7 @@ def test_a_waiver_is_of_a_backend(tmp_path: Path) -> None:
         (FILE.replace("https", "ftp"), "is no address"),
         ("[[waiver", "cannot be read"),
         ("waiver = 3", "waiver: It is 3, not a list."),
-        ("x = 1", "which nothing here"),
+        ("x = 1", "unknown key"),
         ('waiver = ["x"]', "waiver[0]: It is 'x', not an object."),
         ("a = " + "[" * 5000, "It is no TOML"),
         (FILE.replace('"ada"', "7"), "owner: It is 7, not a text."),

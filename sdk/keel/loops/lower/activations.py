@@ -1,9 +1,8 @@
 """Activation functions and their gradients, each as eager computes it: which side of a corner, what NaN becomes.
 
 Formulas are those of ATen's native/cpu/Activation.cpp, in float32 for 16-bit floats, but for gradients that lose digits
-there.  Where its vectorised code answers NaN and infinity differently from its scalar code, the scalar code (which CUDA
-shares) is followed.
-"""
+there. If its vectorized code treats NaN and infinity differently from its scalar code, the formulas follow the scalar
+code (which CUDA shares)."""
 
 from __future__ import annotations
 
@@ -210,9 +209,8 @@ def mish(b: Builder, x: Value) -> Value:
 
 
 def mish_backward(b: Builder, grad: Value, x: Value) -> Value:
-    """grad * (t + x * sigmoid(x) * (1 - t^2)) with t = tanh(log(1 + e^x)), in powers of e^-|x|: for w = e^x it is
-    t = w (w + 2) / d and sigmoid(x) * (1 - t^2) = 4 w (w + 1) / d^2 with d = w^2 + 2 w + 2, of which no term cancels.
-    """
+    """grad * (t + x * sigmoid(x) * (1 - t^2)) with t = tanh(log(1 + e^x)), in powers of e^-|x|: for w = e^x it is t = w
+    (w + 2) / d and sigmoid(x) * (1 - t^2) = 4 w (w + 1) / d^2 with d = w^2 + 2 w + 2, in which no terms cancel."""
     e, below = b.apply("exp", -b.apply("abs", x)), x < 0.0
     low = e * (e + 2.0)
     high = 1.0 + 2.0 * e

@@ -172,7 +172,7 @@ def next_after(b: Builder, x: Operand, y: Operand) -> Value:
     left, right = promote(b, x, dtype), promote(b, y, dtype)
     if math_dtype(dtype) == dtype:
         return b.apply("nextafter", left, right)
-    # The neighbour in a 16-bit float: one step of its bits, away from zero where y lies farther out.
+    # Returns the neighbor in a 16-bit float: one step of its bits, away from zero if y lies farther out.
     bits = b.apply("bitcast", b.cast(left, dtype), dtype=torch.int16)
     outward = b.apply("eq", right > left, left > 0.0)
     least = b.where(right > 0.0, b.const(1, torch.int16), b.const(-0x7FFF, torch.int16))

@@ -62,8 +62,8 @@ def indexed(
     """Coordinates in a tensor of ``shape`` of the element at ``at`` in ``tensor[indices]``; negative indices wrap, and
     are checked where ``mask`` holds.
 
-    The broadcast index tensors' dimensions stand where the first of them does if they are neighbours, else in front.
-    """
+    The dimensions of the broadcast index tensors replace the first indexed dimension if the indexed ones are adjacent;
+    otherwise they come first."""
     given = [n for n, i in enumerate(indices) if i is not None]
     for n in given:
         index = indices[n]

@@ -330,7 +330,7 @@ def upsample_nearest_backward(n: int) -> Rule:
         factors = [_factor(size, o, scale) for size, o, scale in zip(b.shape[-n:], outs, given, strict=True)]
         whole = [f for f, o in zip(factors, outs, strict=True) if f is not None and _divides(f, o, False)]
         if len(whole) != n:
-            not_lowerable(b, "resamples by a ratio that is no whole number.")
+            not_lowerable(b, "resamples by a ratio that is not an integer.")
         within = b.fold_over(whole)
         at = [i * f + w for i, f, w in zip(here, whole, within, strict=True)]
         return store(b, b.reduce("sum", b.math(grad[[*batch, *at]])))

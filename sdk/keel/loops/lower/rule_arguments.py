@@ -140,8 +140,8 @@ def overloads(packet: Any, rule: Rule, *names: str) -> dict[Any, Rule]:
 
 
 def bounds(b: Builder, low: Any, high: Any, dtype: torch.dtype) -> Iterator[tuple[str, Any]]:
-    """A lower and an upper bound (None is none), each with the scalar operator that applies it, but for one beyond all
-    that ``dtype`` holds.  Raises NotLowerable for one that nothing in ``dtype`` keeps to."""
+    """Returns a lower and an upper bound (None: unbounded), each with the scalar operator that applies it, without
+    bounds beyond the range of ``dtype``. Raises NotLowerable for a bound that no value of ``dtype`` meets."""
     for bound, scalar, upper in ((low, "maximum", False), (high, "minimum", True)):
         if keeps_none(bound, dtype, upper=upper):
             not_lowerable(b, f"cannot hold {bound} in {str(dtype).removeprefix('torch.')}.")

@@ -103,7 +103,7 @@ def entr(b: Builder, x: Operand) -> Value:
 
 
 def angle(b: Builder, x: Operand) -> Value:
-    """Of a real number: pi below zero, 0 elsewhere, NaN at NaN."""
+    """The angle of a real number: pi below zero, 0 elsewhere, NaN at NaN."""
     value = promote(b, x, out_dtype(b))
     return store(b, b.where(b.apply("isnan", value), value, b.where(value < 0, torch.pi, b.const(0, value.dtype))))
 
@@ -134,7 +134,7 @@ def logical_not(b: Builder, x: Operand) -> Value:
 
 
 def convert(b: Builder, x: Operand, *_: Any, **__: Any) -> Value:
-    """A copy in the result's dtype; on another device it is no loop."""
+    """A copy in the result's dtype.  A copy to another device is not a loop."""
     out = b.call.out[0]
     if out is not None and getattr(out, "device", x.type.device) != x.type.device:
         not_lowerable(b, f"copies from {x.type.device} to another device.")

@@ -99,7 +99,11 @@ MISSING: tuple[MetaBug, ...] = (
         _marked_loss,
         aten.multilabel_margin_loss_forward.default,
     ),
-    _bug("There is none, and its kernel is said to be composite.", _slices, aten.unique_dim_consecutive.default),
+    _bug(
+        "There is no meta kernel, and the kernel is registered as composite.",
+        _slices,
+        aten.unique_dim_consecutive.default,
+    ),
     _bug("It takes no call without a weight or a bias.", _normalised, aten._batch_norm_with_update_functional.default),
     _bug("It takes no call without a weight or a bias.", _inferred, aten._batch_norm_no_update.default),
     _bug("In 2.11 it keeps a dimension of one element named from the end.", _norm, aten.linalg_vector_norm.default),

@@ -1,4 +1,4 @@
-"""Results that PyTorch's meta kernels promise on other devices, in other numbers, or though there are none."""
+"""Results that PyTorch's meta kernels promise on wrong devices, in wrong numbers, or without reason."""
 
 from __future__ import annotations
 

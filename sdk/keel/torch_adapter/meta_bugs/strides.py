@@ -372,7 +372,9 @@ STRIDES: tuple[MetaBug, ...] = (
     MetaBug((aten.as_strided_scatter.default,), ALL[:3], _REPEATED, _apart),
     MetaBug((aten.select_scatter.default, aten.diagonal_scatter.default), ALL[:1], _REPEATED, _apart),
     _bug(
-        "Of a batch of one channels-last is promised; eager's chunks are row-major.", _chunks, aten._chunk_cat.default
+        "For a batch of one, the fake kernel promises channels-last, but eager's chunks are row-major.",
+        _chunks,
+        aten._chunk_cat.default,
     ),
     MetaBug(
         (aten.zero.default,),

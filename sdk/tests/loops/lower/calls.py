@@ -71,7 +71,8 @@ def check(op: Any, *args: Any, rtol: float | None = None, atol: float | None = N
 
 
 def one_by_one(op: Any, *tensors: Tensor, parameters: Sequence[Any] = ()) -> Any:
-    """What ``op`` gives on each element alone: eager's scalar code, from which its vectorised code at times differs."""
+    """What ``op`` gives on each element alone: eager's scalar code, from which its vectorized code sometimes
+    differs."""
     rows = [op(*elements, *parameters) for elements in zip(*(t.split(1) for t in tensors), strict=True)]
     return tuple(map(torch.cat, zip(*rows, strict=True))) if isinstance(rows[0], tuple) else torch.cat(rows)
 

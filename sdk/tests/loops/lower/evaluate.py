@@ -1,4 +1,4 @@
-"""Definitions run by plain vectorised torch: axes are ``arange`` tensors, a fold is a torch reduction over its axes.
+"""Definitions run by plain vectorized torch: axes are ``arange`` tensors, a fold is a torch reduction over its axes.
 
 Small enough to be believed; what rules are compared with eager by.
 """

@@ -24,7 +24,7 @@ LOWERED = [
     if op.kind == "primitive" and op.samples is not None and any(t in RULES for t in op.targets)
 ]
 INEXACT = frozenset({"fmod", "remainder"})
-"""Operators for which eager's vectorised code gives NaN where x / y is beyond 2^31; its scalar code does not."""
+"""Operators for which eager's vectorized code gives NaN where x / y is beyond 2^31; its scalar code does not."""
 UNDEFINED = frozenset({"empty"})
 """Operators whose values are whatever the memory held."""
 

@@ -138,7 +138,7 @@ def test_symbolic_sizes() -> None:
 
 @pytest.mark.parametrize("op", [aten.max.dim, aten.min.dim, aten.amax.default, aten.amin.default, aten.argmax.default])
 def test_no_elements_have_no_extreme(op: torch._ops.OpOverload) -> None:
-    """Eager raises; what a fold of nothing gives is no element."""
+    """Eager raises; the result of an empty reduction is not an element."""
     x, dim = torch.empty(3, 0), [1] if "am" in op.name().split("::")[1][:2] else 1
     out = torch.empty(3)
     call = call_of(op, (x, dim), {}, (out, out.long()) if "dim" in op.name() else out)

@@ -1,4 +1,4 @@
-"""Views read the right elements, are recognised as views, and keep their sizes symbolic."""
+"""Views read the right elements, are recognized as views, and keep their sizes symbolic."""
 
 from __future__ import annotations
 

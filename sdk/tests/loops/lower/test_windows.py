@@ -88,7 +88,7 @@ def test_nearest(size: list[int]) -> None:
     grad = torch.randn(2, 3, *size)
     answer = lowered(aten.upsample_nearest2d_backward.default, grad, size, list(X.shape))
     if size[0] % 7 or size[1] % 9:
-        assert answer == "aten.upsample_nearest2d_backward.default resamples by a ratio that is no whole number."
+        assert answer == "aten.upsample_nearest2d_backward.default resamples by a ratio that is not an integer."
     else:
         check(aten.upsample_nearest2d_backward.default, grad, size, list(X.shape))
 
