@@ -172,7 +172,10 @@ TAMPERING: dict[str, tuple[Callable[[Path], Any], str]] = {
     ),
     "too large an error": (lambda f: log(f, first(figures={"ratio": 3.5})), "passes with an error of 3.5 times"),
     "two heads": (lambda f: log(f, lambda ls: ls.append(ls[0])), "The log has two heads."),
-    "a line of its own": (lambda f: log(f, lambda ls: ls.append({"note": "fine"})), "line 4: It has an unknown key 'note'"),
+    "a line of its own": (
+        lambda f: log(f, lambda ls: ls.append({"note": "fine"})),
+        "line 4: It has an unknown key 'note'",
+    ),
     "another run's log": (lambda f: log(f, lambda ls: ls[0]["run"].update(torch="2.0")), "The log is of PyTorch 2.0"),
     "no log": (lambda f: (f / FILE).unlink(), "log.jsonl was removed."),
     "the report": (lambda f: text(f, "report.json", '"waived"', '"xfail"'), "report.json was changed."),
