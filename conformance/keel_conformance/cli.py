@@ -71,7 +71,7 @@ def conform(
         raise typer.BadParameter("Which backend is to be judged? --backend says it.")
     if resume and out is None:
         raise typer.BadParameter("--resume goes on with the run in a folder: which one, --out says.")
-    about = {
+    about: dict[str, Any] = {
         "profile": choose("profile", [profile], tuple(PROFILES))[0],
         "tier": choose("tier", [tier], tuple(TIERS))[0],
         "seed": seed,

@@ -76,7 +76,7 @@ def attribute_variants(op: Op) -> list[SavedCall]:
     seen = frozenset(f for call in calls for f in facets(call))
     found = list[SavedCall]()
     for call in _first_of_each(calls):
-        target = next(t for t in op.targets if str(t) == call.overload)
+        target: Any = next(t for t in op.targets if str(t) == call.overload)
         parameters = target._schema.arguments if target.namespace in ("aten", "prims") else ()
         for place, parameter in enumerate(parameters):
             if parameter.name not in BESIDE:

@@ -10,8 +10,8 @@ from __future__ import annotations
 import json
 import sys
 import warnings
-from collections.abc import Mapping, Sequence
-from functools import cache
+from collections.abc import Container, Mapping, Sequence
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -191,7 +191,7 @@ def _of_samples(op: Op) -> list[SavedCall]:
             sample.args,
             sample.kwargs,
             keep=op.profile in KEEP_VALUES,
-            own=lambda path, x, dtype=dtype: path in data and x.dtype == dtype,
+            own=partial(_is_data, data, dtype),
         )
         args, kwargs = rebuilt((made.args, made.kwargs), lambda path, v: OWN if path in named else v)
         key = repr([(p, _bare(v)) for p, v in walk((args, kwargs))])
@@ -201,6 +201,10 @@ def _of_samples(op: Op) -> list[SavedCall]:
 
 def _small(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
     return all(v.numel() <= LARGE for _, v in walk((args, kwargs)) if isinstance(v, torch.Tensor))
+
+
+def _is_data(paths: Container[Where], dtype: torch.dtype, path: Where, x: torch.Tensor) -> bool:
+    return path in paths and x.dtype == dtype
 
 
 def _follows(samples: list[tuple[torch.dtype, Any]]) -> frozenset[Where]:

@@ -132,12 +132,12 @@ def _rows(
     found = list[tuple[int, ...]]()
     while missing.pairs and (most is None or len(found) < most):
         pair = next(iter(missing.pairs))
-        row = search.complete(pair, missing)
-        if row is None:
+        choice = search.complete(pair, missing)
+        if choice is None:
             missing.drop(pair)
             continue
-        found.append(row)
-        missing.strike(row)
+        found.append(choice)
+        missing.strike(choice)
     return tuple(found)
 
 

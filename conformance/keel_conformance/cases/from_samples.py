@@ -189,7 +189,7 @@ def _clean(x: torch.Tensor) -> torch.Tensor:
 
 def _lying_as(given: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
     """The values in the layout of what was given."""
-    return layouts.with_strides(values, given.stride(), given.storage_offset())
+    return layouts.with_strides(values, given.stride(), int(given.storage_offset()))
 
 
 def _in_order(args: tuple[Any, ...], kwargs: Mapping[str, Any], place: int) -> tuple[tuple[Any, ...], dict[str, Any]]:

@@ -223,20 +223,20 @@ def _norms() -> Iterator[Written]:
             (number(*shape, seed=2), v, g, number(*g.shape, low=0.5, seed=4), 0),
             {},
         )
-    for shape in ((4, 3), (2, 3, 5), (2, 5, 4, 7)):
-        c = shape[1]
+    for sizes in ((4, 3), (2, 3, 5), (2, 5, 4, 7)):
+        c = sizes[1]
         w, b, m, var = number(c), number(c, seed=1), number(c, seed=2), number(c, low=0.5, seed=3)
         for training in (True, False):
-            yield "_native_batch_norm_legit_functional.default", (number(*shape), w, b, m, var, training, 0.1, 1e-5), {}
+            yield "_native_batch_norm_legit_functional.default", (number(*sizes), w, b, m, var, training, 0.1, 1e-5), {}
             yield (
                 "_native_batch_norm_legit_functional.default",
-                (number(*shape), None, None, m, var, training, 0.25, 1e-3),
+                (number(*sizes), None, None, m, var, training, 0.25, 1e-3),
                 {},
             )
         for weights in ((w, b), (None, None)):
-            yield "_native_batch_norm_legit_no_training.default", (number(*shape), *weights, m, var, 0.1, 1e-5), {}
-            yield "_batch_norm_with_update_functional.default", (number(*shape), *weights, m, var, 0.1, 1e-5), {}
-            yield "_batch_norm_no_update.default", (number(*shape), *weights, m, var, 0.1, 1e-5), {}
+            yield "_native_batch_norm_legit_no_training.default", (number(*sizes), *weights, m, var, 0.1, 1e-5), {}
+            yield "_batch_norm_with_update_functional.default", (number(*sizes), *weights, m, var, 0.1, 1e-5), {}
+            yield "_batch_norm_no_update.default", (number(*sizes), *weights, m, var, 0.1, 1e-5), {}
 
 
 def _numbers() -> Iterator[Written]:

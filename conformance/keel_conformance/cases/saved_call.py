@@ -6,7 +6,7 @@ A float tensor keeps its type and the range of its values, one of indices or tru
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any
@@ -63,7 +63,8 @@ class SavedCall:
 
 def walk(given: tuple[tuple[Any, ...], Mapping[str, Any]]) -> Iterator[tuple[Path, Any]]:
     """The leaves of arguments, each with its path."""
-    for key, value in chain(enumerate(given[0]), given[1].items()):
+    named: Iterable[tuple[int | str, Any]] = chain(enumerate(given[0]), given[1].items())
+    for key, value in named:
         if isinstance(value, SEVERAL):
             yield from _below((key,), value)
         else:

@@ -151,15 +151,15 @@ def select_smoke(domain: Domain, seed: int) -> list[Levels]:
     while len(found) < most:
         first = sorted(attributes, key=lambda f: -max(left[f, level] for level in domain.factors[f]))
         order = [f for f in (*first, "dtype", "values", *sizes, "layout") if f in domain.factors]
-        levels = best(domain.factors, domain.rules, order, worth)
-        if levels is None:
+        choice = best(domain.factors, domain.rules, order, worth)
+        if choice is None:
             break
-        _use(left, domain, levels)
-        if levels in found:
+        _use(left, domain, choice)
+        if choice in found:
             most -= 1
         else:
-            found.append(levels)
-            met |= {(one, other) for one in levels.values() for other in levels.values()}
+            found.append(choice)
+            met |= {(one, other) for one in choice.values() for other in choice.values()}
     return [*found, *(levels for levels in domain.added if levels not in found)]
 
 

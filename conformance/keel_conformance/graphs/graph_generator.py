@@ -305,7 +305,7 @@ class GraphGenerator(GraphBuilder):
         if v.is_integer and v.bound * n > self.limit:
             return
         shape = [n] if op == "index_add" else list(v.shape)
-        more = {} if op == "index_add" else {"dim": 0}
+        more: dict[str, Any] = {} if op == "index_add" else {"dim": 0}
         self.add_node(op, v, self.add_input(shape, "int64", 0, 4), size=5, bound=v.bound * n, **more)
 
     def window(self) -> None:

@@ -6,13 +6,13 @@ import errno
 import resource
 import time
 import warnings
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache, reduce
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -40,7 +40,7 @@ SCARCE = ("out of memory", "not enough memory", "can't allocate memory", "cannot
 class Clock:
     """Seconds by what they were spent on; and as ``….cpu`` those of this thread, which others' load does not add to."""
 
-    seconds: Counter[str] = field(default_factory=Counter)
+    seconds: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
 
     @contextmanager
     def at(self, what: str) -> Iterator[None]:
@@ -206,7 +206,7 @@ def overload(name: str) -> Callable[..., Any]:
     imported yet; Keel knows what does.
     """
     try:
-        found: Callable[..., Any] = reduce(getattr, name.split("."), torch.ops)
+        found: Callable[..., Any] = reduce(getattr, name.split("."), cast(Any, torch.ops))
     except AttributeError:
         found = next(
             t for member in MEMBERS.values() if name in member.overloads for t in member.targets if str(t) == name
@@ -280,7 +280,7 @@ def check_aliasing(calls: Sequence[CallRecord]) -> None:
                 for n, (r, copy) in enumerate(zip(results, copies, strict=True))
                 if not same_bits(snapshot(r), copy)
             ]
-    owners = [
+    owners: list[tuple[int, int, tuple[CallRecord, int, int | str]]] = [
         (*g.interval, (c, k, f"argument {g.name}")) for c in calls for k, p in enumerate(c.guarded) for g in p.guards
     ]
     owners += [

@@ -51,8 +51,8 @@ class Builder:
         for stmt in walk(kernel.body):
             if isinstance(stmt, Store) and (lacking := target.limits.lacks(stmt.mode, dtypes[stmt.buffer])):
                 return f"{target.name} has no {lacking}."
-            if (dtype := getattr(stmt, "dtype", None)) is not None and dtype not in target.dtypes:
-                return f"{target.name} has no {dtype}."
+            if (made := getattr(stmt, "dtype", None)) is not None and made not in target.dtypes:
+                return f"{target.name} has no {made}."
         if len(kernel.buffers) > target.limits.max_buffers:
             return f"{target.name} takes {target.limits.max_buffers} buffers, not {len(kernel.buffers)}."
         try:

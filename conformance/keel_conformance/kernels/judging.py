@@ -115,8 +115,8 @@ def signed(kernel: Kernel) -> bool:
 def _differ(mine: Tensor, theirs: Tensor, signs: bool) -> Tensor:
     """Elements of other bits, NaN left out, and without ``signs`` zeros."""
     if mine.is_complex():
-        parts = (torch.view_as_real(x).flatten() for x in (mine, theirs))
-        return _differ(*parts, signs).reshape(-1, 2).any(1)
+        left, right = (torch.view_as_real(x).flatten() for x in (mine, theirs))
+        return _differ(left, right, signs).reshape(-1, 2).any(1)
     wrong = mine.view(CELLS[mine.dtype.itemsize]) != theirs.view(CELLS[mine.dtype.itemsize])
     if mine.is_floating_point():
         alike = torch.zeros_like(wrong) if signs else mine == theirs
@@ -200,5 +200,6 @@ def _welford(made: KernelCase, buffer: Buffer, precise: Tensor, call: int) -> Te
         case "o0":
             return torch.full_like(precise, 4 * n * unit * largest, dtype=torch.float64)
         case "o1":
-            return 4 * n * unit * norm * precise.double().abs().sqrt() + (n * unit * norm) ** 2
+            budget: Tensor = 4 * n * unit * norm * precise.double().abs().sqrt() + (n * unit * norm) ** 2
+            return budget
     return torch.zeros_like(precise, dtype=torch.float64)

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import prod
 from random import Random
+from typing import Literal
 
 import sympy
 import torch
@@ -109,7 +110,7 @@ class _KernelGenerator:
             at = at // by if self.random.random() < 0.5 else at % by
         return at, step
 
-    def buffer(self, dtype: torch.dtype, size: Dim, role: str) -> str:
+    def buffer(self, dtype: torch.dtype, size: Dim, role: Literal["in", "out", "inout"]) -> str:
         name = f"b{len(self.buffers)}"
         self.buffers.append(Buffer(name, dtype, size, role))
         self.sizes[name] = self.size(size)
@@ -206,7 +207,8 @@ class _KernelGenerator:
         value = self.value(axes, known, dtype, out)
         if self.bound(value) * self.points(axes) > EXACT and monoid == "sum":
             monoid = "max"
-        args, dtypes = (value,), (dtype,)
+        args: tuple[int, ...] = (value,)
+        dtypes: tuple[torch.dtype, ...] = (dtype,)
         if monoid.startswith("arg"):
             at = self.number()
             out.append(Position(at, index(axes[-1])))
@@ -224,7 +226,8 @@ class _KernelGenerator:
     def store(self, axes: list[Axis], value: int, dtype: torch.dtype, out: list[Stmt]) -> None:
         if self.random.random() < 0.15:  # to one element from several points
             at, size = self.place(axes, False)
-            mode = self.random.choice(("add", "min", "max"))
+            modes: tuple[Literal["add", "min", "max"], ...] = ("add", "min", "max")
+            mode = self.random.choice(modes)
             if self.bound(value) * self.points(axes) > EXACT:
                 mode = "min"
             out.append(Store(self.buffer(dtype, size, "inout"), at, value, mode))
@@ -289,7 +292,7 @@ class _KernelGenerator:
                 known.setdefault(held[r], []).append(r)
             dtype = self.random.choice(VALUES)
             self.store(axes, self.value(axes, known, dtype, out), dtype, out)
-        return Loop(kind, tuple(own), tuple(out))
+        return Loop("reduce" if kind == "reduce" else "scan", tuple(own), tuple(out))
 
 
 def draw(seed: int) -> RandomKernel:

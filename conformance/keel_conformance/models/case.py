@@ -77,11 +77,11 @@ class InDouble(TorchFunctionMode):
     def __enter__(self) -> InDouble:
         self._default = torch.get_default_dtype()
         torch.set_default_dtype(torch.float64)
-        super().__enter__()
+        super().__enter__()  # type: ignore[no-untyped-call]
         return self
 
     def __exit__(self, *raised: Any) -> None:
-        super().__exit__(*raised)
+        super().__exit__(*raised)  # type: ignore[no-untyped-call]
         torch.set_default_dtype(self._default)
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -108,11 +108,13 @@ def calibrate(model: nn.Module, *args: Tensor) -> None:
         if isinstance(m, nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d)
     ]
     for _, w in pairs:
+        assert isinstance(w, nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d)
         w.momentum = 1.0
     wide.train()
     with torch.no_grad(), InDouble():
         wide(*(x.double() if x.is_floating_point() else x for x in args))
         for m, w in pairs:
+            mean, var = w.get_buffer("running_mean"), w.get_buffer("running_var")
             if m.running_mean is not None and m.running_var is not None:
-                m.running_mean.copy_((w.running_mean / STEP).round() * STEP)
-                m.running_var.copy_((w.running_var / STEP).round().clamp(min=1) * STEP)
+                m.running_mean.copy_((mean / STEP).round() * STEP)
+                m.running_var.copy_((var / STEP).round().clamp(min=1) * STEP)

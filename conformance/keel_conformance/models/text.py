@@ -38,7 +38,7 @@ def gpt2(scale: str, device: str, seed: int, batch: int | None, length: int | No
     )
     config = GPT2Config(n_layer=2, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, use_cache=False, **sizes)
     case = _over_tokens("gpt2", GPT2LMHeadModel, config, scale, device, seed, batch, length)
-    case.model.loss_type = "ForCausalLM"  # unset, it makes transformers log inside forward, which breaks the graph
+    setattr(case.model, "loss_type", "ForCausalLM")  # noqa: B010  # unset, it makes transformers log inside forward, which breaks the graph
     return case
 
 
@@ -68,13 +68,11 @@ def t5(scale: str, device: str, seed: int, batch: int | None, length: int | None
     from transformers import T5Config, T5ForConditionalGeneration
 
     sizes: dict[str, Any] = (
-        dict(d_model=768, d_ff=3072, num_heads=12, d_kv=64)
+        dict(decoder_start_token_id=0, d_model=768, d_ff=3072, num_heads=12, d_kv=64)
         if scale == "line"
-        else dict(d_model=64, d_ff=128, num_heads=4, d_kv=16, vocab_size=1000)
+        else dict(decoder_start_token_id=0, d_model=64, d_ff=128, num_heads=4, d_kv=16, vocab_size=1000)
     )
-    config = T5Config(
-        num_layers=2, num_decoder_layers=2, dropout_rate=0.0, decoder_start_token_id=0, use_cache=False, **sizes
-    )
+    config = T5Config(num_layers=2, num_decoder_layers=2, dropout_rate=0.0, use_cache=False, **sizes)
     return _over_tokens("t5", T5ForConditionalGeneration, config, scale, device, seed, batch, length)
 
 

@@ -44,16 +44,14 @@ def vit(scale: str, device: str, seed: int, batch: int | None, length: int | Non
     allow_torchvision()
     from transformers import ViTConfig, ViTForImageClassification
 
-    sizes: dict[str, Any] = (
-        {} if scale == "line" else dict(hidden_size=64, num_attention_heads=4, intermediate_size=128, image_size=64)
-    )
-    config = ViTConfig(
-        num_hidden_layers=2, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, num_labels=CLASSES, **sizes
-    )
+    sizes: dict[str, Any] = {"num_labels": CLASSES, "image_size": 224}
+    if scale != "line":
+        sizes |= dict(hidden_size=64, num_attention_heads=4, intermediate_size=128, image_size=64)
+    config = ViTConfig(num_hidden_layers=2, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, **sizes)
     torch.manual_seed(seed)
-    model = ViTForImageClassification(config).to(device)
-    pixels, labels = _images(config.image_size, device, seed, batch)
-    return ModelCase("vit", model, (pixels,), {}, {"labels": labels}, lambda out: out.loss)
+    model: nn.Module = ViTForImageClassification(config)
+    pixels, labels = _images(sizes["image_size"], device, seed, batch)
+    return ModelCase("vit", model.to(device), (pixels,), {}, {"labels": labels}, lambda out: out.loss)
 
 
 def convnet(name: str, scale: str, device: str, seed: int, batch: int | None) -> ModelCase:

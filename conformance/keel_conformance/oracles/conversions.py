@@ -31,8 +31,8 @@ def where(call: CallContext) -> Sequence[ErrorBound]:
     condition, a, b = (call.named[n] for n in ("condition", "self", "other"))
     out = call.outs[0]
     if not inexact(out.dtype):
-        gaps = [torch.zeros((), dtype=torch.float64) if error_of(x) is None else errors(x) for x in (a, b)]
-        known = torch.where(plain_of(condition) != 0, *gaps)
+        gap, other = (torch.zeros((), dtype=torch.float64) if error_of(x) is None else errors(x) for x in (a, b))
+        known: Tensor = torch.where(plain_of(condition) != 0, gap, other)
         if error_of(condition) is not None:
             known = torch.where(errors(condition) > 0, INF, known)
         return [ErrorBound(None, known.broadcast_to(out.shape))]

@@ -77,8 +77,8 @@ def distributed(x: Tensor, law: Law, level: float, *, half_open: bool = False, p
         return sentence
     kept = ~lost.reshape(-1)
     if _coarse(x.dtype):
-        low_, high_ = _between(x, of)
-        return _around(low_[kept], high_[kept], level, float(torch.finfo(x.dtype).eps))
+        low_, high_ = _cdf_bounds(x, of)
+        return _interval_uniformity(low_[kept], high_[kept], level, float(torch.finfo(x.dtype).eps))
     uniform = _transformed(values, of, discrete)[kept]
     parity = _even(x.reshape(-1)[torch.as_tensor(kept)], low, high, level) if discrete else ""
     return parity or _uniformly(uniform, level) or _tailed(uniform, level) or _dependent(uniform, level)
@@ -135,7 +135,7 @@ def _coarse(dtype: torch.dtype) -> bool:
     return dtype.is_floating_point and dtype.itemsize <= 2
 
 
-def _between(x: Tensor, of: Any) -> tuple[Array, Array]:
+def _cdf_bounds(x: Tensor, of: Any) -> tuple[Array, Array]:
     """The distribution function at both ends of what is rounded to each draw: one ulp below it and above."""
     values = as_numpy(x)
     step = ulp(x.double(), x.dtype).numpy()
@@ -145,7 +145,7 @@ def _between(x: Tensor, of: Any) -> tuple[Array, Array]:
     return low, high
 
 
-def _around(low: Array, high: Array, level: float, resolution: float) -> str:
+def _interval_uniformity(low: Array, high: Array, level: float, resolution: float) -> str:
     """Kolmogorov's and Smirnov's test of draws that lie somewhere between two numbers each: the least distance that
     they may have, for the k-th of the draws in order lies between the k-th lower end and the k-th upper one.
     Draws of uniform numbers are multiples of ``resolution`` besides.
@@ -204,7 +204,7 @@ def _tailed(u: Array, level: float) -> str:
     n, found = len(u), int(np.count_nonzero((u < TAIL) | (u > 1 - TAIL)))
     if not n:
         return ""
-    p = _binomial(found, n, 2 * TAIL)
+    p = _binomial_p(found, n, 2 * TAIL)
     return (
         ""
         if p >= level
@@ -221,11 +221,11 @@ def _even(x: Tensor, low: Any, high: Any, level: float) -> str:
     if not n or x.dtype.is_floating_point or float(np.min(high - low)) < BROAD:
         return ""
     even = int((x % 2 == 0).sum())
-    p = _binomial(even, n, 0.5)
+    p = _binomial_p(even, n, 0.5)
     return "" if p >= level else f"Of {n} integers {even} are even: p = {p:.2g}."
 
 
-def _binomial(found: int, n: int, chance: float) -> float:
+def _binomial_p(found: int, n: int, chance: float) -> float:
     """How probable it is that of ``n`` as few, or as many, have what each has by ``chance``."""
     return 2 * min(float(stats.binom.cdf(found, n, chance)), float(stats.binom.sf(found - 1, n, chance)))
 

@@ -35,7 +35,7 @@ def as_types(eager: Sequence[Any], types: Sequence[TensorType | None]) -> list[A
     return [
         mine
         if t is None or not isinstance(mine, Tensor)
-        else torch.empty_strided(t.shape, t.strides, dtype=t.dtype, device="meta")  # type: ignore[arg-type]
+        else torch.empty_strided(t.shape, t.strides, dtype=t.dtype, device="meta")
         for mine, t in zip_longest(eager, types[: len(eager)])
     ]
 

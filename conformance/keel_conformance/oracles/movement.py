@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -131,7 +132,7 @@ def ordered(call: CallContext) -> Sequence[ErrorBound]:
     if call.exact and not any(_valued(x) for x in tree_leaves((call.args, call.kwargs))):
         return [ErrorBound(None, None) for _ in call.outs]
     values = call.widely()
-    ends = [call.again(lambda x, s=sign: _moved(x, s)) for sign in (-1.0, 1.0)]
+    ends = [call.again(partial(_moved, sign=sign)) for sign in (-1.0, 1.0)]
     found = []
     for k, out in enumerate(call.outs):
         if inexact(out.dtype):

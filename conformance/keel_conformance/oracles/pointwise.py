@@ -57,6 +57,7 @@ def elementwise(call: CallContext) -> Sequence[ErrorBound]:
                 member, at, values, [g if lost_of(x) is None else error_of(x) for x, g in zip(given, gaps, strict=True)]
             )
         ]
+    error: Tensor | None
     if any(
         g is not None and (v.is_complex() if isinstance(v, Tensor) else False)
         for v, g in zip(values, gaps, strict=True)
@@ -337,8 +338,9 @@ def _step(member: Op, at: Callable[..., Tensor], values: Sequence[Any], gaps: Se
             return q.floor() if facts.quotient == "floor" else q.trunc()
 
         _, jump = corners(quotient, values, gaps)
-        whole = 2 * _absolute(values[1]) + (0.0 if gaps[1] is None else gaps[1])
-        return ErrorBound(kept, torch.where(jump > 0, whole, error))  # type: ignore[operator]
+        assert jump is not None  # for there is an error
+        twice = 2 * _absolute(values[1]) + (0.0 if gaps[1] is None else gaps[1])
+        return ErrorBound(kept, torch.where(torch.as_tensor(jump > 0), twice, error))
     if facts.monotone:
         return ErrorBound(kept, error)
     if facts.point:

@@ -48,7 +48,9 @@ class Tracked(torch.Tensor):
     evaluate: Evaluate
 
     @classmethod
-    def __torch_dispatch__(cls, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(  # type: ignore[override]  # the stub has a plain function
+        cls, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
         first = next(t for t in tree_leaves((args, kwargs)) if isinstance(t, Tracked) and hasattr(t, "plain"))
         return first.evaluate(func, args, kwargs or {})
 
@@ -57,7 +59,7 @@ def tracked(plain: Tensor, evaluate: Evaluate, value: Tensor | None = None, erro
     """``plain`` with its value and error; ``evaluate`` is what its operators do."""
     made = plain.as_subclass(Tracked)
     made.plain, made.value, made.error, made.lost, made.overflowed = plain, value, error, None, None
-    made.evaluate = evaluate  # type: ignore[method-assign]
+    made.evaluate = evaluate
     return made
 
 

@@ -137,7 +137,7 @@ def sliced_before(x: Tensor, w: Tensor) -> Any:
 
 
 def selected(x: Tensor, w: Tensor) -> Any:
-    n = x.sum().item()
+    n: Any = x.sum().item()
     torch._check(n >= 0)
     torch._check(n < w.shape[0])
     return w[n] + 1, w.narrow(0, n, 1) * 2
@@ -153,7 +153,7 @@ def split(x: Tensor, w: Tensor) -> Any:
 
 
 def made(x: Tensor) -> Any:
-    n = x.sum().item()
+    n: Any = x.sum().item()
     torch._check(n == 6)
     return torch.arange(n, device=x.device) * 2, x.new_full((n,), n)
 

@@ -137,9 +137,8 @@ _plain()
 def parameters_cast_before_and_after_a_step(ctx: Context) -> None:
     """Smaller floats of parameters that are updated in place."""
     layer = ctx.integer_params(nn.Linear(6, 5))
-    go = ctx.compile(
-        lambda x: x.to(torch.bfloat16) @ layer.weight.to(torch.bfloat16).t() + layer.bias.to(torch.bfloat16)
-    )
+    weight, bias = layer.get_parameter("weight"), layer.get_parameter("bias")
+    go = ctx.compile(lambda x: x.to(torch.bfloat16) @ weight.to(torch.bfloat16).t() + bias.to(torch.bfloat16))
     for _ in ctx.rounds():
         with torch.no_grad():
             ctx.run(go, ctx.ints(4, 6))

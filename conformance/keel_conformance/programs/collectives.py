@@ -75,6 +75,10 @@ def growing(ctx: Context) -> list[Tensor]:
     return [ctx.ints(4 + 2 * (ctx.runs % 3), 3)]
 
 
+def _doubled(how: str) -> Callable[[Group], Callable[[Tensor], Tensor]]:
+    return lambda group: lambda x: waited(reduced(x - 1, group, how)) * 2
+
+
 # -- values ------------------------------------------------------------------------------------------------------------
 
 
@@ -83,7 +87,7 @@ def _reductions() -> None:
         program(
             f"all-reduce-{how}",
             ["C1", "C4"],
-            lambda group, how=how: lambda x: waited(reduced(x - 1, group, how)) * 2,
+            _doubled(how),
             grid,
         )
 

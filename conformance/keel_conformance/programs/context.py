@@ -239,7 +239,7 @@ class Memories:
 
     def add(self, path: str, x: Tensor) -> None:
         if x.numel():
-            self.begins.setdefault(x.untyped_storage().data_ptr(), []).append((path, x.storage_offset()))
+            self.begins.setdefault(x.untyped_storage().data_ptr(), []).append((path, int(x.storage_offset())))
 
     def shared(self, x: Tensor) -> list[str]:
         """Which of them lie in the memory of ``x``, each with how far apart they begin, in elements."""

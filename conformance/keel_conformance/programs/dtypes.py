@@ -7,7 +7,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from .program import Chapter
+from .program import Chapter, bound
 from .rewrites import fractions
 
 graphs = Chapter("graphs")
@@ -295,12 +295,15 @@ for _name, _dtype in (("", None), ("-of-float64", torch.float64)):
         f"operands-that-repeat{_name}",
         ["C1"],
         repeated,
-        lambda ctx, d=_dtype: [
-            ctx.ints(2, 3, 4, 5, dtype=d),
-            ctx.ints(1, 1, 1, 5, dtype=d),
-            ctx.ints(1, 3, 1, 5, dtype=d),
-            ctx.ints(2, 3, 1, 5, dtype=d),
-        ],
+        bound(
+            lambda ctx, d: [
+                ctx.ints(2, 3, 4, 5, dtype=d),
+                ctx.ints(1, 1, 1, 5, dtype=d),
+                ctx.ints(1, 3, 1, 5, dtype=d),
+                ctx.ints(2, 3, 1, 5, dtype=d),
+            ],
+            _dtype,
+        ),
         smoke=not _name,
     )
 graphs.function("casts-and-folds", ["C1", "dtypes.C2"], widened, lambda ctx: [fractions(ctx, 8, 9)], smoke=True)

@@ -25,7 +25,7 @@ One = Callable[[Tensor], Tensor]
 N = 6
 """Rows and columns, equal ones: what is taken the wrong way round has the right sizes."""
 
-MOVES: Mapping[str, One] = {
+MOVES: dict[str, One] = {
     "turned": lambda x: x.t(),
     "flipped": lambda x: x.flip(0),
     "flipped-across": lambda x: x.flip(-1),
@@ -58,7 +58,7 @@ MOVES: Mapping[str, One] = {
     "windows": lambda x: x.unfold(0, 3, 2),
     "dense": lambda x: x.contiguous(),
 }
-CHOICES: Mapping[str, One] = {
+CHOICES: dict[str, One] = {
     "less-1": lambda x: x - 1,
     "plus-2": lambda x: x + 2,
     "twofold": lambda x: x * 2,
@@ -94,8 +94,8 @@ CHOICES: Mapping[str, One] = {
     "whole-quotient-of-minus-2": lambda x: x // -2,
     "as-bools": lambda x: x.bool(),
 }
-SCANS: Mapping[str, One] = {"running": lambda x: x.cumsum(0), "running-across": lambda x: x.cumsum(-1)}
-FOLDS: Mapping[str, One] = {
+SCANS: dict[str, One] = {"running": lambda x: x.cumsum(0), "running-across": lambda x: x.cumsum(-1)}
+FOLDS: dict[str, One] = {
     "sum": lambda x: x.sum(),
     "sum-of-columns": lambda x: x.sum(0),
     "sum-of-rows": lambda x: x.sum(-1),
@@ -111,7 +111,7 @@ FOLDS: Mapping[str, One] = {
     "all": lambda x: x.all(-1),
     "less-the-greatest": lambda x: x - x.amax(-1, keepdim=True),
 }
-PRODUCTS: Mapping[str, One] = {
+PRODUCTS: dict[str, One] = {
     "product": lambda x: x @ x,
     "product-turned": lambda x: x @ x.t(),
     "turned-products": lambda x: x.t() @ x.t(),
@@ -119,7 +119,7 @@ PRODUCTS: Mapping[str, One] = {
     "pooled": lambda x: F.max_pool1d(x, 2),
     "pooled-with-room": lambda x: F.max_pool1d(x, 3, 2, 1),
 }
-FRACTIONS: Mapping[str, One] = {
+FRACTIONS: dict[str, One] = {
     "rounded": lambda x: x.round(),
     "floor": lambda x: x.floor(),
     "ceiling": lambda x: x.ceil(),
@@ -132,18 +132,18 @@ FRACTIONS: Mapping[str, One] = {
     "without-nan": lambda x: x.nan_to_num(1, 2, -2),
     "root-of-square": lambda x: (x * x).sqrt(),
 }
-FLOATS: Mapping[str, One] = {
+FLOATS: dict[str, One] = {
     "as-float64": lambda x: x.double(),
     "as-float32": lambda x: x.float(),
     "as-bfloat16": lambda x: x.bfloat16(),
     "as-float16": lambda x: x.half(),
 }
-CASTS: Mapping[str, One] = {
+CASTS: dict[str, One] = {
     "as-int64": lambda x: x.long(),
     "as-int32": lambda x: x.int(),
     "as-int8": lambda x: x.char(),
 }
-WHOLE: Mapping[str, One] = {
+WHOLE: dict[str, One] = {
     "as-uint8": lambda x: x.byte(),
     "as-int16": lambda x: x.short(),
     "shifted": lambda x: torch.bitwise_left_shift(x, 2),
@@ -156,7 +156,7 @@ WHOLE: Mapping[str, One] = {
     "plus-99": lambda x: x + 99,
     "truncated-quotient": lambda x: torch.div(x, 3, rounding_mode="trunc"),
 }
-IMAGES: Mapping[str, One] = {
+IMAGES: dict[str, One] = {
     "padded": lambda x: F.pad(x, (1, 1, 1, 1)),
     "padded-with-2": lambda x: F.pad(x, (1, 1, 1, 1), value=2),
     "cut": lambda x: F.pad(x, (-1, -1, 0, -1)),
@@ -186,20 +186,23 @@ IMAGES: Mapping[str, One] = {
 }
 
 
-CUBES: Mapping[str, One] = {
-    **{
-        f"{name}-{d}": lambda x, do=do, d=d: do(x, d)
-        for d in range(3)
-        for name, do in {  # type: ignore[misc]
-            "sums": lambda x, d: x.sum(d),
-            "greatest": lambda x, d: x.amax(d),
-            "running": lambda x, d: x.cumsum(d),
-            "flipped": lambda x, d: x.flip(d),
-            "row": lambda x, d: x.select(d, 1),
-            "rest": lambda x, d: x.narrow(d, 1, 2),
-            "every-second": lambda x, d: x.flip(0).index_select(d, torch.arange(0, x.shape[d], 2, device=x.device)),
-        }.items()
-    },
+ALONG: dict[str, Callable[[Tensor, int], Tensor]] = {
+    "sums": lambda x, d: x.sum(d),
+    "greatest": lambda x, d: x.amax(d),
+    "running": lambda x, d: x.cumsum(d),
+    "flipped": lambda x, d: x.flip(d),
+    "row": lambda x, d: x.select(d, 1),
+    "rest": lambda x, d: x.narrow(d, 1, 2),
+    "every-second": lambda x, d: x.flip(0).index_select(d, torch.arange(0, x.shape[d], 2, device=x.device)),
+}
+
+
+def _along(do: Callable[[Tensor, int], Tensor], d: int) -> One:
+    return lambda x: do(x, d)
+
+
+CUBES: dict[str, One] = {
+    **{f"{name}-{d}": _along(do, d) for d in range(3) for name, do in ALONG.items()},
     "turned": lambda x: x.permute(1, 2, 0),
     "turned-back": lambda x: x.permute(2, 0, 1),
     "swapped": lambda x: x.mT,

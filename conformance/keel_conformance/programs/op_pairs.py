@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from .context import Context
-from .program import Chapter
+from .program import Chapter, bound
 from .rewrites import in_turns, special
 
 graphs = Chapter("graphs")
@@ -150,7 +150,7 @@ def five(ctx: Context) -> list[Tensor]:
 
 
 for _name, _dtype in (("", None), ("-of-float64", torch.float64)):
-    graphs.function(f"pairs{_name}", ["C1"], of_numbers, lambda ctx, d=_dtype: [ctx.ints(7, 9, dtype=d)])
+    graphs.function(f"pairs{_name}", ["C1"], of_numbers, bound(lambda ctx, d: [ctx.ints(7, 9, dtype=d)], _dtype))
     graphs.function(
         f"pairs-of-special-values{_name}",
         ["C1"],
@@ -170,21 +170,21 @@ for _name, _dtype in (("", None), ("-of-float64", torch.float64)):
             torch.where(x != x, x, -x),
             x.clamp(min=0) + x.clamp(max=0),
         ),
-        lambda ctx, d=_dtype: [special(ctx, 5, 9, dtype=d)],
+        bound(lambda ctx, d: [special(ctx, 5, 9, dtype=d)], _dtype),
     )
     graphs.function(
         f"pairs-of-pieces{_name}",
         ["C1"],
         of_joins,
-        lambda ctx, d=_dtype: [ctx.ints(5, 7, dtype=d), ctx.ints(5, 7, dtype=d)],
+        bound(lambda ctx, d: [ctx.ints(5, 7, dtype=d), ctx.ints(5, 7, dtype=d)], _dtype),
         smoke=not _name,
     )
-    graphs.function(f"pairs-of-sizes{_name}", ["C1"], of_sizes, lambda ctx, d=_dtype: [ctx.ints(5, 5, dtype=d)])
+    graphs.function(f"pairs-of-sizes{_name}", ["C1"], of_sizes, bound(lambda ctx, d: [ctx.ints(5, 5, dtype=d)], _dtype))
     graphs.function(
         f"pairs-of-places{_name}",
         ["C1"],
         of_places,
-        lambda ctx, d=_dtype: [ctx.ints(5, 5, dtype=d), ctx.index(5, 5), ctx.flags(5, 5)],
+        bound(lambda ctx, d: [ctx.ints(5, 5, dtype=d), ctx.indices(5, 5), ctx.bools(5, 5)], _dtype),
     )
 graphs.function(
     "pairs-of-what-a-mask-takes",
@@ -290,10 +290,13 @@ for _dtype in (torch.float32, torch.float64):
         f"numbers-with-digits-{str(_dtype).removeprefix('torch.')}",
         ["C1", "scalars.C2"],
         numbers,
-        lambda ctx, d=_dtype: [
-            ctx.normal(5, 9).to(torch.float64 if ctx.wide else d),
-            torch.tensor(0.7234567890123, dtype=torch.float64 if ctx.wide else d),
-        ],
+        bound(
+            lambda ctx, d: [
+                ctx.normal(5, 9).to(torch.float64 if ctx.wide else d),
+                torch.tensor(0.7234567890123, dtype=torch.float64 if ctx.wide else d),
+            ],
+            _dtype,
+        ),
         exact=False,
     )
 graphs.function(

@@ -4,12 +4,15 @@ undone.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from .context import Context
-from .program import Chapter
+from .program import Chapter, bound
 from .rewrites import special
 
 mutation, graphs = Chapter("mutation"), Chapter("graphs")
@@ -100,27 +103,28 @@ graphs.function(
 
 # -- below the normal numbers ------------------------------------------------------------------------------------------
 
-for _name, _dtype, _power in (("", torch.float32, 2.0**-140), ("-of-float64", torch.float64, 2.0**-1060)):
-    for _more, _fn in (
-        ("", lambda x, y: (x + y, x - y * 2, -x, x.relu(), (x * 2).t(), x != 0)),
-        ("-summed", lambda x, y: (x.sum(0), (x - y).abs().amax(1), x.cumsum(0) + 0, (x + y).sum())),
-        (
-            "-chosen",
-            lambda x, y: (
-                torch.where(x > y, x, 0),
-                torch.maximum(x, y),
-                x.clamp(min=0),
-                x > 0,
-                torch.cat([x, y]).flip(0),
-                y.masked_fill(x == 0, 1),
-            ),
+_SUBNORMAL: tuple[tuple[str, Callable[[Tensor, Tensor], Any]], ...] = (
+    ("", lambda x, y: (x + y, x - y * 2, -x, x.relu(), (x * 2).t(), x != 0)),
+    ("-summed", lambda x, y: (x.sum(0), (x - y).abs().amax(1), x.cumsum(0) + 0, (x + y).sum())),
+    (
+        "-chosen",
+        lambda x, y: (
+            torch.where(x > y, x, 0),
+            torch.maximum(x, y),
+            x.clamp(min=0),
+            x > 0,
+            torch.cat([x, y]).flip(0),
+            y.masked_fill(x == 0, 1),
         ),
-    ):
+    ),
+)
+for _name, _float, _power in (("", torch.float32, 2.0**-140), ("-of-float64", torch.float64, 2.0**-1060)):
+    for _more, _compute in _SUBNORMAL:
         graphs.function(
             f"subnormal{_more}{_name}",
             ["C1"],
-            _fn,
-            lambda ctx, d=_dtype, p=_power: [ctx.ints(5, 7, dtype=d) * p for _ in range(2)],
+            _compute,
+            bound(lambda ctx, d, p: [ctx.ints(5, 7, dtype=d) * p for _ in range(2)], _float, _power),
         )
 
 # -- what is undone, and what is left out of a product -----------------------------------------------------------------
@@ -190,28 +194,29 @@ def chosen_after(x: Tensor, c: Tensor) -> tuple[Tensor, ...]:
 
 for _name, _dtype in (("", None), ("-of-float64", torch.float64), ("-of-bfloat16", torch.bfloat16)):
     graphs.function(
-        f"undone{_name}", ["C1"], undone, lambda ctx, d=_dtype: [squares(ctx, 5, 9, dtype=d)], smoke=not _name
+        f"undone{_name}", ["C1"], undone, bound(lambda ctx, d: [squares(ctx, 5, 9, dtype=d)], _dtype), smoke=not _name
     )
     graphs.function(
         f"undone-at-their-ends{_name}",
         ["C1"],
         ends,
-        lambda ctx, d=_dtype: [
-            torch.where(ctx.bools(5, 9), ctx.ints(5, 9, dtype=d) * 1e5, special(ctx, 5, 9, dtype=d))
-        ],
+        bound(
+            lambda ctx, d: [torch.where(ctx.bools(5, 9), ctx.ints(5, 9, dtype=d) * 1e5, special(ctx, 5, 9, dtype=d))],
+            _dtype,
+        ),
     )
     graphs.function(
         f"masks-times-values{_name}",
         ["C1"],
         masked,
-        lambda ctx, d=_dtype: [special(ctx, 5, 9, dtype=d), ctx.bools(5, 9)],
+        bound(lambda ctx, d: [special(ctx, 5, 9, dtype=d), ctx.bools(5, 9)], _dtype),
         smoke=not _name,
     )
     graphs.function(
         f"chosen-after-what-is-not-finite{_name}",
         ["C1"],
         chosen_after,
-        lambda ctx, d=_dtype: [special(ctx, 5, 9, dtype=d), ctx.bools(5, 9)],
+        bound(lambda ctx, d: [special(ctx, 5, 9, dtype=d), ctx.bools(5, 9)], _dtype),
     )
     graphs.function(
         f"a-row-and-a-column{_name}",
@@ -226,7 +231,7 @@ for _name, _dtype in (("", None), ("-of-float64", torch.float64), ("-of-bfloat16
             torch.where(y[:, None] > y[None], x, 0),
             y[None] - x.t(),
         ),
-        lambda ctx, d=_dtype: [ctx.ints(6, 6, dtype=d), ctx.ints(6, dtype=d)],
+        bound(lambda ctx, d: [ctx.ints(6, 6, dtype=d), ctx.ints(6, dtype=d)], _dtype),
     )
     graphs.function(
         f"later-results-alone{_name}",
@@ -241,7 +246,7 @@ for _name, _dtype in (("", None), ("-of-float64", torch.float64), ("-of-bfloat16
             x.cummax(0)[1],
             x.topk(2)[1],
         ),
-        lambda ctx, d=_dtype: [ctx.permutation(36).view(6, 6).to(d or ctx.dtype)],
+        bound(lambda ctx, d: [ctx.permutation(36).view(6, 6).to(d or ctx.dtype)], _dtype),
     )
 
 
@@ -267,7 +272,7 @@ for _name, _dtype in (("", None), ("-of-float64", torch.float64), ("-of-integers
         f"written-beside-what-they-were{_name}",
         ["C1"],
         written_beside,
-        lambda ctx, d=_dtype: [ctx.ints(5, 5, dtype=d), torch.tensor([4, 0, 3, 1, 2]), ctx.ints(5, 5, dtype=d)],
+        bound(lambda ctx, d: [ctx.ints(5, 5, dtype=d), torch.tensor([4, 0, 3, 1, 2]), ctx.ints(5, 5, dtype=d)], _dtype),
     )
 
 # -- arguments that are read after their new values are known ----------------------------------------------------------

@@ -78,7 +78,7 @@ def together(body: Body, ctx: Context) -> None:
 
 
 def _joined(body: Body, ctx: Context, rank: int, folder: Path, patience: timedelta) -> None:
-    store = dist.FileStore(str(folder / "meet"), SIZE)
+    store = dist.FileStore(str(folder / "meet"), SIZE)  # type: ignore[attr-defined]  # not in its __all__
     dist.init_process_group("gloo", store=store, rank=rank, world_size=SIZE, timeout=patience)
     try:
         body(ctx, Group(rank, dist.group.WORLD.group_name))  # type: ignore[union-attr]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar, TypeVarTuple
 
 from torch import Tensor
 
@@ -12,6 +12,13 @@ from .context import Context
 from .contract import CLAUSES
 
 Body = Callable[[Context], None]
+Ts = TypeVarTuple("Ts")
+R = TypeVar("R")
+
+
+def bound(draw: Callable[[Context, *Ts], R], *values: *Ts) -> Callable[[Context], R]:
+    """Returns ``draw`` with everything but its context bound: in a loop a lambda alone would see the last values."""
+    return lambda ctx: draw(ctx, *values)
 
 
 @dataclass(frozen=True)

@@ -60,6 +60,9 @@ def statistics_read_in_eval(ctx: Context) -> None:
 @buffers("C3", profile="core", smoke=True)
 def counter(ctx: Context) -> None:
     class Counting(nn.Module):
+        count: Tensor
+        total: Tensor
+
         def __init__(self) -> None:
             super().__init__()
             self.register_buffer("count", torch.zeros((), dtype=torch.int64))
@@ -80,6 +83,8 @@ def counter(ctx: Context) -> None:
 @buffers("C3", profile="core")
 def replaced_buffer(ctx: Context) -> None:
     class Last(nn.Module):
+        last: Tensor
+
         def __init__(self) -> None:
             super().__init__()
             self.register_buffer("last", torch.zeros(3))

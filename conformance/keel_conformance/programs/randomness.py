@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -106,6 +107,7 @@ def backward_has_the_mask(ctx: Context) -> None:
         x = ctx.ints(50, 40, low=1).requires_grad_()
         found = go(x)
         found.backward(torch.ones_like(found))
+        assert x.grad is not None
         ctx.check(f"call {call}: gradient where the result is", ((x.grad != 0) == (found != 0)).all())
         ctx.check(f"call {call}: gradient of its size", ((x.grad == 0) | (x.grad == 12)).all())
         ctx.check(f"call {call}: some are kept", share(found, 0.5))
@@ -172,6 +174,7 @@ def recomputed(ctx: Context) -> None:
         ctx, lambda x: F.dropout(x * 2, 0.5).relu() * 3, lambda: ctx.ints(50, 40, low=1)
     ):
         assert x.grad is not None
+        assert x.grad is not None
         ctx.check(f"call {call}: gradient where the result is", ((x.grad != 0) == (found != 0)).all())
         ctx.check(f"call {call}: gradient of its size", ((x.grad == 0) | (x.grad == 12)).all())
 
@@ -237,7 +240,7 @@ def orders_of_few(ctx: Context) -> None:
 @random("C7")
 def ranges(ctx: Context) -> None:
     def fn(x: Tensor) -> tuple[Tensor, ...]:
-        here = {"device": x.device}
+        here: dict[str, Any] = {"device": x.device}
         return (
             torch.rand(MANY, **here),
             torch.randint(-3, 4, (MANY,), **here),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -10,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from .context import Context
-from .program import Chapter
+from .program import Chapter, bound
 
 shapes, dtypes, modes, several = Chapter("shapes"), Chapter("dtypes"), Chapter("modes"), Chapter("models")
 
@@ -210,7 +211,7 @@ for _first, _second in (
         f"promoted-{_names}",
         ["C2"],
         lambda a, b: (a + b, b * a, torch.where(b > 0, a, b)),
-        lambda ctx, d=_first, e=_second: [ctx.ints(6, low=0, dtype=d), ctx.ints(6, low=0, dtype=e)],
+        bound(lambda ctx, d, e: [ctx.ints(6, low=0, dtype=d), ctx.ints(6, low=0, dtype=e)], _first, _second),
     )
 
 
@@ -231,12 +232,16 @@ def large_integers(ctx: Context) -> None:
         ctx.run(go, ctx.indices(1 << 30, 5, 3) + (1 << 60))
 
 
+def _tangent(ctx: Context, dtype: torch.dtype, y: Tensor) -> Tensor:
+    return ctx.ints(*y.shape, low=-2, high=3, dtype=dtype)
+
+
 @dtypes("C1", "gradients.C1", profile="training")
 def gradients_in_each_dtype(ctx: Context) -> None:
     go = ctx.compile(lambda a, b: (a * b).relu() + a)
     for dtype in (torch.float32, torch.float64, torch.bfloat16, torch.float16)[: max(ctx.calls, 3)]:
         a, b = (ctx.ints(4, 5, dtype=dtype).requires_grad_() for _ in range(2))
-        ctx.backward([ctx.run(go, a, b)], [a, b], lambda y, d=dtype: ctx.ints(*y.shape, low=-2, high=3, dtype=d))
+        ctx.backward([ctx.run(go, a, b)], [a, b], partial(_tangent, ctx, dtype))
 
 
 # -- modes -------------------------------------------------------------------------------------------------------------
@@ -387,8 +392,8 @@ def weights_written_between_calls(ctx: Context) -> None:
     for _ in ctx.rounds():
         ctx.run(go, ctx.ints(2, 4))
         with torch.no_grad():
-            module.weight.add_(1)
-            module.bias.copy_(ctx.ints(3))
+            module.get_parameter("weight").add_(1)
+            module.get_parameter("bias").copy_(ctx.ints(3))
 
 
 @several("C3")
@@ -428,7 +433,8 @@ def tied_weights(ctx: Context) -> None:
             self.table = nn.Embedding(7, 4)
 
         def forward(self, i: Tensor) -> Tensor:
-            return self.table(i) @ self.table.weight.t()
+            rows: Tensor = self.table(i)
+            return rows @ self.table.weight.t()
 
     module = ctx.integer_params(Tied())
     go = ctx.compile(module)

@@ -35,7 +35,8 @@ class Compiler:
         def supports(call: keel.Call) -> keel.Refusal | str | None:
             if call.name in without or call.name.rpartition(".")[0] in without:
                 return f"{call.name} is left to others here."
-            return keel.testing.refusal(held, call)
+            refusal: keel.Refusal | str | None = keel.testing.refusal(held, call)
+            return refusal
 
         def compile(gm: fx.GraphModule, ctx: CompileContext) -> Callable[..., Any]:
             self.parts += 1

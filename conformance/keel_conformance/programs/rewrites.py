@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from .context import Context
-from .program import Chapter
+from .program import Chapter, bound
 
 graphs = Chapter("graphs")
 NAN, INF = float("nan"), float("inf")
@@ -71,16 +71,16 @@ def chosen(x: Tensor, y: Tensor) -> tuple[Tensor, ...]:
 
 for _name, _dtype in (("", None), ("-of-float64", torch.float64), ("-of-bfloat16", torch.bfloat16)):
     graphs.function(
-        f"folded{_name}", ["C1"], folded, lambda ctx, d=_dtype: [special(ctx, 9, 7, dtype=d)], smoke=not _name
+        f"folded{_name}", ["C1"], folded, bound(lambda ctx, d: [special(ctx, 9, 7, dtype=d)], _dtype), smoke=not _name
     )
     graphs.function(
-        f"folded-within{_name}", ["C1"], folded_within, lambda ctx, d=_dtype: [special(ctx, 6, 17, dtype=d)]
+        f"folded-within{_name}", ["C1"], folded_within, bound(lambda ctx, d: [special(ctx, 6, 17, dtype=d)], _dtype)
     )
     graphs.function(
         f"chosen{_name}",
         ["C1"],
         chosen,
-        lambda ctx, d=_dtype: [special(ctx, 5, 9, dtype=d), special(ctx, 5, 9, dtype=d)],
+        bound(lambda ctx, d: [special(ctx, 5, 9, dtype=d), special(ctx, 5, 9, dtype=d)], _dtype),
     )
 graphs.function(
     "folded-integers",

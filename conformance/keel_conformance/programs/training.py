@@ -111,7 +111,7 @@ def gradients_over_several_batches(ctx: Context) -> None:
 @training("C3", "gradients.C2")
 def frozen_layer(ctx: Context) -> None:
     module = ctx.integer_params(nn.Sequential(nn.Linear(4, 5), nn.ReLU(), nn.Linear(5, 2)), low=-1, high=2)
-    module[0].requires_grad_(False)
+    module.get_submodule("0").requires_grad_(False)
     optimizer = torch.optim.SGD([p for p in module.parameters() if p.requires_grad], 0.25)
     go = ctx.compile(module)
     for call in range(min(ctx.calls, 4)):

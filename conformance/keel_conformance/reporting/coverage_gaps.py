@@ -11,7 +11,8 @@ from typing import Any
 from keel.opset import MEMBERS, Op
 
 from ..cases.case import Case
-from ..cases.domains import domain_of, why_excluded
+from ..cases.domains import domain_of
+from ..cases.exclusions import why_excluded
 from ..cases.plan import PROFILES
 from ..programs.contract import CLAUSES
 from ..results.verdict import Verdict

@@ -121,7 +121,9 @@ def _families(table: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
         cell.update(row["counts"])
     found = []
     for family, ops in sorted(families.items()):
-        rows = [{"op": op, "cells": {d: _cell(counts) for d, counts in cells.items()}} for op, cells in ops.items()]
+        rows: list[dict[str, Any]] = [
+            {"op": op, "cells": {d: _cell(counts) for d, counts in cells.items()}} for op, cells in ops.items()
+        ]
         for row in rows:
             row["bad"] = sum(cell["bad"] for cell in row["cells"].values())
         found.append(

@@ -211,7 +211,8 @@ def junit(found: Mapping[str, Any], verdicts: Sequence[Verdict]) -> bytes:
         for v in mine:
             _testcase(suite, op, v, apart.get(v.case, {}).get("script"))
     ET.indent(top)
-    return ET.tostring(top, encoding="utf-8", xml_declaration=True)
+    document: bytes = ET.tostring(top, encoding="utf-8", xml_declaration=True)
+    return document
 
 
 def _testcase(suite: ET.Element, op: str, v: Verdict, script: str | None) -> None:

@@ -20,11 +20,11 @@ from keel.testing import claims_of
 from ..cases.case import Inputs
 from ..harness.backend_under_test import GROUP, load_backend
 from ..harness.backend_worker import overload, with_device_kwarg
-from ..oracles.compare import TIMES, overflow, wide
+from ..oracles.compare import TIMES
 from ..oracles.error_rules import flat, widened
 from ..oracles.judge import expected_of, narrow_result, signed_zeros
 from ..oracles.relative_to_eager import eager_error
-from ..oracles.tracked_tensor import error_of, inexact, ulp
+from ..oracles.tracked_tensor import error_of, inexact, overflow, ulp, wide
 from ..pytree import tree_map
 from ..results.fault import WRITTEN
 from ..results.verdict import Verdict

@@ -112,7 +112,7 @@ def _end_with_parent() -> None:
     """The same, of a process that hangs in native code and lets no thread run: it ends with its server, which ends when
     nobody holds its pipe. A process is given that pipe for processes of its own; it makes none this way.
     """
-    server: Any = forkserver._forkserver  # type: ignore[attr-defined]
+    server: Any = forkserver._forkserver
     os.close(server._forkserver_alive_fd)
     server._forkserver_alive_fd = None
     if sys.platform == "linux":

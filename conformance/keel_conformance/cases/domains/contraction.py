@@ -16,6 +16,8 @@ from ..domain import Domain, InvalidCall, Levels
 from ..values import SeededValues, fill
 from .call_templates import FLOATS, NAN, CallTemplate, TensorArg, domain, invalid_call, when
 
+FINITE_AND_NOT = ("random", "nonfinite", "cancel", "duplicates", "exact")
+LAID = ("contiguous", "transposed")
 KS = ("64", "1", "7", "8", "9", "17", "0", "63", "65", "127", "128", "129", "1000", "4096")
 SIZES = ("3x5", "1x1", "17x17", "17x9", "33x31", "65x7", "1x129", "128x1", "0x4", "8x16")
 KINDS = ("random", "nonfinite", "cancel", "duplicates", "exact", "tiny")
@@ -496,5 +498,3 @@ declare(
         untested={"C3": "What is unspecified has no witness."},
     ),
 )
-FINITE_AND_NOT = ("random", "nonfinite", "cancel", "duplicates", "exact")
-LAID = ("contiguous", "transposed")

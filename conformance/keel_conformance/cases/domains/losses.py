@@ -258,11 +258,18 @@ _declare(
     reach=tuple(FAR),
     delta=tuple(BETAS),
 )
+
+
+def _nearer(low: float, high: float) -> tuple[float, float]:
+    """Bounds of which those beyond 11 are divided by 20."""
+    return low if abs(low) < 11 else low / 20, high if abs(high) < 11 else high / 20
+
+
 _declare(
     "soft_margin_loss",
     lambda shape, levels: (
         (
-            TensorArg(shape, *(v if abs(v) < 11 else v / 20 for v in FAR[levels["reach"]])),
+            TensorArg(shape, *_nearer(*FAR[levels["reach"]])),
             TensorArg(shape, draw=_signs, lies="dense"),
         ),
         (),

@@ -105,7 +105,8 @@ def _domain(op: Op, forms: tuple[SavedCall, ...]) -> Domain:
     counts = [len(slots(f)) for f in forms]
     broadcasts = _broadcasts(op.name, counts.index(max(counts))) if max(counts) > 1 else False
     kinds = tuple(k for k in KINDS if any(k in kinds_of(d) for d in dtypes))
-    dims, values = (*shapes.SHAPES, ALL), (*kinds, ALL)
+    dims: tuple[str, ...] = (*shapes.SHAPES, ALL)
+    values: tuple[str, ...] = (*kinds, ALL)
     if any([p.own for _, p in slots(f)] == [True] for f in forms) and any(d.itemsize <= 2 for d in dtypes):
         dims, values = (*dims, EVERY), (*values, EVERY)
     rules = _rules(forms, broadcasts)
@@ -288,7 +289,7 @@ def _telling(domain: Domain) -> tuple[Levels, ...]:
     row.
     """
     names = domain.factors["dtype"]
-    floats = [n for n in ("f32", "f64", "f16", "bf16") if n in names] or [*names]
+    floats = [str(n) for n in ("f32", "f64", "f16", "bf16") if n in names] or [*names]
     other = next((n for n in ("i64", "i32", "u8", "bf16", "b8", "c64") if n in names and n != floats[0]), floats[0])
     forms = domain.factors["form"]
     shape, partner = BESIDE[crc32(domain.op.name[::-1].encode()) % len(BESIDE)]

@@ -76,11 +76,9 @@ def every(dtype: torch.dtype) -> torch.Tensor:
     """All values of a dtype of 8 or 16 bits, NaNs of all bits among them."""
     bits = 8 * dtype.itemsize
     numbers = torch.arange(2**bits, dtype=torch.int32)
-    return (
-        (numbers - (numbers >= 2 ** (bits - 1)).int() * 2**bits)
-        .to(torch.int8 if bits == 8 else torch.int16)
-        .view(dtype)
-    )
+    numbers = numbers - (numbers >= 2 ** (bits - 1)).int() * 2**bits
+    values: torch.Tensor = numbers.to(torch.int8 if bits == 8 else torch.int16).view(dtype)
+    return values
 
 
 def combinations(dtypes: list[torch.dtype], draw: SeededValues) -> list[torch.Tensor]:

@@ -26,7 +26,7 @@ import sys
 from pathlib import Path
 import typer
 import worker_tasks
-from keel_conformance.report import Bar
+from keel_conformance.report import Criterion
 from keel_conformance.workers.command_run import running
 from keel_conformance.workers.spawn import forked
 
@@ -34,7 +34,7 @@ try:
     with running(Path(sys.argv[1]), worker_tasks.Task, worker_tasks.row, resume="resume" in sys.argv) as run:
         todo = [worker_tasks.Task(name) for name in sys.argv[2].split('|')]
         found = run.measure("tasks", todo, forked(worker_tasks.do), lambda job, o: f"done {job.name}", time_limit=60)
-    run.finish([Bar(job.name, o.row, "", None) for job, o in found.items()])
+    run.finish([Criterion(job.name, o.row, "", None) for job, o in found.items()])
 except typer.Exit as end:
     sys.exit(end.exit_code)
 """
