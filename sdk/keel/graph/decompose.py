@@ -1,4 +1,4 @@
-"""One call written out as the calls of its decomposition, with results of exactly the types that the call promised."""
+"""Replaces one call by the calls of its decomposition, with results of exactly the types that the call promised."""
 
 from __future__ import annotations
 
@@ -29,12 +29,11 @@ aten = torch.ops.aten
 
 
 def decompose_call(node: fx.Node, decomposition: Decomposition, mode: Any) -> fx.Graph:
-    """The graph of ``decomposition`` on the arguments of ``node``.
+    """Returns the graph of ``decomposition`` on the arguments of ``node``.
 
-    Placeholders stand for the nodes among the arguments, in order; the output is a tuple of the results.  A size that
-    only a run tells has the symbol that the operator promises.  Raises NotRecorded where the decomposition does not
-    give what the operator promises.
-    """
+    Placeholders stand for the nodes among the arguments, in order; the output is a tuple of the results. An unbacked
+    size has the symbol that the operator promises. Raises NotRecorded if the decomposition has other results than the
+    operator promises."""
     args, kwargs = fx.node.map_aggregate((node.args, node.kwargs), _value)
     promised = node.meta["val"]
     names = SymbolMap(symbols_of(mode))
@@ -58,7 +57,7 @@ def decompose_call(node: fx.Node, decomposition: Decomposition, mode: Any) -> fx
 
 @dataclass
 class SymbolMap:
-    """What symbols of a decomposition's own are in terms of the promised ones.
+    """Maps a decomposition's own symbols to the promised ones.
 
     Recorded operators give unbacked sizes new symbols, which are not among those ``known`` before."""
 
@@ -66,13 +65,13 @@ class SymbolMap:
     found: dict[sympy.Symbol, sympy.Expr] = field(default_factory=dict)
 
     def learn(self, size: int | torch.SymInt, promised: int | torch.SymInt) -> None:
-        """Takes a size that has a symbol of its own for the promised one."""
+        """Equates a size that is a new symbol with the promised size."""
         actual, expected = expression(size).xreplace(self.found), expression(promised)
         if actual.is_Symbol and late(actual) - self.known and not expected.free_symbols - self.known:
             self.found[actual] = expected
 
     def equal(self, a: Sequence[int | torch.SymInt], b: Sequence[int | torch.SymInt]) -> bool:
-        """Whether sizes that a decomposition gives are the promised ones."""
+        """True if the sizes from a decomposition are the promised ones."""
         return len(a) == len(b) and all(
             self._known(x) == expression(y) or same(x, y) for x, y in zip(a, b, strict=True)
         )
@@ -102,7 +101,8 @@ def _value(arg: Any) -> Any:
 
 
 def match_type(result: Any, promised: Any, names: SymbolMap) -> Any:
-    """``result`` with the strides of ``promised``, copied if it has others.  Raises NotRecorded where types differ."""
+    """Returns ``result`` with the strides of ``promised``, copied if it has others. Raises NotRecorded if types
+    differ."""
     if promised is None:
         return None
     if all(isinstance(n, int | torch.SymInt) for n in (result, promised)):
@@ -127,7 +127,7 @@ def match_type(result: Any, promised: Any, names: SymbolMap) -> Any:
 
 @dataclass(frozen=True)
 class MemoryLayout:
-    """Where a tensor's elements lie."""
+    """Describes where a tensor's elements are in memory."""
 
     sizes: tuple[int | torch.SymInt, ...]
     strides: tuple[int | torch.SymInt, ...]
@@ -139,7 +139,7 @@ class MemoryLayout:
 
 
 def _laid(result: torch.Tensor, like: MemoryLayout, names: SymbolMap) -> torch.Tensor | None:
-    """``result``, or a copy of it, whose elements lie as ``like`` says; None if no copy's do."""
+    """Returns ``result``, or a copy of it, with the layout of ``like``; None if no copy has it."""
     if names.laid_out(result, like):
         return result
     for copied in (_permuted, _spread, _repeated):
@@ -150,7 +150,7 @@ def _laid(result: torch.Tensor, like: MemoryLayout, names: SymbolMap) -> torch.T
 
 
 def _permuted(result: torch.Tensor, like: MemoryLayout) -> torch.Tensor:
-    """A copy without gaps whose dimensions lie in memory in the order that those of ``like`` do."""
+    """Returns a dense copy whose dimensions have the same order in memory as those of ``like``."""
     order = _order(like)
     back = [order.index(d) for d in range(len(order))]
     dense = aten.clone.default(aten.permute.default(result, order), memory_format=torch.contiguous_format)
@@ -159,9 +159,8 @@ def _permuted(result: torch.Tensor, like: MemoryLayout) -> torch.Tensor:
 
 
 def _spread(result: torch.Tensor, like: MemoryLayout) -> torch.Tensor | None:
-    """A copy with the gaps between elements that ``like`` has, filled with zeros; None where those of ``like`` overlap,
-    or may, or where only the run tells where they lie.
-    """
+    """Returns a copy with the same gaps between elements as ``like``, filled with zeros. Returns None if elements of
+    ``like`` may overlap, or if their places are known only at run time."""
     start, sizes, strides = like.start, list(like.sizes), list(like.strides)
     if any(late(expression(n)) for n in (start, *sizes, *strides)) or not _apart(like):
         return None
@@ -175,9 +174,8 @@ def _spread(result: torch.Tensor, like: MemoryLayout) -> torch.Tensor | None:
 
 
 def _repeated(result: torch.Tensor, like: MemoryLayout) -> torch.Tensor | None:
-    """One element of each dimension along which all lie in one place in ``like``, repeated: in one place they are
-    equal.  None where no dimension is such.
-    """
+    """Returns one element of each dimension that has stride 0 in ``like``, expanded: elements in one place are equal.
+    Returns None if no dimension has stride 0."""
     repeated = [
         d for d, (n, s) in enumerate(zip(like.sizes, like.strides, strict=True)) if same(s, 0) and not same(n, 1)
     ]
@@ -191,7 +189,7 @@ def _repeated(result: torch.Tensor, like: MemoryLayout) -> torch.Tensor | None:
 
 
 def _apart(m: MemoryLayout) -> bool:
-    """Whether no two elements share memory: each stride is known to be past all that lies below it."""
+    """True if no two elements share memory: each stride is known to exceed the extent of the dimensions below it."""
     below: Any = 1
     for d in reversed(_order(m)):
         if same(m.sizes[d], 1):
@@ -203,16 +201,15 @@ def _apart(m: MemoryLayout) -> bool:
 
 
 def _layout(m: MemoryLayout, sizes: Sequence[sympy.Expr]) -> list[Any]:
-    """Where the tensor of these sizes starts in its memory, and the strides that matter: not those of dimensions with
-    one element, nor any of a tensor with none.
-    """
+    """Returns the storage offset of a tensor of these sizes and its significant strides: not those of dimensions with
+    one element, and no strides of an empty tensor."""
     if any(n == 0 for n in sizes):
         return []
     return [m.start, *(s for n, s in zip(sizes, m.strides, strict=True) if n != 1)]
 
 
 def _order(m: MemoryLayout) -> list[int]:
-    """The dimensions from the outermost to the innermost in memory."""
+    """Returns the dimensions from the outermost to the innermost in memory."""
 
     def size(d: int) -> tuple[int, int]:
         stride = hint_of(m.strides[d])
@@ -225,7 +222,7 @@ def _order(m: MemoryLayout) -> list[int]:
 
 
 _MANY = 1 << 12
-"""What stands for a size that only a run tells."""
+"""A placeholder for an unbacked size."""
 
 Lookup = Callable[[Call], Decomposition | None]
-"""What a call is written out as, if anything."""
+"""A function that returns the decomposition of a call, or None."""
