@@ -136,20 +136,19 @@ def compile_graph(captured: Captured, settings: Settings, folder: Path | None, l
     run = link(gm, parts, captured.constants)
     graph = GraphCompiled(captured.kind, captured.gm, gm, plan, tuple(parts), planner.constants)
     listen(graph)
-    return _autotune(graph, run, captured, selection, planner, ctx, listen) if settings.placement == "measured" else run
+    return _autotune(graph, run, selection, planner, ctx, listen) if settings.placement == "measured" else run
 
 
 def _autotune(
     graph: GraphCompiled,
     run: Boxed,
-    captured: Captured,
     selection: Selection,
     planner: Planner,
     ctx: CompileContext,
     listen: Listener,
 ) -> Boxed:
     """``run``, or the plan of one backend alone that the first calls find to be faster."""
-    if once := why_not_rerunnable(captured.gm.graph):
+    if once := why_not_rerunnable(graph.captured.graph):
         listen(AutotuneSkipped(graph, f"The graph may run only once: {once}"))
         return run
     rivals = selection.rivals(graph.plan, WITHIN)
@@ -170,8 +169,8 @@ def _autotune(
             failed.append(replace(_expected(plan), why=reason(failures[0].error)))
             continue
         rival = replace(graph, gm=gm, plan=plan, parts=tuple(parts))
-        candidates.append(_candidate(rival, link(gm, parts, captured.constants), ctx.dump, listen))
-    return autotuned(candidates, failed, devices_of(captured.gm))
+        candidates.append(_candidate(rival, link(gm, parts, planner.captured.constants), ctx.dump, listen))
+    return autotuned(candidates, failed, devices_of(graph.captured))
 
 
 def _candidate(graph: GraphCompiled, run: Boxed, folder: Path | None, listen: Listener) -> Candidate:
