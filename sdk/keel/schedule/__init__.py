@@ -1,1 +1,1 @@
-"""From a part's graph to a launch list: which tensors get memory, which kernels merge, in which order loops run."""
+"""Schedules a part's graph: decides which tensors get memory, which kernels fuse, and the order of loops."""

@@ -1,10 +1,8 @@
-"""From a group of fused tensors to one kernel: nested loops over a chain of iteration spaces.
+"""Emits a group of fused tensors as one kernel: nested loops over a chain of iteration spaces.
 
-A group's tensors live on spaces (sets of axes) that form a chain by inclusion: rows inside nothing, elements inside
-rows. Each space is a loop depth. What must be stored or folded is evaluated on demand, each value once, in the
-outermost loop where all that it needs is bound; a fold's result is there after its loop, so whatever needs it goes
-to a later pass.
-"""
+A group's tensors have spaces (sets of axes) that form a chain by inclusion: the empty space, rows, elements of rows.
+Each space is a loop depth. Stores and reductions are evaluated on demand. Each value is computed once, in the outermost
+loop that binds its operands. The result of a reduction exists after its loop, so its users go to a later pass."""
 
 from __future__ import annotations
 
@@ -31,7 +29,7 @@ Coords = tuple[Index, ...]
 
 @dataclass(frozen=True, eq=False)
 class FusedNode:
-    """A fused node: where its axes and folded axes stand among the group's axes."""
+    """A fused node: its axes and reduced axes as indices over the group's axes."""
 
     node: LoopNode
     at: Mapping[Axis, Index]  # of the definition's axes and folded axes
@@ -49,7 +47,7 @@ class FusedNode:
 
 @dataclass(frozen=True, eq=False)
 class Group:
-    """What becomes one kernel: its nodes in order, and the numbers of the tensors that get memory."""
+    """The content of one kernel: its nodes in order, and the numbers of the tensors that get memory."""
 
     members: tuple[FusedNode, ...]
     stored: frozenset[int]
@@ -75,9 +73,8 @@ class _Block:
 
 @dataclass(frozen=True)
 class _Frame:
-    """A definition under evaluation: where its axes are, under which mask, whether what it reads is zero where that is
-    false, and its fold's results if it has one.
-    """
+    """A definition under evaluation: the places of its axes, its mask, whether masked reads give zero, and the results
+    of its reduction if it has one."""
 
     node: LoopNode
     at: Mapping[Axis, Index]
@@ -105,9 +102,8 @@ class Emitter:
     # -- values --------------------------------------------------------------------------------------
 
     def step(self, key: Any, axes: Iterable[Axis], args: Iterable[int], make: Callable[[int], Stmt]) -> int:
-        """The number of a value; a new statement in the outermost block that has what it needs, unless it is known
-        there.
-        """
+        """Returns the number of a value. If it is not computed yet, adds a statement in the outermost block that has
+        its operands."""
         need = frozenset(axes)
         depth = max((self.depths[a] for a in args), default=0)
         while not need <= self.blocks[depth].axes:
@@ -127,7 +123,7 @@ class Emitter:
         return number
 
     def buffer(self, tensor: int, role: str) -> str:
-        """The buffer of a tensor that has memory of its own."""
+        """Returns the buffer of a tensor that has its own memory."""
         key = (tensor, "in" if role == "in" else "out")
         if key not in self.buffers:
             t = self.tensors.tensors[tensor].type
@@ -135,7 +131,8 @@ class Emitter:
         return self.buffers[key].name
 
     def element(self, tensor: int, coords: Coords, mask: int | None = None, zero: bool = True) -> int:
-        """The element of ``tensor`` at ``coords``, where ``mask`` is false zero, or anything unless ``zero``."""
+        """Returns the element of ``tensor`` at ``coords``. If ``mask`` is false, it is zero, or any value unless
+        ``zero``."""
         if mask is not None and not zero and _inside(coords, self.tensors.tensors[tensor].type.shape):
             mask = None
         key = (tensor, coords, mask, zero or mask is None)
@@ -160,7 +157,7 @@ class Emitter:
         name = self.buffer(base, "in")
         dtype = self.tensors.tensors[tensor].type.dtype
         args = [*loaded_of(at), *([] if mask is None else [mask])]
-        # Of nothing that is repeated there is no element either: it is read in the loop that has no steps.
+        # An empty operand that is expanded has no element: it is read in a loop without steps.
         empty = 0 in self.tensors.tensors[tensor].type.shape
         axes = {*axes_of(at), *(a for c in coords if empty for a in axes_of(c))}
         return self.step(("load", base, at, mask), axes, args, lambda n: Load(n, name, at, dtype, mask))
@@ -168,7 +165,7 @@ class Emitter:
     def _evaluate(self, node: LoopNode, k: int, coords: Coords, mask: int | None, zero: bool) -> int:
         at = dict(zip(node.definition.axes, coords, strict=True))
         output = node.definition.outputs[k]
-        # What is computed is chosen once, at its end, so what it is computed from may be anything under the mask.
+        # The mask is applied once, to the result, so its operands may have any value under the mask.
         read = any(isinstance(s, Read) and s.result == output for s in node.definition.steps)
         value = self.value(_Frame(node, at, mask, zero and read), output)
         if mask is None or read or not zero:
@@ -176,7 +173,7 @@ class Emitter:
         return self._masked(value, mask, self.tensors.tensors[node.results[k]].type.dtype)
 
     def _masked(self, value: int, mask: int, dtype: torch.dtype) -> int:
-        """``value`` where ``mask`` is true, else zero; chosen in f32 where the dtype has no arithmetic."""
+        """Returns ``value`` if ``mask`` is true, else zero; selected in f32 if the dtype has no arithmetic."""
         wide = torch.float32 if dtype in SMALL_FLOATS else dtype
         nothing: bool | int | float = False if wide == torch.bool else 0.0 if wide.is_floating_point else 0
         zero = self.step(("const", repr(nothing), wide), (), (), lambda n: Const(n, nothing, wide))
@@ -201,7 +198,7 @@ class Emitter:
         return self._masked(value, mask, self.tensors.tensors[member.node.results[k]].type.dtype)
 
     def value(self, frame: _Frame, number: int) -> int:
-        """The kernel's number of a definition's value."""
+        """Returns the kernel's number of a definition's value."""
         if number not in frame.memo:
             frame.memo[number] = self._compute(frame, number)
         return frame.memo[number]
@@ -232,7 +229,7 @@ class Emitter:
                 return frame.folded[step.results.index(number)]
 
     def _step_of(self, node: LoopNode, number: int) -> Step:
-        """The step of the node's definition that makes its value so numbered."""
+        """Returns the step of the node's definition that makes the value with this number."""
         definition = node.definition
         if id(definition) not in self.steps:
             self.steps[id(definition)] = {
@@ -241,7 +238,7 @@ class Emitter:
         return self.steps[id(definition)][number]
 
     def _checked(self, frame: _Frame, step: CheckedIndex) -> int:
-        """The place of an index, checked where the element that needs it is."""
+        """Returns an index, with its bounds check at the element that needs it."""
         value, mask = self.value(frame, step.value), self._mask(frame, step)
 
         def made(n: int) -> Stmt:
@@ -261,7 +258,7 @@ class Emitter:
         return self.step(("and", args, torch.bool), (), args, lambda n: Apply(n, "and", args, torch.bool))
 
     def moved(self, frame: _Frame, i: Index) -> Index:
-        """A definition's index over the group's axes, its loaded indices renumbered."""
+        """Returns a definition's index over the group's axes, with its loaded indices renumbered."""
         return substitute(i, frame.at, lambda n: self.value(frame, n))
 
     # -- groups --------------------------------------------------------------------------------------
@@ -276,16 +273,16 @@ class Emitter:
         return self.kernel()
 
     def arguments(self, node: LoopNode, at: Mapping[Axis, Index], numbers: Sequence[int]) -> tuple[int, ...]:
-        """The values so numbered in the node's definition, its axes being ``at``."""
+        """Returns the values with these numbers in the node's definition, for axes ``at``."""
         frame = _Frame(node, at)
         return tuple(self.value(frame, n) for n in numbers)
 
     def output(self, node: LoopNode, at: Mapping[Axis, Index], folded: tuple[int, ...], k: int) -> int:
-        """The node's k-th output, its fold's or scan's results being ``folded``."""
+        """Returns the node's k-th output, given the results ``folded`` of its reduction or scan."""
         return self.value(_Frame(node, at, folded=folded), node.definition.outputs[k])
 
     def coordinates(self, node: LoopNode, at: Mapping[Axis, Index], coords: Coords) -> Coords:
-        """Coordinates of the node's definition over the loops' axes."""
+        """Returns coordinates of the node's definition over the loops' axes."""
         frame = _Frame(node, at)
         return tuple(self.moved(frame, i) for i in coords)
 
@@ -296,7 +293,7 @@ class Emitter:
         self.blocks[-1].stmts.append(Store(self.buffer(tensor, "out"), at, value))
 
     def kernel(self) -> Kernel:
-        """What is emitted, with a buffer for what its checks find."""
+        """Returns the emitted kernel, with a buffer for the results of its checks."""
         if self.sites:
             device = self.tensors.tensors[next(iter(self.buffers))[0]].type.device
             trouble = {
@@ -317,9 +314,8 @@ class Emitter:
 
 
 def _inside(coords: Coords, shape: Sequence[Dim]) -> bool:
-    """Whether the coordinates lie within ``shape`` whatever the axes are: each runs along its dimension, or is one
-    place of a known size.
-    """
+    """True if the coordinates are within ``shape`` for all values of the axes: each runs along its dimension, or is a
+    constant within a known size."""
     return all(
         isinstance(i.const, int) and isinstance(size, int) and 0 <= i.const < size
         if i.is_const
@@ -333,7 +329,8 @@ def _inside(coords: Coords, shape: Sequence[Dim]) -> bool:
 
 
 def spaces(group: Group) -> list[Space]:
-    """The chain of the group's spaces, from the empty one. Raises KeelError[bad-graph] if they form no chain."""
+    """Returns the chain of the group's spaces, from the empty one. Raises KeelError[bad-graph] if they do not form a
+    chain."""
     chain = sorted({frozenset(), *(s for m in group.members for s in (m.space, m.body))}, key=len)
     if not all(a < b for a, b in pairwise(chain)):
         raise KeelError("bad-graph", "The spaces of a group form no chain.")
@@ -341,11 +338,11 @@ def spaces(group: Group) -> list[Space]:
 
 
 Target = FusedNode | tuple[FusedNode, int]
-"""A fold to compute, or a store of a member's k-th result."""
+"""A reduction to compute, or a store of a member's k-th result."""
 
 
 class _Passes:
-    """Orders stores and folds into passes over the chain of spaces."""
+    """Orders stores and reductions in passes over the chain of spaces."""
 
     def __init__(self, emitter: Emitter, chain: Sequence[Space], order: Sequence[Axis]):
         self.emitter, self.chain, self.order = emitter, chain, order
@@ -355,9 +352,8 @@ class _Passes:
         self._rests: dict[int, tuple[FusedNode, ...]] = {}
 
     def process(self, depth: int, targets: Sequence[Target]) -> None:
-        """Emits ``targets``, and the folds they need whose results live at this depth, into the innermost open
-        block.
-        """
+        """Emits ``targets``, and the reductions they need whose results are at this depth, into the innermost open
+        block."""
         block = self.emitter.blocks[-1]
         pending: list[Target] = [*self._required(depth, targets), *targets]
         partial: dict[int, tuple[int, ...]] = {}
@@ -374,13 +370,13 @@ class _Passes:
                     self._here(target, partial)
             if inner:
                 partial |= self._pass(depth, inner)
-            # A fold over nothing but axes of one step is its one argument.
+            # A reduction over axes of size 1 only is its argument.
             for fold in [t for t in ready if isinstance(t, FusedNode) and self.depth[t.space] == depth]:
                 block.folds[id(fold)] = partial.pop(id(fold))
         self.partial = partial
 
     def _pass(self, depth: int, inner: Sequence[Target]) -> dict[int, tuple[int, ...]]:
-        """One loop over the next space for all of ``inner``; gives the results of its folds, by id."""
+        """Emits one loop over the next space for all of ``inner``, and returns the results of its reductions by id."""
         axes = [a for a in self.order if a in self.chain[depth + 1] - self.chain[depth]]
         self.emitter.open(axes)
         self.process(depth + 1, inner)
@@ -396,7 +392,7 @@ class _Passes:
         return results
 
     def _here(self, target: Target, partial: dict[int, tuple[int, ...]]) -> None:
-        """A target whose body lives at the open depth: a store, or the arguments of a fold."""
+        """Emits a target whose body is at the open depth: a store, or the arguments of a reduction."""
         if isinstance(target, FusedNode):
             self._settle(target)
             reduce = next(s for s in target.node.definition.steps if isinstance(s, Reduce))
@@ -408,7 +404,8 @@ class _Passes:
             self.emitter.store(*target)
 
     def _settle(self, member: FusedNode) -> None:
-        """Evaluates the maps that ``member`` rests on one by one, in order, so that evaluation does not nest deep."""
+        """Evaluates the maps that ``member`` depends on one by one, in order, so that evaluation does not nest
+        deeply."""
         below: dict[int, FusedNode] = {}
         todo = [member]
         while todo:
@@ -422,7 +419,7 @@ class _Passes:
                 self.emitter.element(other.node.results[0], other.coords)
 
     def _required(self, depth: int, targets: Sequence[Target]) -> list[FusedNode]:
-        """The folds at this depth that the targets need, each before those that need it."""
+        """Returns the reductions at this depth that the targets need, in order of dependence."""
         out: dict[int, FusedNode] = {}
         for target in targets:
             for fold in self.closure(target):
@@ -434,13 +431,14 @@ class _Passes:
         return self.depth[target.body if isinstance(target, FusedNode) else target[0].space]
 
     def closure(self, target: Target) -> tuple[FusedNode, ...]:
-        """All folds that must be done before ``target`` can be."""
+        """Returns all reductions that must finish before ``target``."""
         member, fold = (target, target) if isinstance(target, FusedNode) else (target[0], None)
         folds = self.needs(member)
         return folds if fold is not None or not member.is_fold else (*folds, member)
 
     def needs(self, member: FusedNode) -> tuple[FusedNode, ...]:
-        """The folds of the group on which the member's steps depend, through inlined nodes and other members."""
+        """Returns the reductions of the group that the member's steps depend on, through inlined nodes and other
+        members."""
         if id(member) not in self._needs:
             folds: dict[int, FusedNode] = {}
             for member_below in self.rests_on(member):
@@ -451,7 +449,8 @@ class _Passes:
         return self._needs[id(member)]
 
     def rests_on(self, member: FusedNode) -> tuple[FusedNode, ...]:
-        """The members of the group that the member's steps read, through inlined nodes, in the group's order."""
+        """Returns the members of the group that the member's steps read, through inlined nodes, in the group's
+        order."""
         if id(member) not in self._rests:
             members: dict[int, FusedNode] = {}
             visited: set[int] = set()

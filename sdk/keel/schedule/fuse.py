@@ -24,17 +24,17 @@ from keel.schedule.topological_order import UnitOrder
 from keel.types import Dim, product
 
 MIN_SHRINK = 4
-"""A map is computed again at other points only if there are this many times fewer of them."""
+"""A map is recomputed at other points only if there are fewer of them by this factor."""
 MAX_CANDIDATES = 8
-"""How many groups are tried for a node, and how many of those that touch a tensor are looked at."""
+"""The most groups tried for a node, and the most groups considered of those that touch a tensor."""
 MAX_GROUP = 48
-"""How many nodes a group may have."""
+"""The most nodes of a group."""
 LeafRead = tuple[int, Coords]
 
 
 @dataclass(eq=False)
 class _OpenGroup:
-    """A group that still grows. ``at`` maps each tensor that it makes or reads to coordinates over its digits."""
+    """A group that can still grow. ``at`` maps each tensor that it makes or reads to coordinates over its digits."""
 
     order: int
     digits: MixedRadix
@@ -91,7 +91,7 @@ class _Fuser:
     # -- which loops match ----------------------------------------------------------------------------
 
     def _leaf_reads(self, node: LoopNode) -> list[LeafRead]:
-        """What the node reads from memory or from other members, as coordinates over its own axes."""
+        """Returns the node's reads from memory and from other members, as coordinates over its own axes."""
         key = self.position[id(node)]
         if key not in self.leaves:
             reads: list[LeafRead] = []
@@ -127,14 +127,13 @@ class _Fuser:
         self._add(group, _placed(node, at), reads)
 
     def _makers(self, group: _OpenGroup, reads: Sequence[LeafRead]) -> list[_OpenGroup]:
-        """The other groups that make something of what is read."""
+        """Returns the other groups that make a tensor that is read."""
         units = [u for t, _ in reads if isinstance(u := self.unit.get(t), _OpenGroup) and u is not group]
         return list(dict.fromkeys(units))
 
     def _absorb(self, group: _OpenGroup, other: _OpenGroup) -> None:
-        """Takes all of ``other``, whose tensors the group reads, into the group; leaves both as they are if one of its
-        nodes does not join or a cycle would arise.
-        """
+        """Merges ``other``, whose tensors the group reads, into the group. Leaves both unchanged if one of its nodes
+        does not join or a cycle would arise."""
         outside = [u for u in self._before(group) if u is not other]
         if len(group.members) + len(other.members) > MAX_GROUP or self.order.reaches(outside, other):
             return
@@ -164,11 +163,11 @@ class _Fuser:
         group.digits, group.members, group.made, group.read = before.digits, before.members, before.made, before.read
 
     def _candidates(self, reads: Sequence[LeafRead]) -> list[_OpenGroup]:
-        """Groups that make or read what this node reads, those that share most bytes first, later ones first among
-        equals.
+        """Returns groups that make or read tensors that this node reads, sorted by shared bytes, later groups first
+        among equals.
 
-        A group that makes none of it must share an eighth of the bytes: merging strangers only lengthens lives.
-        """
+        A group that makes none of these tensors must share an eighth of the bytes: merging unrelated groups only
+        extends lifetimes."""
         shared: dict[int, int] = {}
         by_id: dict[int, _OpenGroup] = {}
         makers: set[int] = set()
@@ -187,7 +186,7 @@ class _Fuser:
     def _joined(
         self, group: _OpenGroup, node: LoopNode, reads: Sequence[LeafRead]
     ) -> tuple[FusedNode, Sequence[LeafRead]] | None:
-        """Where ``node`` stands in the group's loops, and what it reads there; None if it does not join.
+        """Returns the place of ``node`` in the group's loops and its reads there, or None if it does not join.
 
         The group's digits are refined only if it does.
         """
@@ -215,11 +214,10 @@ class _Fuser:
     def _met(
         self, group: _OpenGroup, node: LoopNode, reads: Sequence[LeafRead], solution: Solution
     ) -> tuple[Solution, Sequence[LeafRead]]:
-        """Equates what the node reads of the group with where it is made.
+        """Equates the coordinates at which the node reads the group's tensors with those at which they are made.
 
-        A map that is read elsewhere than at the loops' own point (a row at its target, say) is computed again there, if
-        that is seldom; then what it is made of is read. Raises NoSolution.
-        """
+        A map that is read at another point than the loops' own (a row at its target, for instance) is recomputed there
+        if that is rare; then its operands are read instead. Raises NoSolution."""
         todo, matched = list(reads), []
         while todo:
             tensor, coords = todo.pop(0)
@@ -251,9 +249,8 @@ class _Fuser:
         return trial
 
     def _complete(self, group: _OpenGroup, node: LoopNode, own: Sequence[Axis], solution: Solution) -> FusedNode | None:
-        """Gives the digits that no equation settled: to the group's other axes if they match in order, or to new
-        ones.
-        """
+        """Assigns the digits that no equation determined: to the group's other axes if they match in order, or to new
+        ones."""
         digits = [d for a in own if a.size != 1 for d in _digits(solution.x.now(index(a)))]
         free = [d for d in digits if d not in solution.given]
         if not solution.given and digits:
@@ -278,7 +275,7 @@ class _Fuser:
         return list(axes)
 
     def _sound(self, group: _OpenGroup, placed: FusedNode, solution: Solution) -> bool:
-        """Whether the spaces stay a chain and enough iterations stay independent."""
+        """True if the spaces stay a chain and enough iterations stay independent."""
         members = [_moved(m, solution.y) for m in group.members]
         chain = sorted({s for m in (*members, placed) for s in (m.space, m.body)}, key=len)
         if not all(a < b for a, b in pairwise(chain)):
@@ -295,7 +292,7 @@ class _Fuser:
         return True
 
     def _depends(self, node: LoopNode, made: set[int]) -> bool:
-        """Whether the node needs one of ``made``, through members and nodes computed in place."""
+        """True if the node needs one of ``made``, through members and inlined nodes."""
         todo, visited = list(node.operands), set()
         while todo:
             t = todo.pop()
@@ -313,11 +310,11 @@ class _Fuser:
         return len({*group.made, *group.read, *(t for t, _ in reads), *node.results})
 
     def _cyclic(self, group: _OpenGroup, reads: Sequence[LeafRead]) -> bool:
-        """Whether something outside the group that this node needs needs the group."""
+        """True if the node needs a unit outside the group that needs the group."""
         return self.order.reaches(self._made_outside(group, reads), group)
 
     def _made_outside(self, group: _OpenGroup, reads: Sequence[LeafRead]) -> list[Unit]:
-        """The other units that make something of what is read."""
+        """Returns the other units that make a tensor that is read."""
         return [self.unit[t] for t, _ in reads if t in self.unit and self.unit[t] is not group]
 
     def _last(self, unit: Unit) -> int:
@@ -325,7 +322,7 @@ class _Fuser:
         return max(self.position[id(n)] for n in nodes)
 
     def _before(self, unit: Unit) -> list[Unit]:
-        """The units that make what this one reads from memory."""
+        """Returns the units that make the tensors that this one reads from memory."""
         if isinstance(unit, _OpenGroup):
             read = list(unit.read)
         elif isinstance(unit, ExternCall):
@@ -364,7 +361,7 @@ class _Fuser:
                 touching.append(group)
 
     def _stored(self) -> set[int]:
-        """Tensors that leave the group that makes them."""
+        """Returns tensors that are used outside the group that makes them."""
         stored = set(self.escaping)
         for group in self.groups:
             stored |= set(group.read)
@@ -381,7 +378,7 @@ class _Fuser:
         return Group(members, out, tuple(self._axes(group)))
 
     def _ordered(self) -> list[Unit]:
-        """All units, each after those it reads, otherwise as their first nodes stand in the graph."""
+        """Returns all units in topological order, otherwise in the order of their first nodes in the graph."""
         units: list[Unit] = [*self.groups]
         units += [
             n for n in self.tensors.nodes if isinstance(n, ExternCall) or n.definition.kind in ("scan", "scatter")
@@ -410,13 +407,13 @@ class _Fuser:
 
 
 def _anywhere(fuser: _Fuser, node: LoopNode) -> Coords:
-    """Coordinates of a scatter's base, as axes of their own."""
+    """Returns coordinates of a scatter's base, as separate axes."""
     shape = fuser.tensors.tensors[node.results[0]].type.shape
     return tuple(index(Axis(f"b{n}", size)) for n, size in enumerate(shape))
 
 
 def _digits(i: Index) -> list[Axis]:
-    """The digits of a split axis, highest first."""
+    """Returns the digits of a split axis, highest first."""
     terms = [(a, c) for a, c in i.terms if isinstance(a, Axis)]
     out: list[Axis] = []
     step: Dim = 1

@@ -1,4 +1,4 @@
-"""Which tensors get no memory: maps that are cheap to repeat, or that have one reader which evaluates them once."""
+"""Decides which tensors get no memory: maps that are cheap to recompute, or whose only reader evaluates them once."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ CHEAP = frozenset(
     )
 )
 MAX_DEPTH = 24
-"""How many nodes computed in place may stand in a chain: evaluation nests with it."""
+"""The most inlined nodes in a chain: evaluation nests with their number."""
 MAX_RECOMPUTED = 6
-"""How many cheap steps may be computed again in each reader."""
+"""The most cheap steps that may be recomputed in each reader."""
 Hint = Callable[[Dim], int]
 
 
@@ -61,9 +61,8 @@ class Inliner:
         self.inlined = self._inlined()
 
     def _escaping(self) -> set[int]:
-        """Tensors that must have memory: outputs, operands of library calls, bases of scatters, and what those are
-        views of.
-        """
+        """Returns tensors that must have memory: outputs, operands of library calls, bases of scatters, and the bases
+        of views among those."""
         needed: set[int] = {o for o in self.tensors.outputs if isinstance(o, int)}
         for node in self.tensors.nodes:
             if isinstance(node, ExternCall):
@@ -71,7 +70,7 @@ class Inliner:
         return {self.tensors.base(t)[0] for t in needed}
 
     def _readers(self) -> dict[int, list[LoopNode]]:
-        """The nodes other than views that read each tensor, through views."""
+        """Returns the nodes other than views that read each tensor, through views."""
         readers: dict[int, list[LoopNode]] = {}
         for node in self.tensors.nodes:
             if isinstance(node, LoopNode) and not node.definition.is_view:
@@ -117,7 +116,7 @@ class Inliner:
         return len(readers) == 1 and (iterations(self.hint, readers[0]) <= size or (light and len(reads) <= 2))
 
     def _cheap_to_recompute(self, node: LoopNode) -> bool:
-        """Whether to compute the node again takes a few cheap steps and reads hardly more than to load it."""
+        """True if recomputing the node takes few cheap steps and reads hardly more than loading it."""
         work, leaves = self._cone(node)
         result = bytes_of(self.hint, self.tensors.tensors[node.results[0]].type)
         read = sum(bytes_of(self.hint, self.tensors.tensors[t].type) for t in leaves)
@@ -125,7 +124,8 @@ class Inliner:
         return work <= MAX_RECOMPUTED and (alone or 8 * read <= 9 * result)
 
     def _cone(self, node: LoopNode) -> tuple[int, frozenset[int]]:
-        """How many steps the node takes from what is in memory, many if one is dear, and what it reads there."""
+        """Returns how many steps the node takes from tensors in memory, many if one is expensive, and which tensors it
+        reads."""
         ops = [s.op for s in node.definition.steps if isinstance(s, Apply)]
         work, leaves = len(ops) if all(op in CHEAP for op in ops) else MAX_RECOMPUTED + 1, frozenset[int]()
         for t in {node.operands[s.operand] for s in node.definition.steps if isinstance(s, Read)}:
@@ -135,10 +135,10 @@ class Inliner:
 
 
 def bytes_of(hint: Hint, type: TensorType) -> int:
-    """The bytes of a tensor of that type, at the sizes that ``hint`` assumes."""
+    """Returns the bytes of a tensor of that type, at the sizes that ``hint`` assumes."""
     return hint(type.numel) * type.dtype.itemsize
 
 
 def iterations(hint: Hint, node: LoopNode) -> int:
-    """How often the body of the node's loops runs."""
+    """Returns how often the body of the node's loops runs."""
     return hint(product(a.size for a in (*node.definition.axes, *node.definition.folded)))

@@ -1,9 +1,8 @@
-"""Canonical loops: axes split until indices are affine, ordered by memory strides, merged where they count on,
-renamed.
+"""Makes loops canonical: splits axes until indices are affine, orders them by memory strides, merges contiguous ones
+and renames all.
 
-Kernels that compute the same thing come out equal, whatever the shapes they came from were called: equality and the
-name, a hash of the text, serve deduplication and caching.
-"""
+Kernels that compute the same become equal, whatever their sizes were named. Deduplication and caching use their
+equality and their name, a hash of the text."""
 
 from __future__ import annotations
 
@@ -37,7 +36,7 @@ Hint = Callable[[Dim], int]
 
 
 def canonicalize(kernel: Kernel, hint: Hint) -> Kernel:
-    """``kernel`` with its loops put in order and everything renamed. ``hint`` estimates symbolic sizes."""
+    """Returns ``kernel`` with ordered loops and canonical names. ``hint`` estimates symbolic sizes."""
     kernel = replace(kernel, body=tuple(_ordered(s, kernel, hint) for s in _split(kernel).body))
     return rename_canonically(_merged(kernel))
 
@@ -46,7 +45,7 @@ def canonicalize(kernel: Kernel, hint: Hint) -> Kernel:
 
 
 def indices(body: tuple[Stmt, ...]) -> Iterator[Index]:
-    """Every index in the statements, those nested in Div and Mod too."""
+    """Yields every index in the statements, also those nested in Div and Mod."""
     for stmt in walk(body):
         if isinstance(stmt, Position | Load | Store):
             yield from _nested(stmt.index)
@@ -60,7 +59,7 @@ def _nested(i: Index) -> Iterator[Index]:
 
 
 def rewrite(body: tuple[Stmt, ...], values: Mapping[Axis, Index]) -> tuple[Stmt, ...]:
-    """The statements with axes replaced in indices; loops keep their axes."""
+    """Returns the statements with axes replaced in indices; loops keep their axes."""
 
     def one(stmt: Stmt) -> Stmt:
         match stmt:
@@ -207,7 +206,8 @@ def _fuse(body: tuple[Stmt, ...], outer: Axis, inner: Axis, axis: Axis) -> tuple
 
 
 def rename_canonically(kernel: Kernel) -> Kernel:
-    """``kernel`` with axes, values and buffers numbered in order of appearance, and a name made of its content."""
+    """Returns ``kernel`` with axes, values and buffers numbered in order of appearance, and a name made of its
+    content."""
     values: dict[int, int] = {}
     for stmt in _defining(kernel.body):
         for r in results_of(stmt):
@@ -245,7 +245,7 @@ def _size_text(size: sympy.Basic) -> str:
 
 
 def _defining(body: tuple[Stmt, ...]) -> Iterator[Stmt]:
-    """Every statement in the order in which its results are there: loops with all that is in them."""
+    """Yields every statement in the order in which its results exist, also those inside loops."""
     for stmt in body:
         if isinstance(stmt, Loop):
             yield from _defining(stmt.body)

@@ -1,11 +1,9 @@
-"""When one tensor's loops can be another's: solving coordinate equations over digits.
+"""Decides if two tensors can share loops, by solving coordinate equations over digits.
 
-Every dimension is written as a mixed-radix sum of digits (axes). A consumer that reads a tensor at coordinates c(x)
-lies in the same loops as the tensor, which stands at g(y), if c(x) = g(y) has a solution that gives each of its
-digits x one group axis y. Reshapes split and merge dimensions, so digits are refined until both sides have the same
-radices; permutations need nothing. Equations that do not come apart into digits have no solution here, and the
-tensors are simply not fused.
-"""
+Every dimension is written as a mixed-radix sum of digits (axes). A consumer reads a tensor at coordinates c(x), and the
+tensor is made at g(y). They can share loops if c(x) = g(y) has a solution that maps each digit x to one group axis y.
+Reshapes split and merge dimensions, so digits are refined until both sides have the same radices; permutations need no
+refinement. If an equation cannot be divided into digits, there is no solution, and the tensors are not fused."""
 
 from __future__ import annotations
 
@@ -42,7 +40,7 @@ class MixedRadix:
         return outer, inner
 
     def now(self, i: Index) -> Index:
-        """``i`` with all splits made so far."""
+        """Returns ``i`` with all splits made so far."""
         while self.splits and not self.splits.keys().isdisjoint(axes_of(i)):
             i = substitute(i, self.splits)
         return i
@@ -52,7 +50,7 @@ class MixedRadix:
 
 
 def flat(i: Index, digits: MixedRadix) -> Index:
-    """``i`` with its digits split until no Div or Mod is left. Raises NoSolution if some do not come apart."""
+    """Splits the digits of ``i`` until no Div or Mod is left. Raises NoSolution if a digit cannot be split."""
     i = digits.now(i)
     while (atom := next((a for a, _ in i.terms if isinstance(a, Div | Mod)), None)) is not None:
         inner = atom.of
@@ -72,7 +70,7 @@ def _splits(axis: Axis, coefficient: Dim, by: Dim) -> bool:
 
 
 def radix(i: Index, size: Dim) -> list[Axis] | None:
-    """The digits of ``i``, lowest first, if it counts through 0 .. size-1 exactly once; else None."""
+    """Returns the digits of ``i``, lowest first, if it counts through 0 .. size-1 exactly once; else None."""
     if i.const != 0:
         return None
     left = dict((a, c) for a, c in i.terms if isinstance(a, Axis))
@@ -138,7 +136,7 @@ class Solution:
             raise NoSolution
 
     def _settle(self) -> None:
-        """Where one of a matched pair was split, splits the other the same way."""
+        """If one of a matched pair was split, splits the other the same way."""
         while pair := next(((x, y) for x, y in self.given.items() if x in self.x.splits or y in self.y.splits), None):
             x, y = pair
             del self.given[x]
@@ -150,14 +148,14 @@ class Solution:
                 self._give(above, below)
 
     def value(self, i: Index, more: Mapping[Axis, Axis] | None = None) -> Index:
-        """``i`` over the digits x as an index over the axes y."""
+        """Returns ``i`` over the digits x as an index over the axes y."""
         i = self.x.now(i)
         table = {x: index(y) for x, y in {**self.given, **(more or {})}.items()}
         return substitute(i, table)
 
 
 def pair_of(split: Index) -> tuple[Axis, Axis]:
-    """The (high, low) digits of a split."""
+    """Returns the (high, low) digits of a split."""
     digits = [(a, c) for a, c in split.terms if isinstance(a, Axis)]
     (low,) = [a for a, c in digits if c == 1]
     (high,) = [a for a, c in digits if c != 1]

@@ -1,9 +1,8 @@
 """Memory planning: intermediate tensors share one arena by lifetime.
 
 Best fit by decreasing size over fixed lifetimes (the greedy-by-size rule of Pisarchyk and Lee, Efficient memory
-management for deep neural net inference, 2020): each tensor goes to the lowest gap, between those that live at the
-same time, that holds it.
-"""
+management for deep neural net inference, 2020): each tensor goes to the lowest sufficient gap between the tensors that
+are alive at the same time."""
 
 from __future__ import annotations
 
@@ -24,7 +23,8 @@ class Lifetime:
 
 
 def pack(lifetimes: Sequence[Lifetime]) -> tuple[tuple[int, ...], int]:
-    """An offset in bytes for each lifetime, and the arena's size; what lives at the same time does not overlap."""
+    """Returns an offset in bytes for each lifetime, and the arena's size; tensors alive at the same time do not
+    overlap."""
     offsets = [0] * len(lifetimes)
     placed: list[int] = []
     for k in sorted(range(len(lifetimes)), key=lambda k: (-lifetimes[k].size, lifetimes[k].first)):

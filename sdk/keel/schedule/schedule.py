@@ -38,17 +38,17 @@ class KernelLaunch:
 
 @dataclass(frozen=True)
 class Schedule:
-    """What runs, in order, and on which tensors."""
+    """The launches in order, and their tensors."""
 
     tensors: TensorGraph
     steps: tuple[KernelLaunch | ExternCall, ...]
 
     def kernels(self) -> tuple[Kernel, ...]:
-        """The distinct kernels, in order of first use."""
+        """Returns the distinct kernels, in order of first use."""
         return tuple(dict.fromkeys(s.kernel for s in self.steps if isinstance(s, KernelLaunch)))
 
     def as_json(self, hint: Hint) -> list[dict[str, Any]]:
-        """The launches in order, as KEEL_DUMP writes them; a kernel's bytes are the sizes of its buffers."""
+        """Returns the launches in order, as KEEL_DUMP writes them; a kernel's bytes are the sizes of its buffers."""
         return [
             {"kind": "extern", "name": s.name}
             if isinstance(s, ExternCall)
@@ -61,7 +61,7 @@ class Schedule:
         ]
 
     def traffic(self, hint: Hint) -> int:
-        """Bytes that kernels read and write, each buffer once per launch."""
+        """Returns the bytes that kernels read and write, each buffer once per launch."""
         return sum(step.get("bytes", 0) for step in self.as_json(hint))
 
 
@@ -93,7 +93,7 @@ def _kernel(tensors: TensorGraph, fusion: Fusion, emit: Callable[[Emitter], Kern
 
 
 def _launches(tensors: TensorGraph, limits: Limits, hint: Hint, launch: KernelLaunch) -> Iterator[KernelLaunch]:
-    """The launch with its kernel in canonical form, or the two that it is split into."""
+    """Returns the launch with its kernel in canonical form, or the two launches that it is split into."""
     kernel = canonicalize(launch.kernel, hint)
     halves = split_reduction(kernel, limits, hint)
     if halves is None:
@@ -109,7 +109,7 @@ def _launches(tensors: TensorGraph, limits: Limits, hint: Hint, launch: KernelLa
 
 
 def _alone(tensors: TensorGraph, node: LoopNode) -> tuple[Callable[[Emitter], Kernel], ...]:
-    """A scan as one kernel; a scatter as a copy of its base and the updates."""
+    """Returns a scan as one kernel, and a scatter as a copy of its base and the updates."""
     if node.definition.kind == "scan":
         return (lambda e: _scan(e, tensors, node),)
     return (lambda e: _copy_base(e, tensors, node), lambda e: _updates(e, tensors, node))

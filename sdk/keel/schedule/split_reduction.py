@@ -1,9 +1,8 @@
-"""Reduction splitting: a fold with too few independent results becomes partial folds that fill the machine, and one
-that combines them.
+"""Reduction splitting: a reduction with too few independent results becomes partial reductions that fill the machine,
+and one that combines them.
 
-Monoids are associative, and a fold's state is what its combination takes, so partial states are just folded again.
-A chunk that is not full is padded with the identity: its loads are masked and what it folds is replaced.
-"""
+Monoids are associative, and the state of a reduction is also its operand, so partial states are reduced again. A chunk
+that is not full is padded with the identity: its loads are masked and its masked values are replaced."""
 
 from __future__ import annotations
 
@@ -35,14 +34,13 @@ from keel.types import Dim, contiguous_strides, product
 
 Hint = Callable[[Dim], int]
 ENOUGH = 4096
-"""Iterations below which a fold is not worth a second kernel."""
+"""Iterations below which a reduction is not worth a second kernel."""
 
 
 @dataclass(frozen=True)
 class SplitKernels:
-    """``first`` writes the partial states to new buffers of ``partials`` elements; ``second`` folds them and does the
-    rest.
-    """
+    """``first`` writes the partial states to new buffers of ``partials`` elements; ``second`` reduces them and does the
+    rest."""
 
     first: Kernel
     second: Kernel
@@ -51,7 +49,8 @@ class SplitKernels:
 
 @dataclass(frozen=True)
 class _Shape:
-    """A kernel that can be split: straight lines, one fold (inside rows, or at the top), straight lines and stores."""
+    """A kernel that can be split: straight-line statements, one reduction (in rows, or at the top), straight-line
+    statements and stores."""
 
     rows: Loop | None
     before: tuple[Stmt, ...]
@@ -60,9 +59,7 @@ class _Shape:
 
 
 def split_reduction(kernel: Kernel, limits: Limits, hint: Hint) -> SplitKernels | None:
-    """The two kernels that ``kernel`` becomes on a machine with ``limits.parallel`` lanes of work; None if it stays
-    whole.
-    """
+    """Splits ``kernel`` into two for a machine with ``limits.parallel`` lanes. Returns None if it stays whole."""
     shape = _shape(kernel)
     if shape is None:
         return None
@@ -102,7 +99,7 @@ def _around(body: Sequence[Stmt]) -> tuple[tuple[Stmt, ...], Loop, tuple[Stmt, .
 
 
 def _chunks(size: Dim, target: int, hint: Hint) -> int | None:
-    """How many chunks to cut an axis into: the largest divisor in [target / 2, target], else just ``target``."""
+    """Returns the number of chunks of an axis: the largest divisor in [target / 2, target], else ``target``."""
     longest = hint(size) // 2
     target = min(target, longest)
     if target < 2:
@@ -134,7 +131,7 @@ class _Split:
         return SplitKernels(self._kernel(body, partials), self._second(partials, at, rows), partials)
 
     def _second(self, partials: Sequence[Buffer], at: Index, rows: Sequence[Axis]) -> Kernel:
-        """Folds the partial states along the chunks, then goes on as the kernel did."""
+        """Reduces the partial states along the chunks, then continues as the kernel did."""
         body: list[Stmt] = []
         names = iter(partials)
         for fold in self.folds:
@@ -154,7 +151,7 @@ class _Split:
     # -- cutting the axis ------------------------------------------------------------------------------
 
     def _cut(self) -> tuple[Stmt, ...]:
-        """The fold's body with its first axis at chunk * length + within, masked where that lies beyond the end."""
+        """Returns the reduction's body with its first axis at chunk * length + within, masked beyond the end."""
         position = index(self.chunk) * self.within.size + self.within
         body = _moved(self.shape.fold.body, {self.axis: position})
         return body if self.exact else self._masked(body, position)
@@ -205,7 +202,7 @@ def _moved(body: tuple[Stmt, ...], values: dict[Axis, Index]) -> tuple[Stmt, ...
 
 
 def live(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
-    """The statements without those whose results nobody uses; a check is there for what it records."""
+    """Returns the statements without unused ones; a check is kept for its record."""
     used: set[int] = set()
 
     def sweep(stmts: tuple[Stmt, ...]) -> tuple[Stmt, ...]:

@@ -1,9 +1,8 @@
-"""A part's FX graph as tensors and steps on plain integers: what the scheduler works on.
+"""A part's FX graph as tensors and steps on plain integers, the input of the scheduler.
 
-Every tensor of the graph has a number. It is given (a placeholder), defined (a lowering rule says how to compute an
-element), made by a library call, or a view that shares another tensor's storage; a view is also defined, so kernels
-read through it.
-"""
+Every tensor of the graph has a number. It is an input (a placeholder), defined (a lowering rule computes its elements),
+the result of a library call, or a view that shares another tensor's storage. A view is also defined, so kernels can
+read through it."""
 
 from __future__ import annotations
 
@@ -41,8 +40,7 @@ class Tensor:
 class LoopNode:
     """A node with a lowering rule: ``results[k]`` is computed by ``definition`` from ``operands``.
 
-    ``operator`` is the overload's name, ``line`` the user's that made it.
-    """
+    ``operator`` is the overload's name, ``line`` the user's line that made it."""
 
     name: str
     definition: LoopDefinition
@@ -54,7 +52,8 @@ class LoopNode:
 
 @dataclass(frozen=True, slots=True)
 class CheckSite:
-    """A check of a kernel: whose index it is, and below what it has to be; with ``wrap``, at least -bound."""
+    """A bounds check of a kernel: the operator of the index, and the bound below which it must be; with ``wrap``, the
+    index must be at least -bound."""
 
     operator: str
     line: str | None
@@ -73,8 +72,7 @@ class Slot:
 class ExternCall:
     """A library call: ``args`` and ``kwargs`` have a Slot for each tensor and a SymType for each symbolic integer.
 
-    ``absolute`` says that it counts from where its operand's storage starts, not from where the operand does.
-    """
+    ``absolute`` says that its offsets count from the start of its operand's storage, not from the operand."""
 
     name: str
     extern: Extern
@@ -106,13 +104,13 @@ class TensorGraph:
     host: HostNumbers = field(default_factory=HostNumbers)  # what symbols of the sizes stand for
 
     def trouble(self, sites: tuple[CheckSite, ...], device: torch.device) -> int:
-        """A new tensor for what the checks at ``sites`` find."""
+        """Adds a tensor for the results of the checks at ``sites``."""
         self.tensors.append(Tensor("trouble", TensorType.dense(torch.int64, (len(sites),), device)))
         self.checks[len(self.tensors) - 1] = sites
         return len(self.tensors) - 1
 
     def base(self, number: int) -> tuple[int, Dim]:
-        """The tensor whose storage ``number`` lies in, and its offset there, in elements."""
+        """Returns the tensor whose storage ``number`` uses, and its offset there, in elements."""
         offset: Dim = 0
         while (alias := self.tensors[number].alias) is not None:
             number, offset = alias[0], as_dim(offset + alias[1])
@@ -123,7 +121,7 @@ Lower = Callable[[Call, HostNumbers], LoopDefinition | str]
 
 
 def build_tensor_graph(gm: fx.GraphModule, lower: Lower, externs: Mapping[str, Extern]) -> TensorGraph:
-    """The tensors of ``gm``, whose sizes and numbers are those of kernels.
+    """Builds the tensor graph of ``gm``, with sizes and numbers that kernels can compute.
 
     Raises KeelError[no-lowering] for a node that has neither a rule nor an extern.
     """
@@ -214,7 +212,7 @@ class _Reader:
         return arg
 
     def _alias(self, node: fx.Node, definition: LoopDefinition, operands: Sequence[int]) -> tuple[int, Dim] | None:
-        """Where the node's storage lies, if it is a view by its schema."""
+        """Returns where the node's storage is, if it is a view by its schema."""
         if not definition.is_view or len(operands) != 1 or not shares_storage(node.target):
             return None
         source = next(a for a in node.args if isinstance(a, fx.Node))
@@ -225,7 +223,7 @@ class _Reader:
         return hosted_type(type_of(value), self.out.host)
 
     def _stand_for_inputs(self, gm: fx.GraphModule) -> None:
-        """Gives a symbol to each size and number of the inputs that is made of symbols which no input tells alone."""
+        """Gives a symbol to each size and number of the inputs whose own symbols no input determines."""
         types = [type_of(n.meta["val"]) for n in gm.graph.find_nodes(op="placeholder")]
         sizes = [d for t in types if isinstance(t, TensorType) for d in t.shape]
         strides = [d for t in types if isinstance(t, TensorType) for d in t.strides if isinstance(d, sympy.Symbol)]
@@ -237,7 +235,7 @@ class _Reader:
 
 
 def _names(gm: fx.GraphModule) -> frozenset[str]:
-    """The names of all symbols in a graph."""
+    """Returns the names of all symbols in a graph."""
     values = [t for n in gm.graph.nodes for t in types_of(n.meta.get("val"))]
     return frozenset(
         s
@@ -247,7 +245,7 @@ def _names(gm: fx.GraphModule) -> frozenset[str]:
 
 
 def _narrowed(node: LoopNode, used: Set[int]) -> LoopNode:
-    """``node`` folding values alone, if it finds their positions too and nobody reads those."""
+    """Returns ``node`` without positions, if it reduces values with their positions and the positions are unused."""
     definition = node.definition
     reduce = next((s for s in definition.steps if isinstance(s, Reduce) and s.monoid in VALUE_ALONE), None)
     if reduce is None or reduce.dtypes[0] == torch.bool:
@@ -270,7 +268,7 @@ def _takes(extern: Extern, call: Call) -> bool:
 
 
 def shares_storage(target: Any) -> bool:
-    """Whether the overload's result is a view of its argument: its schema says ``Tensor(a) -> Tensor(a)``."""
+    """True if the overload's result is a view of its argument: its schema is ``Tensor(a) -> Tensor(a)``."""
     text = str(getattr(target, "_schema", ""))
     return "Tensor(a)" in text.partition("->")[2]
 

@@ -1,10 +1,9 @@
 """A topological order of units that is kept while units grow: the dynamic order of Pearce and Kelly (A dynamic
 topological sort algorithm for directed acyclic graphs, ACM Journal of Experimental Algorithmics 11, 2007).
 
-A unit is what will be one step, of one or of several nodes. A unit needs another one as a whole: a group that stands
-early for its first node may need, for its last, what comes late. So the positions of nodes do not tell which unit can
-reach which; ranks in this order do.
-"""
+A unit is a future step, of one or several nodes. A unit needs another one as a whole: a group that is early because of
+its first node may need a late unit for its last node. So the positions of nodes do not show which unit can reach which,
+but ranks in this order do."""
 
 from __future__ import annotations
 
@@ -23,12 +22,12 @@ class UnitOrder(Generic[Unit]):
         self._rank: dict[int, int] = {}  # by id: units may be unhashable
 
     def append(self, unit: Unit) -> None:
-        """Takes a new unit in, which no other needs yet, at the end."""
+        """Appends a new unit, which no other unit needs yet."""
         self._rank[id(unit)] = len(self._units)
         self._units.append(unit)
 
     def reaches(self, units: Iterable[Unit], goal: Unit) -> bool:
-        """Whether one of ``units`` is ``goal`` or needs it, directly or through others."""
+        """True if one of ``units`` is ``goal`` or needs it, directly or through others."""
         low = self._rank[id(goal)]
         return low in self._needed(units, low, goal)
 
@@ -38,7 +37,7 @@ class UnitOrder(Generic[Unit]):
         self._place(low, self._needed(needed, low + 1), unit)
 
     def merge(self, unit: Unit, taken: Unit) -> None:
-        """Takes ``taken`` out: what it did is done by ``unit`` now, which needed it, and so stands after it.
+        """Removes ``taken``, which is merged into ``unit``.  ``unit`` needed it, and so comes after it.
 
         No other unit that ``unit`` needs may reach ``taken``.
         """
@@ -49,8 +48,7 @@ class UnitOrder(Generic[Unit]):
         self._place(low, self._needed(self._before(unit), low + 1), unit)
 
     def _needed(self, units: Iterable[Unit], low: int, until: Unit | None = None) -> dict[int, Unit]:
-        """By rank, of ``units`` and what they need those whose rank is at least ``low``, up to where ``until`` is
-        met."""
+        """Returns, by rank, ``units`` and their needs with a rank of at least ``low``, until ``until`` is met."""
         found: dict[int, Unit] = {}
         todo = list(units)
         while todo:
@@ -64,7 +62,7 @@ class UnitOrder(Generic[Unit]):
         return found
 
     def _place(self, low: int, first: Mapping[int, Unit], unit: Unit) -> None:
-        """Puts those of ``first``, by rank, and then ``unit`` at the rank ``low`` and after; the others between move
+        """Puts the units of ``first``, by rank, and then ``unit`` at rank ``low`` and after; the others between move
         behind them."""
         high = max([*first, self._rank[id(unit)]])
         if not first and high == low:
