@@ -142,15 +142,20 @@ def _folder_name(dist: Distribution) -> str:
     if kind in (".dist-info", ".egg-info") and (name := stem.partition("-")[0]):
         return name
     try:
-        return str(dist.name or folder)
+        return str(_metadata_name(dist) or folder)
     except Exception:  # a third-party importer may raise anything
         return folder
+
+
+def _metadata_name(dist: Distribution) -> object:
+    """Returns the name in a distribution's metadata, or None; ``dist.name`` warns of a missing one, or will raise."""
+    return dist.metadata.get("Name")
 
 
 def _package(dist: Distribution, folder: str) -> tuple[str, list[str]]:
     """Returns the name of a distribution, spelled as in its metadata if that is the name of its folder."""
     try:
-        said = dist.name
+        said = _metadata_name(dist)
     except Exception as e:
         return _printable(folder), [f"Its METADATA cannot be read: {_said(e)}."]
     if not isinstance(said, str) or not said:

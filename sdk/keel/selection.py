@@ -1,13 +1,14 @@
-"""Selects the form of a graph to place, and decides by cost whether mixing backends is worth it.
+"""Which form of a graph is placed, and whether it is worth mixing backends: the cost decides.
 
-Legalization keeps a call whole if any backend takes it, however slow the call is there. So by cost the graph is also
-legalized for each backend alone, and the cheapest placement is selected. By the data sheets it is never more expensive
-than the best single backend together with the last resort.
+Legalization keeps a call whole if any backend takes it so, however slow that is there.  So by cost the graph is also
+legalized as each backend alone would have it, and the cheapest placement counts: none is dearer, by the data sheets,
+than the best single backend with what it leaves to a last resort.
 
-Sheets are wrong, each by up to its ``doubt``. Calls that stay on the best single backend take the same time in every
-plan. So a call moves elsewhere only if it is still faster there when the best backend is faster than its sheet, and all
-others slower, by their doubts. Finding the best such mixture is again a placement problem, with other rates. It makes
-no small parts whose gain, after moves and launches, is within the error of the sheets."""
+Sheets are off, each by its own ``doubt``.  What stays on the best single backend takes the same either way; so a
+mixture is made of those calls only that are faster elsewhere if all of that one is faster than its sheet says, and all
+of the others slower, by as much as they are in doubt.  The best such mixture is again a placement problem, with other
+rates, and so small parts that gain less than sheets are off, moves and launches counted, are not made.
+"""
 
 from __future__ import annotations
 
@@ -43,16 +44,16 @@ Placed = tuple[CostEstimate, fx.GraphModule, Plan]
 
 @dataclass(frozen=True)
 class Selection:
-    """A form of a graph and its placement. If that is by cost, also the cheapest placement on each backend that can
-    take all of the graph, cheapest first."""
+    """A form of a graph and its placement; where that is by cost, also those on one backend alone that has all of it,
+    the cheapest of each backend and the cheapest first."""
 
     gm: fx.GraphModule
     plan: Plan
     alone: tuple[tuple[fx.GraphModule, Plan], ...] = ()
 
     def rivals(self, selected: Plan, within: float) -> list[tuple[fx.GraphModule, Plan]]:
-        """Returns the placements on one backend that differ from ``selected``, a placement of ``gm``, and take at most
-        ``within`` times as long by the data sheets."""
+        """The placements on one backend that are other programs than ``selected``, a placement of ``gm``, and take at
+        most ``within`` times as long by the data sheets."""
         most, own = within * _seconds(selected), (_signature(self.gm), _split(selected))
         return [
             (gm, plan) for gm, plan in self.alone if _seconds(plan) <= most and (_signature(gm), _split(plan)) != own
@@ -60,8 +61,8 @@ class Selection:
 
 
 class Planner:
-    """Places the forms of one graph. Its methods raise what ``place`` raises, and ``Fault`` if a backend contradicts
-    itself or its data sheet fails."""
+    """Places the forms of one graph.  Its methods raise what ``place`` raises, and ``Fault`` where a backend
+    contradicts itself or its data sheet fails."""
 
     def __init__(self, captured: Captured, settings: Settings) -> None:
         self.captured, self.strict = captured, settings.strict
@@ -71,16 +72,16 @@ class Planner:
 
     @property
     def backends(self) -> tuple[Backend, ...]:
-        """The backends.  Each answers a question only once."""
+        """The backends, each of which answers a question once."""
         return self.support.backends
 
     def select(self, legalized: Legalized) -> Selection:
-        """Returns the form and the placement to compile: the cheapest, if graphs are placed by cost."""
+        """The form and the placement to compile: the cheapest, if graphs are placed by cost."""
         return select_placement(self.captured, legalized, self.backends, strict=self.strict, price=self.price)
 
     def replan(self, gm: fx.GraphModule, plan: Plan, failed: Sequence[PartFailure]) -> tuple[Plan, list[PartFailure]]:
-        """Returns a plan without the claims of parts that could not be compiled, and the failures that it avoids: all,
-        or only the first if avoiding all leaves a call without an owner.
+        """A plan without the claims of parts that could not be compiled, and the failures that it avoids: all, or the
+        first alone where the others leave a call without an owner.
 
         Raises the error of the first failure if there is no such plan, and always under ``strict``.
         """
@@ -93,7 +94,7 @@ class Planner:
         raise failed[0].error from failed[0].raised
 
     def verified(self, gm: fx.GraphModule, plan: Plan) -> Plan:
-        """Returns the plan with the user's own backends, which are asked again about each call.
+        """The plan with the backends that the user gave, which are asked again about each call.
 
         Raises KeelError[bad-plan] if it does not hold.
         """
@@ -130,7 +131,7 @@ def select_placement(
     for some in _single_backend_sets(backends, price.compete):
         try:
             other = legalize(captured, some, strict=strict).gm
-        except KeelError:  # these backends do not take the whole graph
+        except KeelError:  # these few do not take all of it
             continue
         form = _signature(other)
         if form not in forms:
@@ -146,7 +147,7 @@ def select_placement(
     bound = min(claim.seconds, *(c.bound for c, *_ in candidates))
     cheapest: dict[str, tuple[fx.GraphModule, Plan]] = {}
     for own, written, one in sorted(pure, key=lambda t: t[0].seconds):
-        own = replace(own, bound=min(own.seconds, bound))  # the bound of one backend is not a bound of the others
+        own = replace(own, bound=min(own.seconds, bound))  # what one backend is bound by, others may undercut
         cheapest.setdefault(one.parts[0].owner.name, (written, replace(one, claim=own)))
     return Selection(gm, replace(plan, claim=replace(claim, bound=bound)), tuple(cheapest.values()))
 
@@ -159,7 +160,7 @@ def replan(
     strict: bool = False,
     price: Pricing | None = None,
 ) -> Plan:
-    """Places a selected graph again, with more ``refusals``: by cost, if there is a ``price``.
+    """A graph that was selected, placed once more, with more ``refusals``: by cost, if there is a ``price``.
 
     Raises what ``place`` raises.
     """
@@ -199,7 +200,7 @@ def _robust_selection(
 
 
 def _dominant_backend(placed: Placed, price: Pricing) -> str:
-    """Returns the backend that has most of the work."""
+    """The backend that has most of the work."""
     _, gm, plan = placed
     work = Counter[str]()
     for part, each in zip(plan.parts, itemize(gm, plan, price.constants) or (), strict=False):
@@ -208,7 +209,7 @@ def _dominant_backend(placed: Placed, price: Pricing) -> str:
 
 
 def _repriced(placed: Placed, backends: Sequence[Backend], price: Pricing) -> Placed:
-    """Returns a plan that was made with other sheets, with the backends' own sheets."""
+    """A plan that was made with other sheets, with those that the backends have."""
     claim, gm, plan = placed
     plan = _among_these(plan, backends)
     seconds = sum(b.seconds for b in itemize(gm, plan, price.constants) or ())
@@ -217,14 +218,14 @@ def _repriced(placed: Placed, backends: Sequence[Backend], price: Pricing) -> Pl
 
 
 def _apart(placed: Placed, doubted: Sequence[Backend], price: Pricing) -> float:
-    """Returns the seconds of a placement by those sheets; a part pays for a tensor that another part of its backend
-    read."""
+    """The seconds of a placement by the bill of those sheets, in which a part reads again what another part of its
+    backend read."""
     _, gm, plan = placed
     return sum(b.seconds for b in itemize(gm, _among_these(plan, doubted), price.constants, apart=True) or ())
 
 
 def _among_these(plan: Plan, backends: Sequence[Backend]) -> Plan:
-    """Returns the plan with backends of the same names, and with their sheets."""
+    """The plan with backends of the same names, and with their sheets."""
     own = {b.name: b for b in backends}
     return replace(
         plan, backends=tuple(backends), parts=tuple(replace(part, owner=own[part.owner.name]) for part in plan.parts)
@@ -244,21 +245,21 @@ def _owners(plan: Plan) -> set[str]:
 
 
 def _native_backends(gm: fx.GraphModule, backends: Sequence[Backend]) -> int:
-    """Returns how many backends, without last resorts, work on a device that the graph's tensors are on."""
+    """How many backends, those of last resort left out, work on a device that the graph's tensors are on."""
     values = (node.meta.get("val") for node in gm.graph.nodes)
     devices = {v.device.type for v in values if isinstance(v, torch.Tensor) and v.dim() > 0}
     return sum(b.device == "*" or b.device in devices for b in backends if not b.last_resort)
 
 
 def _fallback_calls(plan: Plan) -> int:
-    """Returns how many calls are left to a last resort.  If it does not compete, no form of a graph leaves it more."""
+    """How many calls are left to a last resort.  Where it does not compete, no form of a graph leaves it more."""
     return sum(len(part.nodes) for part in plan.parts if part.owner.last_resort)
 
 
 def _placed(
     gm: fx.GraphModule, backends: Sequence[Backend], strict: bool, price: Price, refusals: Refusals | None = None
 ) -> list[Placed]:
-    """Returns the placement, if one fits."""
+    """The placement, if there is one that fits."""
     try:
         plan = place(gm, backends, refusals, strict=strict, price=price)
     except KeelError:
@@ -267,8 +268,7 @@ def _placed(
 
 
 def _single_backend_sets(backends: Sequence[Backend], compete: bool) -> Iterator[tuple[Backend, ...]]:
-    """Yields each backend with the last resorts; if those compete, also each without them, and the last resorts
-    alone."""
+    """Each backend with those of last resort; if they compete, each without them too, and those alone."""
     last = tuple(b for b in backends if b.last_resort)
     if last and compete:
         yield from ((b,) for b in backends if not b.last_resort)
@@ -278,7 +278,7 @@ def _single_backend_sets(backends: Sequence[Backend], compete: bool) -> Iterator
 
 
 def _among(price: Price, some: Sequence[Backend]) -> Price:
-    """Returns prices of placements on a subset of the backends."""
+    """Prices of placements on a few backends."""
     names = {b.name for b in some}
 
     def priced(units: CallGraph, backends: tuple[Backend, ...], taken: Taken) -> Problem | None:
@@ -289,5 +289,5 @@ def _among(price: Price, some: Sequence[Backend]) -> Price:
 
 
 def _signature(gm: fx.GraphModule) -> tuple[tuple[str, str], ...]:
-    """Returns a key that says how far calls are decomposed."""
+    """What tells how far calls are written out."""
     return tuple((node.name, str(node.target)) for node in gm.graph.nodes)

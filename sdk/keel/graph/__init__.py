@@ -1,1 +1,1 @@
-"""The FX side: graphs of typed ATen calls, their verification, and their decomposition to calls that backends claim."""
+"""The FX side: graphs of typed ATen calls, what they may contain, and how they descend to what backends claim."""

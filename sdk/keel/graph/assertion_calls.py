@@ -1,4 +1,4 @@
-"""Finds the assertions of a graph.  Calls behind an assertion wait for it."""
+"""Which calls of a graph are assertions: what stands behind one waits for it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from keel.torch_adapter import is_assertion, is_operator, is_overload
 
 
 def asserts(node: fx.Node) -> bool:
-    """True if a call stops the program unless a condition holds, itself or in a graph that is its argument."""
+    """Whether a call stops the program where a condition does not hold, by itself or in a graph that it is given."""
     if node.op != "call_function" or not is_operator(node.target):
         return False
     if is_overload(node.target):
@@ -17,7 +17,7 @@ def asserts(node: fx.Node) -> bool:
 
 
 def _bodies(node: fx.Node) -> list[fx.GraphModule]:
-    """Returns the graphs among the arguments of a higher-order operator."""
+    """The graphs that an operator of higher order is given."""
     module = node.graph.owning_module
     given = (getattr(module, str(a.target), None) for a in node.all_input_nodes if a.op == "get_attr")
     return [body for body in given if isinstance(body, fx.GraphModule)]

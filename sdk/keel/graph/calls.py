@@ -1,4 +1,4 @@
-"""Reads an FX graph: the call of a node, the types of values, possible aliases, and the user's source line."""
+"""Reading an FX graph: the call a node makes, the types of values, what may share memory, where the user wrote it."""
 
 from __future__ import annotations
 
@@ -25,10 +25,11 @@ _CACHE = "keel.call"
 
 
 def type_of(value: object) -> Type:
-    """Returns the type of a fake tensor or of a number, symbolic or not.
+    """The type of a fake tensor or of a number, symbolic or not.
 
-    Raises KeelError[out-of-opset] for a tensor of an excluded layout or dtype (sparse ...), and KeelError[bad-graph]
-    for any other value."""
+    Raises KeelError[out-of-opset] for a tensor of a layout or dtype that is left out (sparse ...), and
+    KeelError[bad-graph] for what is neither.
+    """
     match value:
         case torch.Tensor():
             if (found := exclusion_of_value(value)) is not None:
@@ -52,8 +53,7 @@ def type_of(value: object) -> Type:
 
 
 def types_of(value: object) -> tuple[Type | None, ...]:
-    """Returns the types of a node's results, None for a result that is not produced. Empty for a node without
-    results."""
+    """The types of a node's results: one each, None for one that is not produced; none for a node without results."""
     if value is None:
         return ()
     if isinstance(value, tuple | list):
@@ -67,7 +67,7 @@ def is_call(node: fx.Node) -> bool:
 
 
 def call_of(node: fx.Node) -> Call | None:
-    """Returns the operator call of a node.
+    """The operator call that a node makes.
 
     None for nodes without work: inputs, constants, the output, ``getitem`` on several results, and arithmetic on
     symbolic numbers, which includes reading a size."""
@@ -84,7 +84,7 @@ def call_of(node: fx.Node) -> Call | None:
 
 
 def to_type(value: Any) -> Any:
-    """Converts an argument for a call: nodes and tensors become types, in lists too; other values stay unchanged."""
+    """An argument as a call holds it: types for nodes and tensors, in lists too; anything else as it is."""
     if isinstance(value, fx.Node):
         # A node without a value is a graph, the argument of a higher-order operator.
         return type_of(value.meta["val"]) if value.meta.get("val") is not None else f"%{value.target}"
@@ -96,7 +96,7 @@ def to_type(value: Any) -> Any:
 
 
 def argument_node(node: fx.Node, name: str | None) -> fx.Node | None:
-    """Returns the node passed as the parameter ``name``, unless the same node is also passed as another parameter."""
+    """The node that a call is given as the parameter ``name``, unless it is given that as another one too."""
     if name is None or not callable(node.target):
         return None
     found = bound(node.target, node.args, node.kwargs).get(name)
@@ -105,8 +105,7 @@ def argument_node(node: fx.Node, name: str | None) -> fx.Node | None:
 
 
 def alias_bases(graph: fx.Graph) -> Mapping[fx.Node, frozenset[fx.Node]]:
-    """Returns, for each node, the nodes whose memory its value may alias: itself, unless it is a view or an item of
-    views."""
+    """For each node, the nodes whose memory its value may be in: itself, unless it is a view or picks from views."""
     found: dict[fx.Node, frozenset[fx.Node]] = {}
     for node in graph.nodes:
         found[node] = _bases(node, found)
@@ -136,7 +135,7 @@ _FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+), in [^\n]*\n?(?
 
 
 def source_line(node: fx.Node) -> str | None:
-    """Returns ``path:line   code`` of the user's innermost line that made the node, or None if it is unknown.
+    """``path:line   code`` of the user's innermost line that made the node; None if it is not known.
 
     The path is relative to the current directory where it lies below it.
     """

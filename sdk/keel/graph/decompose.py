@@ -1,4 +1,4 @@
-"""Replaces one call by the calls of its decomposition, with results of exactly the types that the call promised."""
+"""One call written out as the calls of its decomposition, with results of exactly the types that the call promised."""
 
 from __future__ import annotations
 
@@ -29,11 +29,12 @@ aten = torch.ops.aten
 
 
 def decompose_call(node: fx.Node, decomposition: Decomposition, mode: Any) -> fx.Graph:
-    """Returns the graph of ``decomposition`` on the arguments of ``node``.
+    """The graph of ``decomposition`` on the arguments of ``node``.
 
-    Placeholders stand for the nodes among the arguments, in order; the output is a tuple of the results. An unbacked
-    size has the symbol that the operator promises. Raises NotRecorded if the decomposition has other results than the
-    operator promises."""
+    Placeholders stand for the nodes among the arguments, in order; the output is a tuple of the results.  A size that
+    only a run tells has the symbol that the operator promises.  Raises NotRecorded where the decomposition does not
+    give what the operator promises.
+    """
     args, kwargs = fx.node.map_aggregate((node.args, node.kwargs), _value)
     promised = node.meta["val"]
     names = SymbolMap(symbols_of(mode))
@@ -57,7 +58,7 @@ def decompose_call(node: fx.Node, decomposition: Decomposition, mode: Any) -> fx
 
 @dataclass
 class SymbolMap:
-    """Maps a decomposition's own symbols to the promised ones.
+    """What symbols of a decomposition's own are in terms of the promised ones.
 
     Recorded operators give unbacked sizes new symbols, which are not among those ``known`` before."""
 
@@ -65,13 +66,13 @@ class SymbolMap:
     found: dict[sympy.Symbol, sympy.Expr] = field(default_factory=dict)
 
     def learn(self, size: int | torch.SymInt, promised: int | torch.SymInt) -> None:
-        """Equates a size that is a new symbol with the promised size."""
+        """Takes a size that has a symbol of its own for the promised one."""
         actual, expected = expression(size).xreplace(self.found), expression(promised)
         if actual.is_Symbol and late(actual) - self.known and not expected.free_symbols - self.known:
             self.found[actual] = expected
 
     def equal(self, a: Sequence[int | torch.SymInt], b: Sequence[int | torch.SymInt]) -> bool:
-        """True if the sizes from a decomposition are the promised ones."""
+        """Whether sizes that a decomposition gives are the promised ones."""
         return len(a) == len(b) and all(
             self._known(x) == expression(y) or same(x, y) for x, y in zip(a, b, strict=True)
         )
@@ -101,8 +102,7 @@ def _value(arg: Any) -> Any:
 
 
 def match_type(result: Any, promised: Any, names: SymbolMap) -> Any:
-    """Returns ``result`` with the strides of ``promised``, copied if it has others. Raises NotRecorded if types
-    differ."""
+    """``result`` with the strides of ``promised``, copied if it has others.  Raises NotRecorded where types differ."""
     if promised is None:
         return None
     if all(isinstance(n, int | torch.SymInt) for n in (result, promised)):
@@ -127,7 +127,7 @@ def match_type(result: Any, promised: Any, names: SymbolMap) -> Any:
 
 @dataclass(frozen=True)
 class MemoryLayout:
-    """Describes where a tensor's elements are in memory."""
+    """Where a tensor's elements lie."""
 
     sizes: tuple[int | torch.SymInt, ...]
     strides: tuple[int | torch.SymInt, ...]
@@ -139,7 +139,7 @@ class MemoryLayout:
 
 
 def _laid(result: torch.Tensor, like: MemoryLayout, names: SymbolMap) -> torch.Tensor | None:
-    """Returns ``result``, or a copy of it, with the layout of ``like``; None if no copy has it."""
+    """``result``, or a copy of it, whose elements lie as ``like`` says; None if no copy's do."""
     if names.laid_out(result, like):
         return result
     for copied in (_permuted, _spread, _repeated):
@@ -150,7 +150,7 @@ def _laid(result: torch.Tensor, like: MemoryLayout, names: SymbolMap) -> torch.T
 
 
 def _permuted(result: torch.Tensor, like: MemoryLayout) -> torch.Tensor:
-    """Returns a dense copy whose dimensions have the same order in memory as those of ``like``."""
+    """A copy without gaps whose dimensions lie in memory in the order that those of ``like`` do."""
     order = _order(like)
     back = [order.index(d) for d in range(len(order))]
     dense = aten.clone.default(aten.permute.default(result, order), memory_format=torch.contiguous_format)
@@ -159,8 +159,9 @@ def _permuted(result: torch.Tensor, like: MemoryLayout) -> torch.Tensor:
 
 
 def _spread(result: torch.Tensor, like: MemoryLayout) -> torch.Tensor | None:
-    """Returns a copy with the same gaps between elements as ``like``, filled with zeros. Returns None if elements of
-    ``like`` may overlap, or if their places are known only at run time."""
+    """A copy with the gaps between elements that ``like`` has, filled with zeros; None where those of ``like`` overlap,
+    or may, or where only the run tells where they lie.
+    """
     start, sizes, strides = like.start, list(like.sizes), list(like.strides)
     if any(late(expression(n)) for n in (start, *sizes, *strides)) or not _apart(like):
         return None
@@ -174,8 +175,9 @@ def _spread(result: torch.Tensor, like: MemoryLayout) -> torch.Tensor | None:
 
 
 def _repeated(result: torch.Tensor, like: MemoryLayout) -> torch.Tensor | None:
-    """Returns one element of each dimension that has stride 0 in ``like``, expanded: elements in one place are equal.
-    Returns None if no dimension has stride 0."""
+    """One element of each dimension along which all lie in one place in ``like``, repeated: in one place they are
+    equal.  None where no dimension is such.
+    """
     repeated = [
         d for d, (n, s) in enumerate(zip(like.sizes, like.strides, strict=True)) if same(s, 0) and not same(n, 1)
     ]
@@ -189,7 +191,7 @@ def _repeated(result: torch.Tensor, like: MemoryLayout) -> torch.Tensor | None:
 
 
 def _apart(m: MemoryLayout) -> bool:
-    """True if no two elements share memory: each stride is known to exceed the extent of the dimensions below it."""
+    """Whether no two elements share memory: each stride is known to be past all that lies below it."""
     below: Any = 1
     for d in reversed(_order(m)):
         if same(m.sizes[d], 1):
@@ -201,15 +203,16 @@ def _apart(m: MemoryLayout) -> bool:
 
 
 def _layout(m: MemoryLayout, sizes: Sequence[sympy.Expr]) -> list[Any]:
-    """Returns the storage offset of a tensor of these sizes and its significant strides: not those of dimensions with
-    one element, and no strides of an empty tensor."""
+    """Where the tensor of these sizes starts in its memory, and the strides that matter: not those of dimensions with
+    one element, nor any of a tensor with none.
+    """
     if any(n == 0 for n in sizes):
         return []
     return [m.start, *(s for n, s in zip(sizes, m.strides, strict=True) if n != 1)]
 
 
 def _order(m: MemoryLayout) -> list[int]:
-    """Returns the dimensions from the outermost to the innermost in memory."""
+    """The dimensions from the outermost to the innermost in memory."""
 
     def size(d: int) -> tuple[int, int]:
         stride = hint_of(m.strides[d])
@@ -222,7 +225,7 @@ def _order(m: MemoryLayout) -> list[int]:
 
 
 _MANY = 1 << 12
-"""A placeholder for an unbacked size."""
+"""What stands for a size that only a run tells."""
 
 Lookup = Callable[[Call], Decomposition | None]
-"""A function that returns the decomposition of a call, or None."""
+"""What a call is written out as, if anything."""

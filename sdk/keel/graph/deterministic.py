@@ -1,4 +1,4 @@
-"""Fills uninitialized memory as eager PyTorch does under ``torch.use_deterministic_algorithms``."""
+"""Memory that nobody has written to, filled as eager PyTorch fills it under ``torch.use_deterministic_algorithms``."""
 
 from __future__ import annotations
 
@@ -19,14 +19,15 @@ Op = Callable[..., Any]
 
 
 def is_filled() -> bool:
-    """True if eager PyTorch fills uninitialized memory: deterministic algorithms are on, and the fill is not turned
-    off."""
+    """Whether eager PyTorch fills fresh memory: deterministic algorithms are asked for, and that is not turned off."""
     filled = getattr(torch.utils.deterministic, "fill_uninitialized_memory")  # noqa: B009  (a property of the module)
     return torch.are_deterministic_algorithms_enabled() and bool(filled)
 
 
 def fill_fresh_memory(gm: fx.GraphModule, mode: Any) -> None:
-    """Adds the fill of uninitialized memory to a graph, in place. ``mode`` is the graph's fake mode."""
+    """Gives the elements of fresh memory the value that eager PyTorch fills it with, in place.  ``mode`` is the graph's
+    fake mode.
+    """
     fresh = [n for n in gm.graph.nodes if n.target in _FRESH]
     for node in fresh:
         parts = decompose_call(node, partial(_FRESH[node.target], node.target), mode)
@@ -38,7 +39,7 @@ def fill_fresh_memory(gm: fx.GraphModule, mode: Any) -> None:
 
 
 def filling(dtype: torch.dtype) -> float | int | bool:
-    """Returns the fill value of a dtype: NaN, the largest integer, or True."""
+    """What fresh memory of a dtype is filled with: NaN, the largest integer, or True."""
     if dtype.is_floating_point or dtype.is_complex:
         return math.nan
     return True if dtype == torch.bool else torch.iinfo(dtype).max

@@ -1,6 +1,6 @@
-"""Divides a graph at calls that PyTorch runs: those on streams and events, and those on tensors without a type.
+"""A graph cut at calls that PyTorch is to run: those of streams and events, and those of tensors that have no type.
 
-Calls before such a call finish before it, and calls after it start after it.
+What stands before such a call is done before it, and what stands behind it after it.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from keel.torch_adapter import Boxed, Captured, works_on_streams
 
 @dataclass(frozen=True)
 class Step:
-    """Nodes that run together: a single ``call`` that PyTorch runs, or a graph to compile.
+    """Nodes that run together.  A ``call`` that PyTorch is to run is one alone; other nodes are a graph to compile.
 
-    ``inputs`` and ``outputs`` are the names of the values that it takes and returns.
+    ``inputs`` and ``outputs`` are the names of the values that it takes and gives.
     """
 
     inputs: tuple[str, ...]
@@ -29,7 +29,7 @@ class Step:
 
 
 def segments(captured: Captured, eager: Collection[fx.Node] = ()) -> list[Step]:
-    """Returns the steps of a graph, in order.  Empty if no call is in ``eager`` or works on streams or events."""
+    """The steps of a graph, in order; none if no call of it is among ``eager``, or works on streams or events."""
     alone = {n for n in captured.gm.graph.nodes if n in eager or works_on_streams(n)}
     if not alone:
         return []
@@ -54,7 +54,7 @@ def segments(captured: Captured, eager: Collection[fx.Node] = ()) -> list[Step]:
 
 
 def in_order(captured: Captured, steps: Sequence[Step], compile: Callable[[Captured], Boxed]) -> Boxed:
-    """Returns the graph as a callable that runs the steps in order, each graph compiled by ``compile``."""
+    """The graph as a callable: each step after the one before, its graph compiled by ``compile``."""
     inputs = [n.name for n in captured.gm.graph.find_nodes(op="placeholder") if n.name not in captured.constants]
     results: Any = captured.gm.graph.output_node().args[0]
     values_of = {n.name: n.meta.get("val") for n in captured.gm.graph.nodes}
@@ -83,7 +83,7 @@ def in_order(captured: Captured, steps: Sequence[Step], compile: Callable[[Captu
 
 
 def _groups(gm: fx.GraphModule, alone: Collection[fx.Node]) -> Iterator[list[fx.Node]]:
-    """Groups nodes that run together, in order; the items of several results stay with their call."""
+    """Nodes that run together, in order; parts of several results stay with the call that gives these."""
     group: list[fx.Node] = []
     made: dict[fx.Node, list[fx.Node]] = {}
     pending: list[list[fx.Node]] = [group]

@@ -1,4 +1,4 @@
-"""Decomposes a call completely, at known sizes, to estimate the work of a composite that stays whole."""
+"""What a call comes to when it is written out to the end, at known sizes: the work of a composite that stays whole."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from keel.torch_adapter import NotRecorded, recorded
 from keel.types import Call, SymType, TensorType
 
 DEPTH = 8
-"""The most levels of decomposition."""
+"""How often pieces are written out in their turn."""
 
 
 def leaf_calls(call: Call, sizes: Mapping[str, int]) -> tuple[Call, ...]:
@@ -45,7 +45,7 @@ def _written_out(asked: _Asked) -> tuple[Call, ...]:
 
 
 def _known(value: Any, sizes: Mapping[str, int]) -> Any:
-    """Returns an argument with numbers for its symbols, also for unbacked ones of pieces."""
+    """An argument with numbers for its symbols, those of pieces that only a run tells too."""
     match value:
         case TensorType():
             return TensorType(
@@ -62,7 +62,7 @@ def _known(value: Any, sizes: Mapping[str, int]) -> Any:
 
 
 def _ends(call: Call, sizes: Mapping[str, int], depth: int) -> tuple[Call, ...] | None:
-    """Returns the pieces of a call, or None if it is not decomposed."""
+    """The pieces of a call; None where it is not written out."""
     decomposition = decomposition_of(call.op) if depth else None
     if decomposition is None:
         return None
@@ -79,7 +79,7 @@ def _ends(call: Call, sizes: Mapping[str, int], depth: int) -> tuple[Call, ...] 
 
 
 def _needed(graph: fx.Graph) -> list[fx.Node]:
-    """Returns the calls that results depend on."""
+    """The calls that results depend on."""
     live = set(graph.output_node().all_input_nodes)
     needed_nodes = []
     for node in reversed(graph.nodes):

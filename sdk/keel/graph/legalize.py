@@ -1,4 +1,4 @@
-"""Claim or decompose: a call that some backend takes stays whole, any other is decomposed to calls that backends take.
+"""Claim or descend: a call that some backend takes stays whole, any other is written out as what they take.
 
 Memoized by operator and types, so a decomposition is recorded once for all equal calls of a graph. All its expansions
 share its fake values: two nodes with the same fake value may have different memory."""
@@ -33,12 +33,12 @@ from keel.torch_adapter import (
 from keel.types import Call, leaves
 
 Made = fx.Node | tuple[Any, ...] | None
-"""The replacement of a node of the old graph: a node, or one per result."""
+"""What stands for a node of the old graph: a node, or one per result."""
 
 
 @dataclass(frozen=True)
 class Legalized:
-    """A graph of calls that backends take, and the refusals of its calls by node and backend."""
+    """A graph in calls that backends take, and why, by node and backend, a call of it is not taken."""
 
     gm: fx.GraphModule
     refusals: Mapping[str, Mapping[str, Refusal]]
@@ -46,10 +46,10 @@ class Legalized:
 
 @dataclass(frozen=True)
 class Decision:
-    """The decision about a call: it stays whole, or the graph ``parts`` replaces it; None if no backend takes it.
+    """What becomes of a call: it stays whole, or the graph ``parts`` takes its place; None if nobody takes it.
 
-    ``first`` says that only backends other than last resorts work on it. ``once`` says that the parts can be inserted
-    only once."""
+    ``first`` says that only backends other than last resorts work on it. ``once`` says that the parts can stand in one
+    place only."""
 
     kept: bool
     first: bool
@@ -57,23 +57,24 @@ class Decision:
 
     @property
     def once(self) -> bool:
-        """Parts with an unbacked size have a symbol for it, which can stand for only one size."""
+        """Parts that find a size only when they run have a symbol for it, which can be but one size."""
         return self.parts is not None and any(is_call(n) and makes_sizes(n.target) for n in self.parts.nodes)
 
 
 def legalize(
     captured: Captured, backends: Sequence[Backend], *, descent: Lookup = descent, strict: bool = False
 ) -> Legalized:
-    """Returns the graph in calls that ``backends`` take.
+    """The graph in calls that ``backends`` take.
 
-    A call that a backend takes stays whole. Any other call is decomposed if backends other than last resorts take all
-    its pieces; if not, it is left to a last resort. Equal pure calls are merged and unused ones dropped. ``descent``
-    returns the decomposition of a call, or None.
+    A call that a backend takes stays whole. One that only a last resort takes, or none, is decomposed if backends other
+    than last resorts take all its pieces; if not, it is left to the last resort. Equal pure calls are merged and unused
+    ones dropped. ``descent`` gives what a call is written out as, or None.
 
-    A node from a decomposition has the name of the decomposed node as ``meta["keel.composite"]``.
+    A node that was written out for another has that one's name as ``meta["keel.composite"]``.
 
-    Raises KeelError[no-owner] for a call that no backend takes, whole or in pieces, KeelError[out-of-opset] for a graph
-    with excluded layouts or dtypes, and under ``strict`` KeelError[refuse-raised] for a backend that cannot answer."""
+    Raises KeelError[no-owner] for a call that nobody takes, whole or in pieces, KeelError[out-of-opset] for a graph
+    with what the operator set leaves out, and under ``strict`` KeelError[refuse-raised] for a backend that cannot say.
+    """
     reject_excluded(captured.gm)
     desk = _Desk(tuple(backends), descent, strict, captured.fake_mode)
     gm = _Rewrite(captured.gm, desk).run()
@@ -83,8 +84,9 @@ def legalize(
 def unclaimed_calls(
     captured: Captured, backends: Sequence[Backend], *, descent: Lookup = descent
 ) -> list[tuple[Call, str]]:
-    """Returns the leaf calls that no backend takes, and why each is not decomposed. Empty if every call of the graph
-    has an owner."""
+    """The calls at the bottom that nobody takes, and why each is not written out: what ``legalize`` would need for all
+    of the graph to have an owner.  Empty if it has one already.
+    """
     desk, unclaimed = _Desk(tuple(backends), descent, False, captured.fake_mode), dict[Any, tuple[Call, str]]()
     above: list[Any] = []
 
@@ -112,7 +114,7 @@ def unclaimed_calls(
 
 @dataclass
 class _Desk:
-    """Asks backends about calls, and each question only once."""
+    """Asks backends about calls, each question once."""
 
     backends: tuple[Backend, ...]
     descent: Lookup
@@ -125,7 +127,7 @@ class _Desk:
     breaks: dict[Any, str | None] = field(default_factory=dict)
 
     def reasons(self, node: fx.Node) -> dict[str, Refusal]:
-        """Returns the refusals, with the reason why a call with a decomposition is left to a last resort."""
+        """The refusals, and with them why a call that could be written out is left to a last resort."""
         call = call_of(node)
         assert call is not None
         by, more = self.refusals(node), self.whole.get(call.key)
@@ -156,7 +158,7 @@ class _Desk:
     def verdict(self, node: fx.Node) -> Decision | None:
         call = call_of(node)
         assert call is not None
-        # The types of decomposed values include their storage offset, which depends on that of the arguments.
+        # Values written out say where in memory they start, which depends on where the arguments do.
         key = (call.key, tuple(_starts(node)))
         if key not in self.decided:
             self.decided[key] = None  # a decomposition must not contain the call itself
@@ -195,7 +197,7 @@ class _Desk:
             self.undone[call.key] = str(e)
             self.whole[call.key] = f"It stays whole, for its decomposition failed: {str(e).removesuffix('.')}."
             return None
-        _drop_unused(parts)  # calls that were used only for their dtype need no owner
+        _drop_unused(parts)  # what only told a dtype has no need of an owner
         return parts
 
     def nobody(self, node: fx.Node) -> KeelError:
@@ -240,7 +242,7 @@ class _Rewrite:
     def run(self) -> fx.GraphModule:
         old = alias_bases(self.gm.graph)
         returned = _returned(self.gm.graph)
-        # Memory that the caller gets must not alias any other memory.
+        # Memory that the caller gets must stay apart from all other memory.
         returned_memory = frozenset[fx.Node]().union(*(old[n] for n in returned if n is not None))
         for node in self.gm.graph.nodes:
             self.made[node] = self._old(node, bool(old[node] & returned_memory))
@@ -260,8 +262,7 @@ class _Rewrite:
         return new
 
     def _function(self, node: fx.Node, made: Mapping[fx.Node, Made], origin: fx.Node | None, returned: bool) -> Made:
-        """Returns the replacement of ``node`` in the new graph; it is of the old graph or of the parts of its node
-        ``origin``."""
+        """``node``, of the old graph or of the parts of its node ``origin``, in the new graph."""
         if node.target is operator.getitem:
             source = made[node.args[0]]  # type: ignore[index]
             if isinstance(source, tuple):
@@ -278,7 +279,7 @@ class _Rewrite:
         return results if isinstance(node.meta["val"], tuple | list) else results[0]
 
     def _parts(self, node: fx.Node, verdict: Decision) -> fx.Graph:
-        """Returns the replacement of ``node``, with new symbols if it has unbacked ones."""
+        """What stands for ``node``, with symbols of its own if it has any."""
         parts, call = verdict.parts, call_of(node)
         assert parts is not None and call is not None
         if verdict.once:
@@ -301,7 +302,7 @@ class _Rewrite:
         raise AssertionError("a graph ends in its output")
 
     def _once(self, node: fx.Node, made: Mapping[fx.Node, Made], origin: fx.Node | None, returned: bool) -> fx.Node:
-        """Copies ``node``, or returns an equal node of the new graph."""
+        """A copy of ``node``, or the equal node that the new graph has already."""
         value = node.meta["val"]
         number = expression(value) if isinstance(value, Symbolic) and not is_call(node) else None
         if number is not None and (known := self.numbers.get(number)) is not None:
@@ -323,7 +324,7 @@ class _Rewrite:
         return new
 
     def _unalias(self, old: Mapping[fx.Node, frozenset[fx.Node]], returned: list[fx.Node | None]) -> None:
-        """Copies results that share memory with an input or with each other because of a decomposition."""
+        """Copies results that came to share memory with an input or with each other by being written out."""
         output = self.graph.output_node()
         results = list(output.args[0])  # type: ignore[arg-type]
         new = dict(alias_bases(self.graph))
@@ -361,13 +362,13 @@ _KEPT_META = ("stack_trace", "nn_module_stack", "source_fn_stack", "seq_nr", "pa
 
 
 def _origin(node: fx.Node) -> dict[str, Any]:
-    """Returns the metadata that nodes of a decomposition keep of ``node``."""
+    """What the nodes written out for ``node`` keep of it."""
     copied = {k: node.meta[k] for k in _KEPT_META if k in node.meta}
     return {**copied, "keel.composite": node.meta.get("keel.composite", node.name)}
 
 
 def _frozen(value: Any) -> Any:
-    """Returns a hashable key of arguments.  Numbers that compare equal but have different types get different keys."""
+    """A hashable equal of arguments; numbers that compare equal but differ stay apart."""
     if isinstance(value, list | tuple):
         return tuple(map(_frozen, value))
     if isinstance(value, slice):

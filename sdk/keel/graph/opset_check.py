@@ -1,4 +1,4 @@
-"""Finds calls on tensors that the operator set excludes: layouts and dtypes without a type."""
+"""Graphs that hold what the operator set leaves out: layouts and dtypes that have no type."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from keel.types import Call
 
 
 def reject_excluded(gm: fx.GraphModule) -> None:
-    """Raises KeelError[out-of-opset], with the user's line, for the first node whose value is excluded."""
+    """Raises KeelError[out-of-opset] for the first node whose value has no type by decision, with the user's line."""
     for node in gm.graph.nodes:
         if (found := _found(node)) is not None:
             raise _error(node, *found)
@@ -31,9 +31,10 @@ def reject_excluded_inputs(gm: fx.GraphModule) -> None:
 
 
 def untyped_calls(gm: fx.GraphModule) -> Mapping[fx.Node, KeelError]:
-    """Returns the calls on excluded values, each with the reason: no backend can take them, but PyTorch can run them.
-    PyTorch's fake tensors do not show that a tensor is quantized, so every result of a quantized tensor counts as
-    quantized unless its operator is known to return plain tensors."""
+    """The calls that give or take values without a type by decision, each with the reason: no backend can have them,
+    but PyTorch can run them.  Of quantized tensors PyTorch's fake tensors do not tell, so whatever is made of them
+    counts as one until an operator says that it gives another.
+    """
     reasons: dict[fx.Node, KeelError] = {}
     hidden: set[fx.Node] = set()
     for node in gm.graph.nodes:
@@ -59,7 +60,7 @@ def _value(node: fx.Node) -> tuple[Exclusion, str]:
 
 
 _TELL = frozenset({"aten.dequantize", "aten.int_repr"})
-"""Operators on quantized tensors whose results have the types of their fake tensors."""
+"""Operators on quantized tensors whose results are what their fake tensors say."""
 
 
 def _hides(node: fx.Node) -> bool:
@@ -71,7 +72,7 @@ def _hides(node: fx.Node) -> bool:
 
 
 def warn_of_eager_calls(reasons: Mapping[fx.Node, KeelError]) -> None:
-    """Warns once for a graph that some of its calls run eagerly, and why."""
+    """Says once for a graph that some of its calls run eagerly, and why."""
     first = next(iter(reasons.values()))
     calls = "A call" if len(reasons) == 1 else f"{len(reasons)} calls"
     warnings.warn(
@@ -94,7 +95,7 @@ def _error(node: fx.Node, excluded: Exclusion, named: str) -> KeelError:
 
 
 def why_no_decomposition(call: Call) -> str:
-    """Returns why a call has no decomposition, if a reason is recorded."""
+    """Why a call has no decomposition, as far as anybody has decided."""
     excluded = exclusion_of(call.name)
     if excluded is None:
         return "There is no decomposition of it."

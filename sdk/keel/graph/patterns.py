@@ -1,4 +1,4 @@
-"""Finds patterns that a backend runs as one: chains of calls, each the only reader of the one before."""
+"""Where a graph has what a backend runs as one: chains of calls, each the only reader of the one before."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from keel.types import TensorType, leaves
 
 @dataclass(frozen=True)
 class PatternMatch:
-    """A match of a pattern: its calls, for each call the tensor arguments that come from the one before, and all its
-    nodes in graph order with the views between its calls."""
+    """A pattern, its calls, for each of these which of its tensor arguments come from the one before, and all nodes of
+    it in graph order, views between its calls included."""
 
     pattern: Pattern
     calls: tuple[fx.Node, ...]
@@ -26,8 +26,8 @@ class PatternMatch:
 
 
 def match_patterns(graph: fx.Graph, patterns: Sequence[Pattern]) -> Iterator[PatternMatch]:
-    """Returns the patterns in the graph, in the order in which they begin. If several begin at one call, the first
-    counts. A call is in one pattern at most.
+    """The patterns in the graph, in the order in which they begin.  Of several that a call begins the first counts, and
+    a call that is in one is in no other.
 
     Takes time linear in the graph for each pattern.
     """
@@ -59,7 +59,7 @@ def _begun(node: fx.Node, pattern: Pattern) -> PatternMatch | None:
 
 
 def _reader(node: fx.Node) -> fx.Node | None:
-    """Returns the only reader of a call's only result."""
+    """The call that alone reads the one tensor which a call makes."""
     call = call_of(node)
     if call is None or len(call.out) != 1 or not isinstance(call.out[0], TensorType) or len(node.users) != 1:
         return None
@@ -68,7 +68,7 @@ def _reader(node: fx.Node) -> fx.Node | None:
 
 
 def _positions(node: fx.Node, operand: fx.Node) -> tuple[int, ...]:
-    """Returns the position of the operand among the call's tensors."""
+    """Where the operand stands among the call's tensors."""
     call = call_of(node)
     arguments = leaves([list(node.args), list(node.kwargs.values())])
     types = leaves([] if call is None else [list(call.args), list(call.kwargs.values())])

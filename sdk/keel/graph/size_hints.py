@@ -1,4 +1,4 @@
-"""Hints for symbolic sizes: the values that they had when the graph was captured."""
+"""What symbolic sizes count as where somebody has to guess: the values that they had when the graph was captured."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from keel.torch_adapter import dim_of, hint_of
 
 
 def typical_sizes(graph: fx.Graph) -> dict[str, int]:
-    """Returns, by symbol, the sizes of the graph's inputs while tracing.  Unbacked symbols have no entry."""
+    """By symbol, what sizes of the graph's inputs were while tracing; those that only a run tells have no entry."""
     found: dict[str, int] = {}
     for node in graph.find_nodes(op="placeholder"):
         val = node.meta.get("val")

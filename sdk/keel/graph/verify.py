@@ -1,4 +1,4 @@
-"""Verifies captured and legalized graphs: they contain pure operator calls on typed values, and arithmetic on sizes."""
+"""What a captured or legalized graph may contain: pure operator calls on typed values, and arithmetic on sizes."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from keel.types import leaves
 
 
 def verify(gm: fx.GraphModule, stage: str) -> None:
-    """Raises KeelError[bad-graph] with a sentence for each invalid node of a graph to be compiled, after ``stage``. A
-    node is also invalid if its type promises a data-dependent size."""
+    """Raises KeelError[bad-graph] with a sentence for each node that a graph to be compiled may not have after
+    ``stage``: those that no graph may have, and those that promise sizes of data."""
     problems = dict(violations(gm)) | {n.name: why for n in gm.graph.nodes if (why := _promised(n)) is not None}
     if problems:
         first = next(n for n in gm.graph.nodes if n.name in problems)
@@ -30,7 +30,7 @@ def verify(gm: fx.GraphModule, stage: str) -> None:
 
 
 def violations(gm: fx.GraphModule) -> Iterator[tuple[str, str]]:
-    """Returns the name of each invalid node, and why it is invalid."""
+    """The name of each node that is not allowed, and why."""
     for node in gm.graph.nodes:
         if (why := _wrong(gm, node)) is not None:
             yield node.name, why
@@ -61,8 +61,8 @@ def _wrong_call(node: fx.Node) -> str | None:
 
 
 def _promised(node: fx.Node) -> str | None:
-    """Returns the fault of a call with a data-dependent result size. Its type must not promise more than that, since a
-    call that relies on more must take the result of an assertion."""
+    """What is wrong with a call whose result has as many elements as the data says: its type must not promise more,
+    since a call that relies on more must take the result of an assertion."""
     if node.op != "call_function" or (str(node.target) not in _BY_DATA and not _masks(node)):
         return None
     operand, value = node.args[0], node.meta.get("val")
@@ -78,7 +78,7 @@ _BY_DATA = ("aten.nonzero.default", "aten.masked_select.default")
 
 
 def _masks(node: fx.Node) -> bool:
-    """True if a call selects the elements where a mask is true."""
+    """Whether a call picks the elements where a mask is true."""
     if str(node.target) != "aten.index.Tensor":
         return False
     masks = [a.meta["val"] for a in leaves(node.args[1]) if isinstance(a, fx.Node)]
@@ -86,7 +86,7 @@ def _masks(node: fx.Node) -> bool:
 
 
 def _is_empty(x: torch.Tensor) -> bool:
-    """True if a tensor is known to be empty; to ask PyTorch would add a guard on unbacked sizes."""
+    """Whether a tensor is known to have no elements; to ask PyTorch would be a guard on sizes that only a run tells."""
     return any(expression(n) == 0 for n in x.shape)
 
 

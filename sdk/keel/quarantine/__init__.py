@@ -1,4 +1,4 @@
-"""Plugins of other packages: first imported in a separate process, and contained afterwards."""
+"""Plugins of other packages: imported in a process of their own when they are first seen, and contained afterwards."""
 
 from keel.quarantine.contain import Contained, contained
 from keel.quarantine.first_import import LIMIT, Report, first_imports

@@ -1,6 +1,6 @@
-"""The program that imports one plugin in a separate process, and reports the result on a pipe.
+"""The program that imports one plugin in a process of its own, and reports on a pipe how that went.
 
-It is run by its path and uses only the standard library, so that every effect comes from the plugin.  Arguments:
+It is run by its path and uses the standard library alone, so that all that happens is the plugin's doing.  Arguments:
 the number of the pipe, and JSON of ``path`` (what ``sys.path`` is), ``module`` and ``attributes``.
 """
 
@@ -22,7 +22,7 @@ def main() -> None:
         for name in asked["attributes"]:
             value = getattr(value, name)
         _ask(getattr(value, "probe", None))
-    except BaseException as raised:  # anything: this process may be harmed
+    except BaseException as raised:  # whatever it is: the process is there to be hurt
         said = "\n    ".join(line for line in str(raised).splitlines() if line.strip())
         report = {
             "raised": f"{type(raised).__name__}: {said}".removesuffix(": ")[:2000],
@@ -33,7 +33,7 @@ def main() -> None:
 
 
 def _ask(probe: object) -> None:
-    """Asks whether the backend can run here.  An exception will be raised again where the answer counts."""
+    """Asks whether the backend can run here.  What that raises is found again where the answer counts."""
     try:
         if callable(probe):
             probe()

@@ -1,7 +1,8 @@
-"""Restores the global settings of the process that a package changes while it is imported.
+"""What a package changes in the whole process while it is imported, put back.
 
-Settings are rows of data: a description, a reader and a writer. Replaced functions of PyTorch are not among them: they
-cannot be distinguished from legitimate additions."""
+Settings are rows of data: the words for one, how it is read and how it is written.  What a package puts in the place of
+PyTorch's own functions is not among them: that cannot be told from what it adds there rightly.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ import torch
 
 @dataclass(frozen=True)
 class Contained:
-    """The settings that were restored, by their descriptions; filled in at the end."""
+    """What was put back: the words for each setting, filled in at the end."""
 
     notes: list[str] = field(default_factory=list)
 
@@ -59,7 +60,7 @@ class _Setting:
 
 
 def _read(setting: _Setting) -> Any:
-    """Returns None if the setting cannot be read here, for instance outside the main thread."""
+    """None where it cannot be read here, in another thread than the main one, say."""
     try:
         return setting.read()
     except Exception:
@@ -97,7 +98,7 @@ def _set_paths(paths: Sequence[str]) -> None:
 
 
 def _file_mode() -> int:
-    mode = os.umask(0o077)  # reading it requires setting it
+    mode = os.umask(0o077)  # nothing but setting it tells what it is
     os.umask(mode)
     return mode
 
@@ -114,7 +115,7 @@ def _closed(stream: IO[str] | None) -> bool:
 
 
 def _reopen(wanted: Collection[str]) -> None:
-    """Reopens the standard streams that are closed; their descriptors are still open."""
+    """Opens the standard streams that are closed now; their descriptors are open still."""
     for number, name, mode in _STREAMS:
         old = getattr(sys, f"__{name}__")
         if name in wanted and _closed(old):

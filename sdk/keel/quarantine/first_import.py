@@ -1,7 +1,8 @@
-"""Imports a new plugin first in a separate process, with a time limit; the result is cached by the plugin's files.
+"""The first import of a plugin: in a process of its own, under a time limit, and remembered by the plugin's files.
 
-So a package that exits, hangs or crashes on import does so there. This protects against mistakes; a malicious package
-can do harm later."""
+So a package that ends the process, hangs or crashes when it is imported does so there.  This protects against mistakes;
+a package that means harm can do it later.
+"""
 
 from __future__ import annotations
 
@@ -25,19 +26,19 @@ from typing import IO
 from keel.cache import Cache
 
 LIMIT = 60.0
-"""The time limit of an import in seconds, including the import of PyTorch."""
+"""Seconds that an import may take, PyTorch's own included."""
 SWITCH = "KEEL_QUARANTINE"
-"""The environment variable that turns this off if it is 0.  It is 0 in such a process, so that none starts another."""
+"""The environment variable that turns this off where it is 0, as it is in such a process: none starts another."""
 _GRACE = 10.0
-"""The most seconds that the process may take to end after the import."""
+"""Seconds that the process may take to end after the import."""
 _LARGE = 1 << 24
-"""The size in bytes above which a file is identified by its size and times, not by its content."""
+"""Bytes from which on a file counts by its size and times and not by its content."""
 _KEPT = 1 << 16
-"""The most bytes kept of what a plugin prints and reports."""
+"""Bytes that are kept of what a plugin prints and reports."""
 _CODE = (".py", ".so", ".pyd", ".dylib", ".dll")
-"""The files that count if a package was installed without a list of its files: it may write others itself."""
+"""What counts of a package that was not installed with a list of its files: others, it may write itself."""
 _MOST = 10_000
-"""The most files of a folder that count: a folder with more is a namespace of many packages."""
+"""Files of a folder that count: more are those of a namespace of many packages."""
 _PAUSE = 0.02
 _CHILD = Path(__file__).with_name("child.py")
 _CACHE = Cache("plugin", ".json")
@@ -45,9 +46,9 @@ _CACHE = Cache("plugin", ".json")
 
 @dataclass(frozen=True)
 class Report:
-    """The result of an import. ``problem`` is a sentence on what it did to its process, ``said`` its last output.
-    ``raised`` is its exception, ``trace`` the traceback. Without a problem and an exception, the import is good.
-    ``stopped`` has the seconds after which it was stopped because it had not ended, or 0."""
+    """How an import went: ``problem`` is a sentence on what it did to its process, ``said`` what it printed last;
+    ``raised`` is what it raised instead, ``trace`` the traceback of that.  With neither, it is good.  ``stopped`` has
+    the seconds after which it was stopped because it had not ended, 0 where it was not."""
 
     problem: str = ""
     said: str = ""
@@ -57,11 +58,12 @@ class Report:
 
 
 def first_imports(points: Sequence[EntryPoint], *, limit: float = LIMIT, again: bool = False) -> list[Report]:
-    """Returns the report on each entry point: from the cache unless ``again``, or by importing it in a separate process
+    """How each entry point is imported: as is remembered, unless ``again``, or by importing it in a process of its own
     for at most ``limit`` seconds, several at once.
 
-    A package that is already imported counts as good, as does any in such a process. An exception is not cached, since
-    it may be fixed outside the package. A timeout is cached for limits up to that one."""
+    What is imported already, and what is asked for in such a process, counts as good.  What an import raises is not
+    remembered, for it may be repaired outside of the package; that it took too long counts for limits up to that one.
+    """
     keys = [_keys(point) if _unknown(point) else None for point in points]
     known = [Report() if key is None else None if again else _recalled(key, limit) for key in keys]
     todo = [i for i, report in enumerate(known) if report is None]
@@ -75,7 +77,7 @@ def first_imports(points: Sequence[EntryPoint], *, limit: float = LIMIT, again: 
 
 
 def _unknown(point: EntryPoint) -> bool:
-    """True if importing it here could do harm, and a separate process can be started."""
+    """Whether importing it here could hurt, and a process of its own can be started."""
     python = os.name == "posix" and Path(sys.executable or "").name.startswith(("python", "pypy"))
     return python and os.environ.get(SWITCH) != "0" and point.module not in sys.modules
 
@@ -86,8 +88,8 @@ Key = Callable[[], Sequence[str]]
 
 
 def _keys(point: EntryPoint) -> tuple[Key, Key]:
-    """Returns the two cache keys of an import. The quick one has the size and times of each file; the other one has its
-    content, which survives a copy of the files. Both include the versions of the required packages."""
+    """What an import is remembered by: the quick one has the size and times of each file, the other its content, which
+    stays when files are copied elsewhere.  Both have the versions of what the package requires."""
     files = _files(point)
     about = [sys.version, sys.executable, point.value, *_required(point)]
     return (
@@ -109,9 +111,9 @@ def _recalled(keys: tuple[Key, Key], limit: float) -> Report | None:
 
 
 def _files(point: EntryPoint) -> list[Path]:
-    """Returns the installed files, or the package's code if it is not among them, as in an editable installation."""
+    """The files that were installed; where the package is not among them, as in an editable installation, its code."""
     files: set[Path] = set()
-    with suppress(Exception):  # reading a damaged installation may raise anything
+    with suppress(Exception):  # whatever a damaged installation makes its readers raise
         files |= {Path(str(file.locate())) for file in (point.dist and point.dist.files) or ()}
     with suppress(Exception):
         spec = find_spec(point.module.partition(".")[0])
@@ -123,7 +125,7 @@ def _files(point: EntryPoint) -> list[Path]:
 
 
 def _required(point: EntryPoint) -> list[str]:
-    """Returns the package and its requirements, with the installed versions."""
+    """The package and what it requires, with the versions that are installed."""
     versions = []
     with suppress(Exception):
         for line in (point.dist and point.dist.requires) or ():
@@ -154,7 +156,7 @@ def _content(path: Path) -> str:
 
 
 def _run(points: Sequence[EntryPoint], limit: float) -> list[Report]:
-    """Imports each in a separate process, as many at once as there are cores.  No process is left when this returns."""
+    """Imports each in a process of its own, as many at once as there are cores; none is left when this ends."""
     waiting, running = list(enumerate(points)), dict[int, _Process]()
     reports: dict[int, Report] = {}
     try:
@@ -163,7 +165,7 @@ def _run(points: Sequence[EntryPoint], limit: float) -> list[Report]:
                 i, point = waiting.pop(0)
                 try:
                     running[i] = _Process(point, limit)
-                except OSError:  # no process can be started, which is not the plugin's fault
+                except OSError:  # none can be started, which is not the plugin's doing
                     reports[i] = Report()
             for i in [i for i, process in running.items() if process.over()]:
                 reports[i] = running.pop(i).report()
@@ -176,7 +178,7 @@ def _run(points: Sequence[EntryPoint], limit: float) -> list[Report]:
 
 
 class _Tail:
-    """The last bytes of a pipe, read in the background so that the writer never waits."""
+    """The last bytes that come out of a pipe, read in the background so that the writer never waits."""
 
     def __init__(self, pipe: IO[bytes]) -> None:
         self.kept = b""
@@ -190,7 +192,7 @@ class _Tail:
 
 
 class _Process:
-    """An import in a separate process and session, so that all processes it starts end with it."""
+    """An import in a process of its own, in a session of its own, so that all that it starts ends with it."""
 
     def __init__(self, point: EntryPoint, limit: float) -> None:
         self.limit, self.late, self.ended = limit, False, False
@@ -216,21 +218,21 @@ class _Process:
         self.printed, self.reported = _Tail(self.process.stdout), _Tail(os.fdopen(read, "rb"))
 
     def over(self) -> bool:
-        """True if it has ended, or must be ended."""
-        if self.reported.kept and not self.ended:  # it only has to end
+        """Whether it has ended, or must."""
+        if self.reported.kept and not self.ended:  # all that is left to it is to end
             self.ended, self.deadline = True, time.monotonic() + _GRACE
         self.late = time.monotonic() > self.deadline
         return self.late or os.waitid(os.P_PID, self.process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
     def end(self) -> int:
-        """Ends it and all that it started, and returns its exit status.  Until then, its process id is not reused."""
+        """Ends it and all that it started; its exit status.  Only then its number may go to another process."""
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self.process.pid, signal.SIGKILL)
         return self.process.wait()
 
     def report(self) -> Report:
         status = self.end()
-        for tail in (self.reported, self.printed):  # a process that left the session may hold the pipe for longer
+        for tail in (self.reported, self.printed):  # what left the session may hold the pipe for longer
             tail.thread.join(1.0)
         output = self.printed.kept.decode(errors="replace").strip().splitlines()
         try:

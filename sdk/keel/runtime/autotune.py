@@ -1,9 +1,10 @@
-"""Times several plans of one graph: each call runs one of them, in turns, until the fastest is known.
+"""Plans of one graph tried against each other: each call runs one of them, in turns, until the fastest is known.
 
-The timed calls are the program's own: nothing runs twice, and tensors are where the program puts them, which a
-benchmark on one set of arguments would not reproduce. The order of plans alternates, so that a busy moment slows all of
-them equally. Plans are compared round by round: clearly slower ones are dropped, and the others continue until the
-fastest is known or the difference is small."""
+Calls are real ones: nothing runs twice, and tensors lie where a program's own steps have them, which repeated runs on
+one set of arguments do not see.  Turns go there and back, so that a busy moment slows all alike, and plans are compared
+round by round: clearly slower ones drop out, and the others go on until it is known which is the fastest, or that it
+matters little.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ from keel.types import leaves
 ROUNDS, MAX_ROUNDS, SECONDS = 5, 25, 60.0
 """Timed runs of each plan after a warm-up: at least, at most, and the seconds after which no more are made."""
 LONGEST = 1 + MAX_ROUNDS
-"""The most runs of each plan."""
+"""Runs of each plan, at most."""
 DROP_SIGMA = 3.0
 """A plan is dropped once it is slower than the fastest by this many times the error of the difference."""
 PRECISION = 0.005
@@ -35,8 +36,8 @@ PRECISION = 0.005
 
 @dataclass(frozen=True)
 class PlanTiming:
-    """The result of a candidate plan: the backends of its parts, its predicted seconds, the seconds of its timed runs,
-    and whether it is ``kept``. ``why`` says why it was not compiled, or did not run."""
+    """A plan that was to be tried: the backends of its parts, the seconds that it was predicted to take, those of its
+    timed runs, and whether it is ``kept``.  ``why`` says why it was not compiled, or did not run."""
 
     owners: tuple[str, ...]
     predicted: float
@@ -74,13 +75,14 @@ def autotuned(
 
 
 class Autotuner:
-    """Runs one of the candidates in each call, and only the fastest once it is known.
+    """Runs one of the candidates in each call, and from when that is known on the fastest.
 
-    The others are then released with all that they hold. ``failed`` are plans that could not be compiled. If a rival of
-    the first candidate raises in its first run, it is dropped, and the first candidate runs the call; so the graph must
-    be allowed to run again (``keel.graph.purity``). Any other exception is passed on, and the next call tries again.
-    Two kinds of call run the first candidate and are not timed: a call recorded for a CUDA graph, in which nothing can
-    wait, and a call made while another is timed."""
+    The others, and all that they hold, are then let go of.  ``failed`` are plans that could not be compiled.  A rival
+    of the first candidate that raises in its first run is out, and the first candidate does that call; so the graph
+    must be one that may run again (``keel.graph.purity``).  All else that is raised passes through, and the next call
+    tries again.  A call that is recorded for a CUDA graph, in which nothing can be waited for, and one that is made
+    while another is timed run the first candidate and count for nothing.
+    """
 
     def __init__(
         self, candidates: Sequence[Candidate], failed: Sequence[PlanTiming] = (), devices: Iterable[torch.device] = ()
@@ -92,7 +94,7 @@ class Autotuner:
 
     @property
     def decided(self) -> bool:
-        """True if all later calls run the same plan."""
+        """Whether all calls from now on run the same plan."""
         return not self._candidates
 
     def __call__(self, args: list[Any]) -> Sequence[Any]:
@@ -119,7 +121,7 @@ class Autotuner:
         else:
             self._took(number, perf_counter() - start)
             return results
-        results = self._usual(spare)  # an exception here, too, is the program's error
+        results = self._usual(spare)  # what this raises, too, is the program's error
         self._plans[number] = replace(self._plans[number], why=why)
         self._took(number, None)
         return results
@@ -139,8 +141,8 @@ class Autotuner:
 
 
 def trial_schedule(count: int) -> Generator[int, float | None, list[list[float]]]:
-    """Yields the number of the plan to run next. Is sent the seconds that it took, or None if it is dropped, which only
-    a first run may be. Returns the timed runs of all plans."""
+    """The numbers of the plans whose turn it is, one after another.  It is sent the seconds that each took, or None
+    where it is out, which only a first run may be, and returns the timed runs of all."""
     seconds: list[list[float]] = [[] for _ in range(count)]
     racing, rounds = list[int](), 0
     for i in range(count):  # the first run builds and allocates
@@ -164,17 +166,16 @@ def trial_schedule(count: int) -> Generator[int, float | None, list[list[float]]
 
 
 def fastest(timings: Sequence[PlanTiming]) -> int:
-    """Returns the number of the plan to keep: the fastest, round by round, and of equally fast ones the one predicted
-    to be the fastest.  Plans with fewer runs than others were dropped.
-    """
+    """The number of the plan to keep: the fastest, round by round; of those that take the same, the one that was
+    predicted to be.  Those with fewer runs than others dropped out."""
     rounds = max(len(each.seconds) for each in timings)
     ran = [i for i, each in enumerate(timings) if not each.why and len(each.seconds) == rounds]
-    best = min(ran, key=lambda i: timings[i].took or 0.0)  # by medians, which are more sensitive to busy rounds
+    best = min(ran, key=lambda i: timings[i].took or 0.0)  # by medians, which busy rounds move more
     return min(ran, key=lambda i: (_behind(timings[i].seconds, timings[best].seconds)[0], timings[i].predicted))
 
 
 def _behind(one: Sequence[float], best: Sequence[float]) -> tuple[float, float]:
-    """Returns how much longer a plan takes, as the median over the rounds, and the standard error of that."""
+    """By how much longer a plan takes, in the median of the rounds, and the standard error of that."""
     longer = [a - b for a, b in zip(one, best, strict=True)]
     middle = median(longer) if longer else 0.0
     spread = median(abs(x - middle) for x in longer) if longer else 0.0
@@ -182,7 +183,7 @@ def _behind(one: Sequence[float], best: Sequence[float]) -> tuple[float, float]:
 
 
 def synchronize(devices: Iterable[torch.device]) -> None:
-    """Waits until all work launched on the accelerators among ``devices`` is done."""
+    """Returns when all that was launched on the accelerators among ``devices`` is done."""
     here = torch.accelerator.current_accelerator()
     for device in devices:
         if here is not None and device.type == here.type:
@@ -190,13 +191,13 @@ def synchronize(devices: Iterable[torch.device]) -> None:
 
 
 def devices_of(gm: fx.GraphModule) -> frozenset[torch.device]:
-    """Returns the devices of a graph's tensors."""
+    """The devices of a graph's tensors."""
     values = (value for node in gm.graph.nodes for value in leaves(node.meta.get("val")))
     return frozenset(v.device for v in values if isinstance(v, torch.Tensor))
 
 
 def is_capturing(devices: Iterable[torch.device]) -> bool:
-    """True if launches are recorded now, not run."""
+    """Whether what is launched now is recorded and not run."""
     return any(d.type == "cuda" for d in devices) and torch.cuda.is_current_stream_capturing()
 
 

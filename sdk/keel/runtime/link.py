@@ -1,4 +1,4 @@
-"""Links compiled parts to one callable: straight-line Python without decisions, written once per graph."""
+"""From compiled parts to one callable: straight-line Python, written once per graph, with nothing left to decide."""
 
 from __future__ import annotations
 
@@ -22,8 +22,9 @@ from keel.torch_adapter import Boxed
 class CompiledPart:
     """A compiled part: takes the values of the nodes ``inputs`` positionally, returns those of ``outputs`` as a tuple.
 
-    ``first`` is called in place of ``run`` until it has returned once. ``owner`` names the backend that compiled it,
-    ``trouble`` has the errors of the backends that could not."""
+    ``first`` is called in place of ``run`` until it has returned once.  ``owner`` names the backend that compiled it,
+    ``trouble`` has the errors of those that could not.
+    """
 
     name: str
     run: Callable[..., Sequence[Any]]
@@ -35,12 +36,12 @@ class CompiledPart:
 
 
 def link(gm: fx.GraphModule, parts: Sequence[CompiledPart], constants: Mapping[str, torch.Tensor]) -> Boxed:
-    """Returns the graph as a callable that takes its inputs without constants in a list and returns the list of its
-    outputs.
+    """The graph as a callable that takes its inputs (less the constants) in a list and returns the list of its outputs.
 
-    It empties the list, and drops every value after its last use. Sizes that the graph returns are computed inline.
-    Exceptions of a part are passed on, with a note that names the part, its owner and the user's lines. Lazy conjugates
-    and negatives are resolved before a part gets the tensor."""
+    It empties the list, and drops every value after its last use.  Sizes that the graph returns are computed in line.
+    What a part raises passes through, with a note that names the part, its owner and the user's lines.  A part is given
+    no tensor whose conjugate or negative is still to be taken.
+    """
     return _Linker(gm, parts, constants).build()
 
 
@@ -79,8 +80,7 @@ class _Linker:
         return run
 
     def write_parts(self, out: Function, last: Mapping[str, int]) -> None:
-        """Writes the calls of the parts. Before each call its lazy inputs are resolved; after it, values at their last
-        use are dropped."""
+        """Writes the calls of the parts, each with what it reads settled before, and what it reads last let go of."""
         lazy = _lazy(self.gm) - self.constants.keys()
         first = {n: i for i, part in reversed([*enumerate(self.parts)]) for n in part.inputs}
         for i, part in enumerate(self.parts):
@@ -103,12 +103,12 @@ class _Linker:
             out.delete([*map(self.value, dead)])
 
     def value(self, name: str) -> Name:
-        """Returns the variable of a node, or the name that a constant is bound to."""
+        """The variable of a node, or the name that a constant is bound to."""
         return self.space.variable(("value", name), f"v_{name}")
 
     def part(self, number: int, part: CompiledPart) -> Name:
-        """Returns the name that a part's function is bound to. The checks of a first call replace themselves by the
-        bare part."""
+        """The name that a part's function is bound to.  The checks of a first call take themselves out by putting the
+        bare part in their own place."""
         name = self.space.shared(("part", number), part.name, part.run)
         if part.first is not None:
             self.space.objects[str(name)] = _once(self.space.objects, str(name), part.first, part.run)
@@ -166,7 +166,7 @@ def _blame(called: Mapping[int, CompiledPart], gm: fx.GraphModule) -> Callable[[
 
 
 def resolve_lazy_bits(x: torch.Tensor) -> torch.Tensor:
-    """Returns ``x``, or a copy with its strides if ``x`` is a lazy conjugate or negative."""
+    """``x``, or a copy with its strides where PyTorch leaves to its readers to take the conjugate or the negative."""
     if not x.is_conj() and not x.is_neg():
         return x
     span = 1 + sum((n - 1) * s for n, s in zip(x.shape, x.stride(), strict=True)) if x.numel() else 0
@@ -174,22 +174,20 @@ def resolve_lazy_bits(x: torch.Tensor) -> torch.Tensor:
 
 
 def _lazy(gm: fx.GraphModule) -> set[str]:
-    """Returns the nodes whose tensors may be lazy conjugates or negatives: complex ones, their parts, and lazy
-    inputs."""
+    """The nodes whose tensors may leave that to their readers: complex ones, parts of these, and what came so."""
     values = {n.name: v for n in gm.graph.nodes if isinstance(v := n.meta.get("val"), torch.Tensor)}
     mixed = any(v.is_complex() for v in values.values())
     return {name for name, v in values.items() if v.is_complex() or v.is_neg() or (mixed and v.is_floating_point())}
 
 
 def _last_uses(parts: Sequence[CompiledPart], kept: Sequence[str]) -> dict[str, int]:
-    """Returns the number of the part that uses each value last; values that are ``kept`` have the number after all
-    parts."""
+    """The number of the part that uses each value last; values that are ``kept`` to the end have one past them all."""
     last = {name: i for i, part in enumerate(parts) for name in part.inputs}
     return last | dict.fromkeys(kept, len(parts))
 
 
 def _sizes(results: Iterable[fx.Node]) -> list[fx.Node]:
-    """Returns the arithmetic on sizes that results need, in order."""
+    """The arithmetic on sizes that results need, in order."""
     sizes: dict[fx.Node, None] = {}
 
     def visit(node: fx.Node) -> None:
@@ -205,7 +203,7 @@ def _sizes(results: Iterable[fx.Node]) -> list[fx.Node]:
 
 
 def is_size(node: fx.Node) -> bool:
-    """True if a node computes a number from numbers or from a tensor's sizes: no work for a backend."""
+    """Whether a node computes a number from numbers or from a tensor's sizes: no work for a backend."""
     return (
         node.op == "call_function"
         and node.target is not operator.getitem

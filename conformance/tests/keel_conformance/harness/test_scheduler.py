@@ -45,7 +45,7 @@ def test_programs_are_alone() -> None:
 class Failing:
     """Stands for a Scheduler whose cases all fail alike."""
 
-    def settled(self, cases: tuple[Case, ...]) -> Iterator[None]:
+    def resolve(self, cases: tuple[Case, ...]) -> Iterator[None]:
         yield from ()
         return [Verdict(c.id, "fail", "exact") for c in cases]  # type: ignore[return-value]
 

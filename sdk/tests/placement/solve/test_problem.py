@@ -100,7 +100,10 @@ def test_pins_leave_one_backend() -> None:
     "wrong, words",
     [
         (lambda: problem([[np.inf, np.inf]], [[]]), "No backend can take unit 0"),
-        (lambda: problem([[1, np.inf], [np.inf, 1]], [[], []], together=[0, 0]), "unit 0 and what is together"),
+        (
+            lambda: problem([[1, np.inf], [np.inf, 1]], [[], []], together=[0, 0]),
+            "unit 0 and the units that must stay with it",
+        ),
         (lambda: problem([[-1.0, 1.0]], [[]]), "not negative"),
         (lambda: problem([[np.nan, 1.0]], [[]]), "not negative"),
         (lambda: problem([[1.0, 1.0]], []), "as many needs"),
