@@ -48,7 +48,7 @@ class AccuracyTrial:
         return verdicts
 
     def _verdicts(self, measured: Callable[[int], Measure], found: list[Draw]) -> list[Verdict]:
-        """Over the draws ``found``, of which kinks are told where there are several."""
+        """Over the draws ``found``, and which of them are kinks, where there are several draws."""
         if len(found) == 1 or all(v.holds for v in judge(found)):
             return judge(found)
         over = {v.name for v in judge(found) if not v.holds and v.same_classes}

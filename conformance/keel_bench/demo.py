@@ -132,7 +132,7 @@ def call(arguments: Sequence[str], environment: dict[str, str]) -> str:
 
 
 def place(shown: Shown, model: str, title: str) -> None:
-    """Who takes what, forward and backward, and why not; and how far the results are from float64."""
+    """Shows which backend takes which calls, the reasons for refusals, and the errors against float64."""
     with shown.step(f"{title} on {', '.join(PLACED_ON)}"):
         case = prepare(Step("training"), build(model))
         named: dict[str, Any] = {**case.kwargs, **case.targets}

@@ -32,5 +32,5 @@ class Measure:
 
 
 def measures(step: Step, drawn: Callable[[int], ModelCase]) -> Callable[[int], Measure]:
-    """The draw of each seed, anew each time."""
+    """The draw of each seed, computed again each time."""
     return lambda seed: Measure(step, drawn(seed))

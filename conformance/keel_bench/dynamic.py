@@ -65,7 +65,7 @@ def sweep(job: Job, sizes: tuple[int, ...]) -> dict[str, Any]:
 
 
 def captures(job: Job, sizes: tuple[int, ...]) -> int:
-    """How often PyTorch captures the model anew over the sizes, whoever compiles it."""
+    """How often PyTorch captures the model again over the sizes, with any compiler."""
     step = job.step
     case = prepare(step, sized(job, sizes[0]))
     forward, compilations = counted(case.model, EAGER)

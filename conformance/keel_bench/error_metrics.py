@@ -10,7 +10,7 @@ double precision on a CPU), twice its error would be less than one rounding of t
 tensor's own dtype can be held to. So eager's error counts as at least ``FLOOR_ULPS`` ulp of the tensor's norm.
 
 Running means are measured against the spread of the data they are means of, not against themselves: behind another
-normalisation the mean is exactly zero in exact arithmetic, and its relative error is noise over noise.
+normalization the mean is exactly zero in exact arithmetic, and its relative error is noise over noise.
 
 Near a kink (a ReLU whose argument rounds to the other side) the exact gradient itself jumps by more than any such
 budget, if parameters and what modules return move as little as rounding moves them (``motion``); eager's jumps so too.

@@ -28,7 +28,7 @@ from .tasks import Task, Verdicts, run_tasks
 EAGER, LOOPS = "eager", "interp"
 REPEATS = 10
 SHARES = {"smoke": 12, "standard": 10, "full": 1}
-"""Variants that do every operator otherwise, and the repeats of eager PyTorch, take one case of so many."""
+"""Variants that do every operator otherwise, and the repeats of eager PyTorch, take one case in this many."""
 EACH = {"smoke": 6, "standard": 12, "full": 24}
 """Cases of each operator that controls are tried on, which the share is of; where they pass these they are tried on all
 of the operator's.
@@ -36,14 +36,14 @@ of the operator's.
 WAVE = 8
 """Cases that a mutant is tried on first; as long as too few of them kill it, on twice as many again."""
 COSTED = 40
-"""What the harness takes is measured on one case of so many of the standard tier."""
+"""What the harness takes is measured on one case in this many of the standard tier."""
 PARTS = ("plan", "mutants", "controls", "benign", "repeats", "overhead", "isolation", "resume", "onboarding")
 
 
 @dataclass
 class Campaign:
-    """One run of it, on cases of the members, programs and kernels ``ops``, of all if there are none. ``rows`` are what
-    the bars are made of.
+    """One run of it, on cases of the members, programs and kernels ``ops``, or of all if ``ops`` is empty. ``rows`` are
+    what the bars are made of.
     """
 
     console: Console
@@ -100,7 +100,7 @@ class Campaign:
         return self.plans[of]
 
     def counts(self) -> list[Criterion]:
-        """How many cases operators have; at tier smoke that is no matter."""
+        """How many cases operators have; tier smoke has no such bar."""
         if self.tier == "smoke":
             return []
         few = {name: domain.why_few for name in MEMBERS if (domain := domain_of(name)) is not None and domain.why_few}
@@ -310,7 +310,7 @@ def waves(cases: Sequence[Case]) -> list[tuple[Case, ...]]:
 
 
 def first_of_each(cases: Iterable[Case], most: int, fit: Callable[[Case], bool]) -> tuple[Case, ...]:
-    """So many cases of each operator that are fit."""
+    """Returns at most ``most`` cases of each operator that are fit."""
     found: dict[str, list[Case]] = {}
     for c in cases:
         if len(mine := found.setdefault(c.op, [])) < most and fit(c):

@@ -74,7 +74,7 @@ def sleep() -> None:
 
 @dies("of-hunger", "resource")
 def hunger() -> None:
-    """Takes memory until there is none."""
+    """Takes memory until none is left."""
     [torch.zeros(2**26) for _ in range(PLENTY)]
 
 

@@ -1,4 +1,4 @@
-"""Benign variants of normalisations: formulas that kernels in use compute them by, which round in other places."""
+"""Benign variants of normalizations: formulas that kernels in use compute them by, which round in other places."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def normalised_by_scale_and_shift(op: Any, x: Tensor, *args: Any) -> Any:
 
 @replacing("aten.native_layer_norm_backward", "aten.native_group_norm_backward")
 def slopes_by_sums(op: Any, grad: Tensor, x: Tensor, *args: Any) -> Any:
-    """The gradients of weights of normalisations are sums of products with the argument, less the mean's part."""
+    """The gradients of weights of normalizations are sums of products with the argument, less the mean's part."""
     like = op(grad, x, *args)
     if (
         not floats(x)

@@ -51,7 +51,7 @@ class MutantResult:
 
 
 def eager_passes(eager: Verdicts, case: Case) -> bool:
-    """Whether eager PyTorch passes the case: if it does not, the case tells nothing of others."""
+    """Whether eager PyTorch passes the case: otherwise the case says nothing about other backends."""
     verdict = eager.get(case.id)
     return verdict is not None and verdict.status in ("pass", "quality warning")
 
@@ -256,7 +256,7 @@ def vacuity_bars(
             percent(right, total + right),
             "",
             None,
-            "such as a sum of zeros for who gives zeros",
+            "such as a sum of zeros for a backend that gives zeros",
         ),
         Criterion(
             "vacuous operators", len({v.partition(" ")[0] for v in vacuous}), "0", not vacuous, join_names(vacuous)

@@ -1,4 +1,4 @@
-"""Backends that are wrong on purpose, and such as are right in other ways: what the suite itself is tried on."""
+"""Mutants, which are deliberately wrong backends, and variants that are correct but different. Both test the suite."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ def run_eager(node: fx.Node, args: Sequence[Any], kwargs: Mapping[str, Any]) -> 
 
 
 def packet(node: fx.Node) -> str:
-    """``aten.add`` of a node that calls ``aten.add.Tensor``; empty for what is no operator of a graph."""
+    """``aten.add`` of a node that calls ``aten.add.Tensor``; empty if the node calls no operator."""
     return "" if node.target is operator.getitem else str(node.target).rpartition(".")[0]
 
 

@@ -1,1 +1,1 @@
-"""Does every program end in the operator set?  Measured over PyTorch's own catalogue of operators and over models."""
+"""Does every program end in the operator set?  Measured over PyTorch's own catalog of operators and over models."""

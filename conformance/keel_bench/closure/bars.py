@@ -136,5 +136,5 @@ def of_numbers(setting: str, rows: Mapping[str, Row], what: str) -> Iterator[Cri
 
 
 def outside(outcomes: Iterable[tuple[Job, Outcome]]) -> list[tuple[str, list[str], str]]:
-    """Each operator that remains outside: its name, who needs it, why; those that most need come first."""
+    """Each operator that remains outside: its name, the programs that need it, and why. The most needed come first."""
     return by_need((job.name, o.row.outside) for job, o in outcomes if isinstance(o.row, Row))

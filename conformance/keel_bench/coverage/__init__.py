@@ -1,1 +1,1 @@
-"""Does a backend run the operator set?  By dtype, as declared; over PyTorch's own catalogue, as compiled and run."""
+"""Does a backend run the operator set?  By dtype, as declared; over PyTorch's own catalog, as compiled and run."""

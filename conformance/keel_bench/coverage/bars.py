@@ -98,5 +98,5 @@ def _of_numbers(title: str, rows: Mapping[str, Row]) -> Iterator[Criterion]:
 
 
 def left(outcomes: Iterable[tuple[Job, Outcome]]) -> list[tuple[str, list[str], str]]:
-    """Each call that is left to eager: its name, who needs it, why; those that most need come first."""
+    """Each call that is left to eager: its name, the programs that need it, and why. The most needed come first."""
     return by_need((job.name, o.row.left) for job, o in outcomes if isinstance(o.row, Row))

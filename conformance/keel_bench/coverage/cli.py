@@ -1,4 +1,4 @@
-"""``keel spec coverage``: what a backend runs of the operator set, dtype by dtype, and over PyTorch's catalogue."""
+"""``keel spec coverage``: what a backend runs of the operator set, dtype by dtype, and over PyTorch's catalog."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def coverage_(
     backend: Annotated[str, typer.Option(help="The backend asked.")] = "cpp",
     universe: Annotated[
         str,
-        typer.Option(help="table: the declarations, dtype by dtype; opinfo: PyTorch's catalogue, compiled and run."),
+        typer.Option(help="table: the declarations, dtype by dtype; opinfo: PyTorch's catalog, compiled and run."),
     ] = TABLE,
     mode: Annotated[list[str] | None, typer.Option(help=f"Only this mode; repeatable: {', '.join(MODES)}.")] = None,
     samples: Samples = "all",

@@ -1,1 +1,3 @@
-"""Damaged and made-up files, given to all that reads files: what is no clear error, what is slow, what runs code."""
+"""Damaged and made-up files, given to everything that reads files. Unclear errors, slow reads and executed code are
+counted.
+"""

@@ -119,7 +119,9 @@ def read_files(loader: str, seed: int, first: int, count: int) -> Tally:
 
 
 def campaign(counts: Mapping[str, int], seed: int, jobs: int) -> Iterator[Tally]:
-    """What came of so many files of each loader, chunk by chunk.  A chunk whose process died counts one death."""
+    """Reads the given number of files with each loader, chunk by chunk, and returns the tallies.  A chunk whose process
+    died counts one death.
+    """
     chunks = [
         (loader, seed, first, min(CHUNK, count - first))
         for loader, count in counts.items()

@@ -47,7 +47,9 @@ class Oracle:
     launches: bool = True
 
     def cost(self, labels: Sequence[int]) -> float:
-        """Of a backend for each unit, with the cheapest parts if ``launches``; inf where a unit is refused."""
+        """Returns the cost of one backend for each unit, with the cheapest parts if ``launches``; inf where a unit is
+        refused.
+        """
         total = sum(self.compute[u][b] for u, b in enumerate(labels)) - sum(worth for *_, worth in self.savings)
         total += sum(worth for units, b, worth in self.savings if any(labels[u] != b for u in units))
         total += sum(self._charge(t, labels) for t in range(len(self.tensors)))

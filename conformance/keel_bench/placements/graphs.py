@@ -62,7 +62,7 @@ class Bottleneck(nn.Module):
 
 
 def layered(make: Callable[[], nn.Module], shape: tuple[int, ...], calls: int) -> fx.GraphModule:
-    """Layers in a row until there are so many calls.  Each has parameters of its own; the last may be cut off."""
+    """Chains layers until the graph has that many calls.  Each has parameters of its own; the last may be cut off."""
     layer = _traced(make().eval(), torch.randn(shape))
     x, *parameters = layer.graph.find_nodes(op="placeholder")
     (result,) = layer.graph.output_node().all_input_nodes
@@ -143,7 +143,9 @@ def _producer(node: fx.Node) -> fx.Node:
 
 
 def tensors_of(units: placement.CallGraph) -> tuple[list[int], list[list[int]], list[int], list[int]]:
-    """Of each unit one, of all bytes that it makes, and each input: makers, readers, bytes, where they must end."""
+    """One tensor for each unit, with all bytes that it makes, and one for each input: makers, readers, bytes, where
+    they must end.
+    """
     graph = units.nodes[0].graph
     readers: dict[fx.Node, set[int]] = {}
     for unit, node in enumerate(units.nodes):

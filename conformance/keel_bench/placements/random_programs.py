@@ -34,7 +34,7 @@ HASH_SEEDS = ("0", "1")
 """Values of PYTHONHASHSEED.  Under the first everything is placed and run, under others every FOURTH is placed."""
 FOURTH = 4
 AGAIN = 10
-"""Every so many programs are placed twice in one process."""
+"""One program in this many is placed twice in one process."""
 SHOWN = 20
 
 

@@ -200,6 +200,6 @@ def _bars(what: str, sizes: Sequence[dict[str, Any]], beside: Sequence[dict[str,
 
 
 def exponent(rows: Sequence[dict[str, Any]], key: str) -> float:
-    """Of the power of the number of calls by which the time grows: a least-squares line in logarithms."""
+    """Returns the power of the number of calls by which the time grows, from a least-squares line in logarithms."""
     sizes, seconds = (np.log([row[k] for row in rows]) for k in ("calls", key))
     return float(np.polyfit(sizes, seconds, 1)[0])

@@ -1,8 +1,8 @@
 """A model on several lists of backends: what each placement is predicted to take, and what it and its parts take.
 
 Steps of all lists alternate in one process, which is pinned to as many cores as it has threads.  Seconds are those of
-the process where it computes in one thread: what else the machine does hardly shows.  What shows still, a neighbour in
-the caches say, slows steps that follow each other alike: so lists are compared round by round (see :func:`ratio`).
+the process where it computes in one thread: what else the machine does hardly shows.  What shows still, another process
+in the caches say, slows steps that follow each other alike: so lists are compared round by round (see :func:`ratio`).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from ..uncertainty import predicted
 
 STEPS = 7  # for parts, of which the fastest counts; in each round
 STILL = 4
-"""Steps that run the same parts: no plan of several that are tried has so many turns in a row."""
+"""Steps that run the same parts. No plan that is autotuned gets this many turns in a row."""
 
 
 @dataclass(eq=False)
@@ -91,7 +91,7 @@ def timed(
     for name, backends in lists.items():
         found[name] = Timed()
         case = prepare(step, build(job.model, scale=job.scale, device=job.device))
-        run(step, case, case.model)  # what a first step sets in a model is captured anew after
+        run(step, case, case.model)  # PyTorch captures a model again after its first step has set something
         watched = [_watched(b, found[name], job.device) for b in backends]
         tries = name in measured
         forward = keel.compile(
@@ -110,7 +110,7 @@ def timed(
             found[name].why = _why(_root(raised))
     with alone():
         for i in range(WARM_UP + STEPS * (1 + job.rounds) if runs else 0):
-            if i == WARM_UP:  # what is captured anew meanwhile is another program
+            if i == WARM_UP:  # a graph that is captured meanwhile is another program
                 for part in (part for each in found.values() for part in each.parts):
                     part.seconds = float("inf")
             turns = list(runs.items())
@@ -135,7 +135,7 @@ def _step(step: Step, case: ModelCase, forward: Callable[..., Any]) -> None:
 
 
 def settle(step: Callable[[], Any], timed: Timed, steps: int) -> None:
-    """Runs steps until so many, one after another, have run the same parts."""
+    """Runs steps until that many in a row have run the same parts."""
     before, same = list[PartTime](), 0
     while same < steps:
         timed.ran.clear()

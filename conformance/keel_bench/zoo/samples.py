@@ -96,7 +96,7 @@ class _Measured:
         return (WRONG, over[0]) if over else (HOLDS, "")
 
     def undefined(self, example: universe.Example, eager: accuracy_check.Left) -> str | None:
-        """Why eager's results are no measure; None where they are."""
+        """Why eager's results cannot be a reference; None if they can."""
         if self.job.model in UNDEFINED:
             return UNDEFINED[self.job.model]
         again = accuracy_check.leave(example.fn, example.inputs)

@@ -15,7 +15,9 @@ REPEATED = "contract.calls.C3"
 
 
 def of_exception(what: ExceptionInfo) -> str:
-    """Of an exception: Keel itself says where a part breaks its promise on the form of a result."""
+    """Returns the clause that an exception breaks. Keel itself says where a part breaks its promise on the form of a
+    result.
+    """
     if what.code != "wrong-result":
         return ""
     return "contract.layouts.C1" if what.aspect == "strides" else "contract.layouts.C4"

@@ -229,7 +229,7 @@ def inputs_on(device: str, case: Case, inputs: Inputs) -> GuardedArguments:
 
 
 def with_device_kwarg(device: str, case: Case, inputs: Inputs) -> Mapping[str, Any]:
-    """The arguments by name. An operator that makes a tensor of none is told the device."""
+    """The arguments by name. An operator that makes a tensor from no tensor gets the device as an argument."""
     names = {a.name for a in overload(case.overload)._schema.arguments}  # type: ignore[attr-defined]
     asks = device != HOST and "device" in names and not inputs.tensors
     return {**inputs.kwargs, "device": torch.device(device)} if asks else inputs.kwargs

@@ -181,6 +181,6 @@ def _figure(figure: str, item: documents.Item) -> Any:
             return item.integer(0)
     if figure in _PLACES:
         return item.integer(0, 1 << 16)
-    if type(item.value) not in (int, float):  # of floats also those that are no numbers
+    if type(item.value) not in (int, float):  # floats may also be NaN or infinite
         item.refuse("It is no number.")
     return float(item.value) if isinstance(item.value, float) else item.integer()

@@ -215,7 +215,7 @@ def _judge_program(case: Case, tried: CaseResult, file: str, device: str, clock:
 
 
 def _fatal(verdict: Verdict, device: str) -> Verdict:
-    """Of a program at which eager PyTorch lost the device: nothing that comes after can be compared."""
+    """The verdict on a program at which eager PyTorch lost the device: no later result can be compared."""
     said = f"What eager PyTorch raises there ends all that a process has on {device}."
     return replace(verdict, status="not run", oracle="contract", sentence=said, clause="", figures={})
 

@@ -14,7 +14,7 @@ from ..workers.spawn import forked
 from .executor import PRELOAD
 
 FEW = 40
-"""So many members are drawn before processes have started."""
+"""This many members are drawn before processes have started."""
 TURNS = 8
 """Shares that each process has of the work, since some members take much longer than others."""
 LIMIT = 3600.0
@@ -31,7 +31,7 @@ class Share:
 
 
 def plan_in_parallel(*, profile: str, tier: str, seed: int, ops: Sequence[str], jobs: int = 1) -> tuple[Case, ...]:
-    """The plan, of what fits one of the patterns ``ops``, drawn by so many processes. Raises KeelError[bad-option]
+    """The plan, of what fits one of the patterns ``ops``, drawn by ``jobs`` processes. Raises KeelError[bad-option]
     where nothing does.
     """
     found = plan(profile=profile, tier=tier, seed=seed, ops=ops, draw=parallel_drawer(jobs))
@@ -45,7 +45,7 @@ def plan_in_parallel(*, profile: str, tier: str, seed: int, ops: Sequence[str], 
 
 
 def parallel_drawer(jobs: int) -> Draw:
-    """Draws as ``of_members`` does, with so many processes."""
+    """Draws as ``of_members`` does, in ``jobs`` processes."""
 
     def drawn(names: Sequence[str], tier: str, seed: int) -> Iterator[Case]:
         if jobs == 1 or len(names) < FEW:

@@ -1,4 +1,4 @@
-"""Arguments at addresses of their own, between red zones: who writes to them or beside them is seen afterwards.
+"""Arguments at addresses of their own, between red zones: a write to them or beside them is seen afterwards.
 
 Before, after and in the gaps of each tensor lies poison, NaN in floating dtypes, so that whoever reads there shows it.
 """
@@ -169,7 +169,7 @@ def is_dense(t: Tensor) -> bool:
 
 
 def overlaps(intervals: Sequence[tuple[int, int, Any]]) -> Iterator[tuple[Any, Any]]:
-    """The owners of those intervals, of addresses, that share some; one that lies in several is told of each."""
+    """The owners of those intervals, of addresses, that share some; an owner in several overlaps is listed for each."""
     open_: list[tuple[int, Any]] = []
     for start, end, owner in sorted(intervals, key=lambda i: (i[0], i[1])):
         open_ = [(e, o) for e, o in open_ if e > start]

@@ -84,7 +84,7 @@ class RunResult:
 
 
 def digest(plan: Iterable[Case]) -> str:
-    """Of the list of cases: the same wherever the same cases are run."""
+    """The digest of the list of cases, which is the same wherever the same cases are run."""
     return hashlib.sha256("".join(c.digest for c in plan).encode()).hexdigest()
 
 

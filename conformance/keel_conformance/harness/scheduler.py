@@ -25,7 +25,7 @@ TOGETHER = 16
 SHARED = 2 * TOGETHER
 """Calls in one graph of operators of which there are few."""
 IDENTICAL = 20
-"""After so many failures of one kind the later cases of an operator are not run."""
+"""After this many failures of one kind the later cases of an operator are not run."""
 JUDGING = 600.0
 """Seconds that judging a batch may take."""
 
@@ -143,7 +143,7 @@ class Scheduler:
         found: list[Verdict] = []
         for part in parts:
             found += yield from self.resolve(part, end.status)
-        if any(v.status in BAD or v.status == "not run" for v in found):  # who was to blame is named, or no case
+        if any(v.status in BAD or v.status == "not run" for v in found):  # a case is to blame, or none was run
             return found
         others = ", ".join(c.id for c in cases[1:])
         whole = replace(end, case=cases[0].id, sentence=f"{end.sentence} It does so only together with {others}.")

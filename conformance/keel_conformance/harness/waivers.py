@@ -59,7 +59,9 @@ def read(file: Path, backend: str) -> tuple[Waiver, ...]:
 
 
 def _parsed(text: str) -> dict[str, Any]:
-    """Raises Malformed for what is no TOML.  A line is bounded since a key with many dots takes the square of them."""
+    """Raises Malformed for text that is not TOML.  A line is bounded since a key with many dots takes the square of
+    them.
+    """
     if any(len(line) > _LONGEST_LINE for line in text.split("\n")):
         raise documents.Malformed("", f"It has a line of more than {_LONGEST_LINE} characters.")
     try:

@@ -20,7 +20,7 @@ FAR = 4_000_000
 
 
 def marks(count: int, *, of: int = 7) -> Given:
-    """Small integers, all but so many of them 0, in an order drawn."""
+    """Small integers of which all but ``count`` are 0, in a random order."""
 
     def given(ctx: Context) -> list[Tensor]:
         return [torch.where(ctx.permutation(of) < count, ctx.ints(of, low=1, high=5, dtype=torch.int64), 0)]

@@ -100,7 +100,7 @@ def headed(x: Tensor, w: Tensor) -> tuple[Tensor, ...]:
 
 
 def turning(x: Tensor) -> tuple[Tensor, ...]:
-    """Rotary positions: halves or neighbours are turned, from the first position or a later one on."""
+    """Rotary positions: halves or adjacent elements are turned, from the first position or a later one on."""
     n = x.shape[-2]
 
     def angles(start: int) -> Tensor:

@@ -180,7 +180,7 @@ class Context:
     # -- telling -----------------------------------------------------------------------------------------------------
 
     def _layout(self, x: Tensor) -> dict[str, Any]:
-        """Its own device is none to tell, so that one run can be compared with another one elsewhere."""
+        """Leaves out the name of the device under test, so that runs on different devices can be compared."""
         return layout(x) | {"device": "its own" if x.device.type == self.device else x.device.type}
 
     def _tensor(self, name: str, x: Tensor, clause: str) -> None:

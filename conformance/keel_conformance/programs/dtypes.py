@@ -143,7 +143,7 @@ def constant(x: Tensor) -> tuple[Tensor, ...]:
 
 
 def quantised(x: Tensor, scale: Tensor) -> tuple[Tensor, ...]:
-    """To 8 bits and back, with numbers that saturate and ties; fake quantisation; products of bytes."""
+    """To 8 bits and back, with numbers that saturate and ties; fake quantization; products of bytes."""
 
     def to(y: Tensor, low: int, high: int, dtype: torch.dtype) -> Tensor:
         return y.round().clamp(low, high).to(dtype)

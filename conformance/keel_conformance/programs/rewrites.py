@@ -1,4 +1,4 @@
-"""Contract programs about what compilers rewrite: what folds for most values, casts, moves upon moves."""
+"""Contract programs about what compilers rewrite: what folds for most values, casts, moves of moves."""
 
 from __future__ import annotations
 

@@ -351,7 +351,7 @@ def built(ctx: Context, name: str) -> models.ModelCase:
 
 
 def moved(ctx: Context, x: Any) -> Any:
-    """The same argument with other values: floats are drawn anew, tokens change places."""
+    """The same argument with other values: floats are drawn again, tokens change places."""
     if not isinstance(x, Tensor):
         return x
     if x.is_floating_point():

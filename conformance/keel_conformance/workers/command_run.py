@@ -148,7 +148,7 @@ def running(
 
 @contextmanager
 def interruptible() -> Iterator[Interruption]:
-    """Within it, the first SIGINT or SIGTERM is kept, for whoever looks; a second one is as it ever was."""
+    """Within it, the first SIGINT or SIGTERM is recorded; a second one has its usual effect."""
     interruption = Interruption()
     before = {s: signal.getsignal(s) for s in SIGNALS}
 

@@ -55,7 +55,9 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Process:
-    """A process in a session of its own. ``wait`` waits for so many seconds: its exit status, None if it goes on."""
+    """A process in a session of its own. ``wait(seconds)`` waits at most that long and returns its exit status, or
+    None if it still runs.
+    """
 
     pid: int
     wait: Callable[[float], int | None]
@@ -159,7 +161,7 @@ class WorkerPool:
                 ours.send(None)
 
     def poll(self, seconds: float = 0.0) -> list[tuple[Any, Outcome]]:
-        """The jobs that have ended, with their outcomes; waits for so many seconds until there may be one."""
+        """The jobs that have ended, with their outcomes; waits up to ``seconds`` for one."""
         if seconds:
             wait(self.pipes, timeout=seconds)
         found: list[tuple[Any, Outcome]] = []

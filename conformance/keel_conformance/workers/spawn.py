@@ -120,7 +120,7 @@ def _end_with_parent() -> None:
 
 
 def main(descriptor: str, work_file: str) -> None:
-    os.set_inheritable(int(descriptor), False)  # whoever outlives this process does not speak for it
+    os.set_inheritable(int(descriptor), False)  # a child that outlives this process must not write to its pipe
     work = pickle.loads(Path(work_file).read_bytes())
     serve(Connection(int(descriptor)), work)
 

@@ -362,7 +362,7 @@ def norm_of_nothing_infinite(op: Any, x: Tensor, ord: Any = 2, *args: Any, **kw:
 
 @wrong("aten.amax", "aten.sum", breaks=("amax", "sum"), as_is=True)
 def reductions_of_many_axes(op: Any, x: Tensor, dim: Any = None, *more: Any, **kw: Any) -> Any:
-    """Reductions of two dimensions that are no neighbours reduce the one after the first."""
+    """Reductions of two dimensions that are not adjacent reduce the one after the first."""
     given = dims_of(x, dim) if dim else []
     if len(given) != 2 or abs(given[0] - given[1]) == 1:
         return op(x, *([] if dim is None else [dim]), *more, **kw)

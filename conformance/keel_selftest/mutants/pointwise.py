@@ -347,7 +347,7 @@ def sqrt_through_half(op: Any, x: Tensor) -> Any:
 
 @wrong("aten.add", "aten.mul", "aten.sub", breaks=("add", "mul", "sub"))
 def ones_in_the_middle(op: Any, x: Any, y: Any, *args: Any, **kw: Any) -> Any:
-    """Of an operand with a one between its sizes the first matrix serves all."""
+    """The first matrix of an operand with a size of one between others serves for all."""
     between = isinstance(x, Tensor) and isinstance(y, Tensor) and x.dim() == y.dim() == 3 and y.shape[1] == 1
     if not between or x.shape[1] == 1 or not 1 < y.shape[0] == x.shape[0]:
         return op(x, y, *args, **kw)

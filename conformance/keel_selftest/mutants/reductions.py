@@ -170,7 +170,7 @@ def log_softmax_of_softmax(op: Any, x: Tensor, dim: int, half: bool) -> Any:
 
 @wrong("aten.cumsum", breaks="cumsum")
 def cumsum_restarts(op: Any, x: Tensor, dim: int, **kw: Any) -> Any:
-    """``cumsum`` begins anew after every 4 elements."""
+    """``cumsum`` begins again after every 4 elements."""
     return (
         torch.cat([op(part, dim, **kw) for part in torch.split(x, 4, dim)], dim)
         if x.dim() and x.numel()

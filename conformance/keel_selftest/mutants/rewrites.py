@@ -200,7 +200,7 @@ def reshape_in_memory_order(node: fx.Node, args: Sequence[Any], kwargs: Mapping[
 
 @rewrites
 def slices_of_slices(node: fx.Node, args: Sequence[Any], kwargs: Mapping[str, Any], right: Any) -> Any:
-    """Of a slice of a slice the first start is forgotten."""
+    """A slice of a slice forgets the first start."""
     before = source(node)
     if not makes(node, "aten.slice", "aten.select") or not makes(before, "aten.slice", "aten.select"):
         return None
