@@ -141,7 +141,7 @@ def _kind(data: Mapping[str, Any]) -> Any:
 
 
 def _floating(path: Where, x: torch.Tensor) -> bool:
-    """OpInfos are tried in one float: what is none is an index, a mask or a size."""
+    """OpInfos are tried in one float: a tensor of another dtype is an index, a mask or a size."""
     return x.dtype in (torch.float32, torch.complex64)
 
 

@@ -48,7 +48,7 @@ def _size(value: float) -> str:
 
 
 def select_diverse(calls: Sequence[T], of: Sequence[frozenset[str]]) -> list[T]:
-    """The calls, each next one that with most facets that those before it have not; then again from the start."""
+    """The calls, each next one that with the most facets that the calls before it lack; then again from the start."""
     left, found = list(range(len(calls))), list[int]()
     seen = frozenset[str]()
     while left:

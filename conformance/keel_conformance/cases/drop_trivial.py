@@ -149,7 +149,7 @@ def _different(rest: Iterable[tuple[Levels, frozenset[str]]], stay: int) -> list
 
 
 def _spaced(all_: Sequence[Levels], most: int) -> list[Levels]:
-    """So many of them, from the first to the last."""
+    """At most ``most`` of them, evenly spaced from the first to the last."""
     count = min(most, len(all_))
     return [all_[k * len(all_) // count] for k in range(count)]
 

@@ -1,4 +1,4 @@
-"""The domain of a member that has none of its own: calls that are known to be valid, their tensors drawn anew.
+"""The domain of a member that has none of its own: calls that are known to be valid, with tensors that are drawn again.
 
 Such calls are the samples of its declaration, and those of PyTorch's OpInfos for its other overloads. Sizes and
 attributes stay, and so do indices and truth values; floats keep their range where a class of values does not say
@@ -134,7 +134,7 @@ def _slight(call: SavedCall) -> bool:
 
 def _judged(op: Op, dtype: torch.dtype) -> bool:
     """Whether an oracle speaks of results in a dtype: no distribution of complex numbers is held to anything, and
-    matrices are factorised in floats.
+    matrices are factorized in floats.
     """
     if "random" in op.tags:
         return not dtype.is_complex

@@ -274,7 +274,7 @@ def _copies() -> Iterator[Written]:
 
 
 def _edges() -> Iterator[Written]:
-    """Segments of nothing that begin with nothing, weights with fractions, integers that float32 has not."""
+    """Segments of nothing that begin with nothing, weights with fractions, integers that float32 cannot hold."""
     for reduce in ("sum", "mean", "max", "min", "prod"):
         yield (
             "segment_reduce.default",

@@ -1,4 +1,4 @@
-"""A call as plain data: which overload, and of each argument what must stay while its tensors are drawn anew.
+"""A call as plain data: which overload, and of each argument what must stay while its tensors are drawn again.
 
 A float tensor keeps its type and the range of its values, one of indices or truth values its values.
 """
@@ -135,7 +135,7 @@ def _short(value: Any) -> Any:
     return value
 
 
-# -- drawn anew -----------------------------------------------------------------------------------------------------
+# -- drawn again -----------------------------------------------------------------------------------------------------
 
 
 def redrawn(

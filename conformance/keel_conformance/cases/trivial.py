@@ -1,4 +1,4 @@
-"""Calls whose right results are those of who computes nothing: of such a case the second call has other values.
+"""Calls whose right results a backend that computes nothing could have: their second call uses other values.
 
 A case of one element, of values all alike, or at the ends of the range often has results that are all 0, all 1, NaN,
 the argument itself, or beyond what is decided. Its first call stays what it is; the second one is drawn again until its
@@ -30,7 +30,7 @@ TrivialOutcomes = tuple[frozenset[str], str]
 
 
 def is_deterministic(op: Op) -> bool:
-    """Whether eager PyTorch gives the same results again: they are neither drawn nor memory as it is found."""
+    """Whether eager PyTorch gives the same results again: they are neither drawn nor uninitialized memory."""
     return "random" not in op.tags and op.name != "empty"
 
 
@@ -73,7 +73,7 @@ def _bare(value: Any) -> Any:
 
 
 def _poison(found: Sequence[Tensor], given: Sequence[Tensor]) -> None:
-    """Right results are not left in memory, where who writes nothing would find them."""
+    """Overwrites right results in memory, so that a backend that writes nothing cannot return them."""
     kept = {x.untyped_storage().data_ptr() for x in given if x.data_ptr()}  # one known to be 0 has no memory
     for x in found:
         if x.data_ptr() and x.untyped_storage().data_ptr() not in kept:

@@ -124,8 +124,8 @@ def with_outliers(
 
 
 def _midway(draw: SeededValues, dtype: torch.dtype, n: int, low: float, high: float) -> torch.Tensor:
-    """Halfway between neighbours of a narrower dtype, or so near to it that cutting off digits of float32 leads there,
-    and rounding them does not.
+    """Halfway between adjacent numbers of a narrower dtype, or so near to it that cutting off digits of float32 leads
+    there, and rounding them does not.
     """
     x, which, off = draw.uniform(n, low, high), draw.integers(n, 0, 3), draw.integers(n, -1, 2).double()
     finest = torch.float32 if dtype == torch.float64 else torch.float16
@@ -290,7 +290,7 @@ def _exponents(facts: torch.finfo) -> tuple[float, float]:
 
 
 def _exact(draw: SeededValues, dtype: torch.dtype, n: int, terms: int) -> torch.Tensor:
-    """Integers so small, or so many of them zero, that a sum of ``terms`` fits, however it is formed."""
+    """Integers so small, or so often zero, that a sum of ``terms`` fits, however it is formed."""
     limit = 2 ** EXACT_BITS.get(dtype, 3)
     most = max(1, min(8, limit // max(terms, 1)))
     found = draw.integers(n, 1, most + 1) * (draw.integers(n, 0, 2) * 2 - 1)

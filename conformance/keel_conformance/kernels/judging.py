@@ -176,7 +176,7 @@ def _within(
 
 
 def spacing(x: Tensor, dtype: torch.dtype) -> Tensor:
-    """The distance of neighbouring numbers of ``dtype`` at ``x``, float64; at least that at its smallest normal one."""
+    """The distance of adjacent numbers of ``dtype`` at ``x``, float64; at least that at its smallest normal one."""
     info = torch.finfo(dtype)
     x = x.double().abs().clamp(info.smallest_normal, info.max)
     return torch.exp2(torch.floor(torch.log2(x))) * info.eps

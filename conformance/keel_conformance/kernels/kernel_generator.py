@@ -316,7 +316,7 @@ def draw(seed: int) -> RandomKernel:
 
 
 def made(seed: int) -> KernelCase:
-    """The kernel of that seed, or of the next ones if that is none, with what it is run on."""
+    """The kernel of that seed, or of the next one that gives a valid kernel, with what it is run on."""
     while not (drawn := draw(seed)).ok:
         seed += 1_000_003
     verify(drawn.kernel)

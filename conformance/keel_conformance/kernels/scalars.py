@@ -61,7 +61,7 @@ EXACT = frozenset(
         "cast",
     )
 )
-"""What rounds nothing, or one thing only that is correctly rounded."""
+"""Operations that round nothing, or round once and correctly."""
 ROUNDED_ONCE = frozenset(("add", "sub", "mul", "div", "sqrt", "fma"))
 """IEEE 754 fixes these; a target may still contract or divide less exactly, as the members' budgets allow."""
 

@@ -15,7 +15,7 @@ from .tracked_tensor import error_of, inexact, overflow, plain_of, ulp, wide, wi
 MASKED = 0.01
 """A result of which more than this share may be anything is not judged (the research's section 2.1, C)."""
 TIMES = 2.0
-"""The budget of operators that have none of their own: so many times eager's error."""
+"""The budget of operators without one of their own, as a multiple of eager's error."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Oracles of random members: the support of each draw, the distribution of all, no dependence between neighbours.
+"""Oracles of random members: the support of each draw, the distribution of all, no dependence between adjacent draws.
 
 Each draw is taken to a number between 0 and 1 by its distribution function (the probability integral transform; of a
 discrete one with a jitter over the jump: Smith, Journal of Forecasting 4, 1985), and all together are held to the
@@ -280,7 +280,9 @@ def independent(name: str, named: Sequence[Named], results: Sequence[Sequence[An
 
 
 def _cycle(permutation: Array) -> bool:
-    """Whether it is a single cycle, as one of n permutations is, and each of who exchanges no element with itself."""
+    """Whether it is a single cycle. One of n permutations is, and so is every permutation from a shuffle that never
+    exchanges an element with itself.
+    """
     at, length = 0, 0
     for _ in permutation:
         at, length = int(permutation[at]), length + 1

@@ -59,7 +59,7 @@ def _counted(call: CallContext) -> tuple[Any, ...]:
 
 
 def _real(x: Any) -> Any:
-    """Magnitudes and counts, of which a call that is told to compute in complex numbers makes complex ones."""
+    """Magnitudes and counts, of which a call that computes in complex numbers makes complex ones."""
     return x.real if _float(x) and x.is_complex() else x
 
 
@@ -307,8 +307,8 @@ def _factors(call: CallContext) -> Tensor:
 
 @rule("scatter_reduce")
 def reduced(call: CallContext) -> Sequence[ErrorBound]:
-    """scatter_reduce, as what it is told to reduce by. A mean is a sum, off by as much, divided and rounded once more;
-    the number of elements is summed beside it in the same dtype, which is exact while it holds that number.
+    """scatter_reduce, as the reduction that its argument names. A mean is a sum, off by as much, divided and rounded
+    once more; the number of elements is summed beside it in the same dtype, which is exact while it holds that number.
     """
     x, dim, index, src, how, own = (call.named[n] for n in ("self", "dim", "index", "src", "reduce", "include_self"))
     if how == "prod":

@@ -45,7 +45,7 @@ def _row_major(x: Any) -> Any:
 def _in_pieces(op: Callable[..., Any], inputs: Inputs, k: int, like: Tensor) -> Tensor | None:
     if not 0 < like.numel() <= LARGEST or any(isinstance(v, Tensor) for v in inputs.kwargs.values()):
         return None
-    # what has no dimensions does not count as a tensor when dtypes are promoted, so it stays as it is
+    # a tensor without dimensions does not count as one in type promotion, so it stays as it is
     whole = [isinstance(x, Tensor) and x.dim() > 0 for x in inputs.args]
     found = []
     with suppress(Exception):  # a piece may be no argument of the operator

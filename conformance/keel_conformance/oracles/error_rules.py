@@ -23,7 +23,7 @@ INF = float("inf")
 
 
 class NoRule(Exception):
-    """The error of a call is not analysed: why."""
+    """The error of a call is not analyzed: why."""
 
 
 @dataclass(frozen=True)

@@ -52,7 +52,7 @@ def _run(gm: fx.GraphModule, inputs: Sequence[Any], evaluate: Evaluate) -> tuple
 
 def graph_bounds(gm: fx.GraphModule, inputs: Sequence[Any]) -> list[Bounded | None]:
     """For each result of a functional graph of ATen overloads, on ``inputs``, its reference, bound and mask; None for a
-    result that is no tensor.
+    result that is not a tensor.
 
     The bound is that of running error analysis, each node in its own dtype, decomposed where it is composite. Where it
     leaves more than 1 % of a result's elements without a bound, or does not reach a node, Monte-Carlo arithmetic

@@ -1,4 +1,4 @@
-"""Rules of what computes nothing: elements that are moved, with their errors, and elements that are chosen by order."""
+"""Rules of operators that compute nothing: elements are moved with their errors, or chosen by order."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def _dense(x: Tensor) -> bool:
 
 @rule("bitcast")
 def bits(call: CallContext) -> Sequence[ErrorBound]:
-    """Of the bits of an inexact number nothing is known."""
+    """Nothing is known about the bits of an inexact number."""
     x = call.args[0]
     if call.exact and not _valued(x):
         return [ErrorBound(None, None)]

@@ -30,7 +30,7 @@ def compare(
     times: float = TIMES,
     floor: float = 0.0,
 ) -> Finding:
-    """``exact`` is eager's result in float64, None where there is none: then eager's own is the reference.
+    """``exact`` is eager's result in float64, None where float64 cannot run: then eager's own result is the reference.
 
     Of float64 eager's error is not known, for nothing better is: it is that of ``narrow``, its result in float32, as
     much smaller as float64 is finer. So it is of what is backward stable (Higham 2002, section 1.6).

@@ -73,7 +73,7 @@ def rule_of(member: Op) -> Rule | None:
 def analyze(
     op: Any, args: Sequence[Any], kwargs: Mapping[str, Any], *, coarse: torch.dtype | None = None, inner: bool = False
 ) -> Any:
-    """What ``op`` gives for tensors that may be tracked, tracked. Raises NoRule for what is not analysed.
+    """What ``op`` gives for tensors that may be tracked, tracked. Raises NoRule for calls that it cannot analyze.
 
     ``coarse`` is the dtype in which intermediate results may be rounded where it is less precise than their own;
     ``inner`` says that the results are such.

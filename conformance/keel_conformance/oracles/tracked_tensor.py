@@ -106,7 +106,7 @@ def errors(x: Tensor) -> Tensor:
 
 
 def ulp(x: Tensor, dtype: torch.dtype) -> Tensor:
-    """The distance of neighbouring numbers of ``dtype`` at the magnitude of ``x`` (float64 or complex128), in float64.
+    """The distance of adjacent numbers of ``dtype`` at the magnitude of ``x`` (float64 or complex128), in float64.
 
     2 ** (e - p) for 2 ** (e - 1) <= |x| < 2 ** e and p bits of significand, at least the smallest subnormal; that also
     for 0 (Muller et al., Handbook of Floating-Point Arithmetic, 2nd ed., section 2.3.2, Goldberg's ulp).

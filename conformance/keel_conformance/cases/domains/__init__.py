@@ -50,7 +50,7 @@ OWN: Mapping[str, Callable[[Op], Domain]] = {
     **creation.BUILD.declared,
     **random.BUILD.declared,
 }
-"""Who gives the domain of a member that has its own."""
+"""Builders of the domains of members that have their own."""
 BUILDERS: tuple[Callable[[Op], Domain | None], ...] = (pointwise.build, reductions.build, indexing.build)
 """Each gives the domain of a member of its families, None for others."""
 

@@ -221,7 +221,7 @@ def _encoder(levels: Levels) -> CallTemplate:
 
 _FACTORS = {"size": tuple(SIZES), "mask": MASKS, "scale": tuple(SCALES)}
 _LAY = ("contiguous", "offset", "rows_apart")
-"""Where elements of a head are not neighbours, eager PyTorch's kernel reads others."""
+"""Where elements of a head are not adjacent, eager PyTorch's kernel reads others."""
 _KINDS = ("random", "duplicates")
 _TELLING = (
     {"dtype": "f32", "size": "7q9k", "mask": "hidden_row", "scale": "usual", "values": "random"},

@@ -112,7 +112,7 @@ def domain(
     why_few: str = "",
     facets: Mapping[str, frozenset[str]] | None = None,
 ) -> Domain:
-    """The domain of calls that ``ask`` gives for the levels of ``factors``, None for a choice that is none.
+    """The domain of calls that ``ask`` gives for the levels of ``factors``, None for a choice that gives no call.
 
     ``telling`` are wishes, completed by the first levels that go with them. ``cites`` has when a clause is witnessed;
     of others the words of the clause decide (``16-bit``: in such dtypes; ``NaN``: with special values).

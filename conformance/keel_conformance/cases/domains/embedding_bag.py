@@ -36,7 +36,7 @@ TAKEN: Mapping[str, tuple[int, int, torch.dtype]] = {
 """How many rows are taken, into how many bags, and the dtype of what says so."""
 BAGS = ("some", "first_empty", "last_empty", "one_has_all")
 INDICES = ("any", "one", "few", "twice")
-"""Which rows are taken: any, one and the same, few often, or each that is taken just twice."""
+"""Which rows are taken: any, the same one, few often, or each that is taken just twice."""
 MODES: Mapping[str, int] = {"sum": 0, "mean": 1, "max": 2, "weighted": 0}
 PADDED = 2
 """The row that does not count, where one is named."""

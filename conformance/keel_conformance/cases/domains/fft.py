@@ -24,7 +24,7 @@ DIMS: Mapping[str, tuple[Callable[[int], tuple[int, ...]], list[int]]] = {
     "middle": (lambda n: (2, n, 3), [1]),
     "three": (lambda n: (2, 3, n), [0, 1, 2]),
 }
-"""Over dimensions that are no neighbours eager PyTorch's own kernels write outside of their memory in some layouts."""
+"""Over dimensions that are not adjacent eager PyTorch's own kernels write outside of their memory in some layouts."""
 NORMS = {"none": 0, "root": 1, "whole": 2}
 FFT: Mapping[str, tuple[str, ...]] = {"size": SIZES, "dims": tuple(DIMS), "norm": tuple(NORMS)}
 LAY = ("contiguous", "transposed", "offset", "odd_ones")

@@ -1,6 +1,6 @@
 """Operators that take or move elements by index: sizes around the widths of vectors, indices of every kind.
 
-Indices are drawn anew at every call: all different, many equal, one and the same, from the end where that is allowed.
+Indices are drawn again at every call: all different, many equal, all equal, from the end where that is allowed.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ ROWS: Mapping[str, tuple[tuple[int, ...], int]] = {
     "17x16": ((17, 16), 1),
     "1x1000": ((1, 1000), 1),
 }
-"""Sizes, and how many of the last are normalised over."""
+"""Sizes, and how many of the last are normalized over."""
 IMAGES: Mapping[str, tuple[int, ...]] = {
     "2x6x4x5": (2, 6, 4, 5),
     "3x4": (3, 4),

@@ -1,7 +1,7 @@
 """Operators that compute element by element: any sizes that broadcast, any layout, any values.
 
 Which tensors, numbers and other arguments there are is read off the samples (the *form*); sizes, layouts and values are
-chosen anew. Every value of an 8- or 16-bit dtype is tried at once where there is one operand.
+chosen independently. Every value of an 8- or 16-bit dtype is tried at once where there is one operand.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ def _last(overload: str, *more: Any, **keywords: Any) -> tuple[str, Arguments]:
 
 
 def _two(overload: str, *more: Any, **keywords: Any) -> tuple[str, Arguments]:
-    """Two dimensions where there are, of many two that are no neighbours."""
+    """Two dimensions where there are two, and two that are not adjacent where there are more."""
 
     def dims(x: torch.Tensor, dim: int) -> list[int]:
         return [dim] if x.dim() < 2 else [dim, -1] if dim != x.dim() - 1 and x.dim() < 4 else [dim, 0]
@@ -60,7 +60,7 @@ def _cast(overload: str) -> tuple[str, Arguments]:
 
 
 def _norms(overload: str, powers: tuple[float, ...]) -> Mapping[str, tuple[str, Arguments]]:
-    """Of each power, along a dimension from either end, along two, and over all."""
+    """Norms of each power: along a dimension from either end, along two, and over all."""
     full = f"aten.{overload}"
     _, two = _two(overload)
 

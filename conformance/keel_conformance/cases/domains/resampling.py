@@ -35,7 +35,7 @@ RESIZED: Mapping[str, tuple[tuple[int, ...], tuple[int, ...]]] = {
 }
 BATCH: Mapping[str, tuple[int, int]] = {"2x3": (2, 3), "1x1": (1, 1), "1x17": (1, 17)}
 SCALES = ("none", "ratio", "other")
-"""No scales, those that sizes have, and ones near them, as a caller gives who rounds."""
+"""No scales, those that sizes have, and ones near them, as a caller that rounds gives them."""
 
 
 def _scales(levels: Levels, size: tuple[int, ...], outs: tuple[int, ...]) -> list[float | None]:

@@ -69,7 +69,7 @@ def counted(kind: str, dtype: torch.dtype, n: int, least: bool, draw: SeededValu
 
 
 def _turns(rows: torch.Tensor, draw: SeededValues, kinds: int) -> torch.Tensor:
-    """Which of so many kinds each row is of; others at each call."""
+    """The kind of each row, out of ``kinds``; it differs from call to call."""
     count = rows.numel() // rows.shape[-1]
     return ((torch.arange(count) + (count == 1) + 3 * draw.call) % kinds).reshape(*rows.shape[:-1], 1)
 
