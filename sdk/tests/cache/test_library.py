@@ -66,13 +66,13 @@ def test_a_library_is_compiled_once(folder: Path, runs: list[Any], monkeypatch: 
 
 
 NO_LIBRARY = {
-    "cut off": ('cc "$@" && truncate -s 9000 "$out"', "is cut off after 9000 bytes"),
-    "cut off in its head": ('cc "$@" && truncate -s 40 "$out"', "is cut off after 40 bytes"),
+    "cut off": ('cc "$@" && truncate -s 9000 "$out"', "is truncated after 9000 bytes"),
+    "cut off in its head": ('cc "$@" && truncate -s 40 "$out"', "is truncated after 40 bytes"),
     "empty": ('cat > /dev/null; : > "$out"', "cannot load"),
     "text": ('cat > "$out"', "cannot load"),
     "none": ("cat > /dev/null", "It made no file"),
-    "a folder": ('cat > /dev/null; mkdir "$out"', "something else than a file"),
-    "a pipe": ('cat > /dev/null; mkfifo "$out"', "something else than a file"),
+    "a folder": ('cat > /dev/null; mkdir "$out"', "something other than a file"),
+    "a pipe": ('cat > /dev/null; mkfifo "$out"', "something other than a file"),
     "too large": ('cat > /dev/null; truncate -s 40G "$out"', "a file of 42949672960 bytes"),
 }
 
