@@ -149,7 +149,7 @@ def _folder_name(dist: Distribution) -> str:
 
 def _metadata_name(dist: Distribution) -> object:
     """Returns the name in a distribution's metadata, or None; ``dist.name`` warns of a missing one, or will raise."""
-    return dist.metadata.get("Name")
+    return dist.metadata["Name"] if "Name" in dist.metadata else None  # noqa: SIM401  (its protocol has no get)
 
 
 def _package(dist: Distribution, folder: str) -> tuple[str, list[str]]:
