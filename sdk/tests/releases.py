@@ -102,3 +102,31 @@ def runs_control_deps() -> bool:
     except ImportError:
         return False
     return control_deps.has_kernel_for_dispatch_key(torch._C.DispatchKey.CompositeExplicitAutograd)
+
+
+@cache
+def shifts_by_sizes() -> bool:
+    """Dynamo takes a shift by a size that only a run gives."""
+    try:
+        torch.compile(lambda x, n: x + (1 << n), backend="eager", dynamic=True)(torch.ones(2), 5)
+    except torch._dynamo.exc.TorchRuntimeError as raised:
+        assert "lshift" in str(raised)
+        return False
+    return True
+
+
+@cache
+def writes_in_branches() -> bool:
+    """Dynamo takes branches of torch.cond that write to what they are given."""
+
+    def fn(p: Tensor, x: Tensor) -> Tensor:
+        return torch.cond(p, lambda x: x.mul_(2), lambda x: x.cos(), (x,))
+
+    torch.compiler.reset()
+    try:
+        with torch.no_grad():
+            torch.compile(fn, backend="eager")(torch.tensor(True), torch.ones(2))
+    except torch._dynamo.exc.UncapturedHigherOrderOpError as raised:
+        assert "input mutation" in str(raised)
+        return False
+    return True

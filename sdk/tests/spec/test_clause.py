@@ -29,6 +29,8 @@ def test_each_tag_is_of_some_clause() -> None:
 def test_parameters_are_those_of_a_member_with_the_clause() -> None:
     of = defaultdict[Clause, set[str]](set)
     for op in MEMBERS.values():
+        if not op.targets:  # an older PyTorch lacks some members
+            continue
         names = {a.name for t in op.targets if hasattr(t, "_schema") for a in t._schema.arguments}
         for clause in op.clauses:
             of[clause] |= names

@@ -9,7 +9,8 @@ from keel_conformance.cases.domains import domain_of
 from keel_conformance.cases.invalid_calls import UNBROKEN
 from keel_conformance.cases.plan import plan
 
-SOME = tuple(name for i, name in enumerate(MEMBERS) if i % 23 == 5)
+SOME = tuple(name for i, (name, op) in enumerate(MEMBERS.items()) if i % 23 == 5 and op.targets)
+"""Some of the members that this PyTorch has."""
 
 
 def test_every_clause_has_cases_or_a_reason_and_none_has_both() -> None:
