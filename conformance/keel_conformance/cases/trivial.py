@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from keel.opset import Op
+from keel.opset import Op, Results
 
 from ..num_threads import threads
 from ..pytree import tensor_leaves
@@ -31,7 +31,7 @@ TrivialOutcomes = tuple[frozenset[str], str]
 
 def is_deterministic(op: Op) -> bool:
     """Whether eager PyTorch gives the same results again: they are neither drawn nor uninitialized memory."""
-    return "random" not in op.tags and op.name != "empty"
+    return "random" not in op.tags and op.numerics.results is not Results.UNINITIALIZED
 
 
 def trivial_outcomes(op: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> TrivialOutcomes | None:

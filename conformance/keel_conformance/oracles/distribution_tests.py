@@ -10,7 +10,7 @@ A test fails for p below ``LEVEL`` over the number of results judged: a right ge
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ import torch
 from scipy import stats
 from torch import Tensor
 
+from ..by_member import ByMember
 from .distribution_laws import DISTRIBUTIONS, Law, Named, as_numpy, uniform
 from .tracked_tensor import overflow, ulp
 
@@ -25,27 +26,25 @@ LEVEL = 1e-9
 Array = np.ndarray[Any, np.dtype[np.float64]]
 
 
-def draws(name: str, named: Named) -> bool:
+Check = Callable[[Named, Sequence[Any], float], str]
+"""What is wrong with the results for these arguments, at a level; nothing if they are right."""
+check: ByMember[Check] = ByMember()
+"""The checks of members whose results do not follow one of ``DISTRIBUTIONS``, element by element."""
+draws: ByMember[Callable[[Named], bool]] = ByMember()
+"""Of members that draw in some calls only: whether they do in this one."""
+
+
+def is_drawn(name: str, named: Named) -> bool:
     """Whether a random member draws when it is called with these arguments."""
-    return name != "rrelu" or bool(named["training"])
+    in_this_call = draws.declared.get(name)
+    return in_this_call is None or in_this_call(named)
 
 
 def violation(name: str, named: Named, results: Sequence[Any], calls: int) -> str:
     """What of a random member's promises is broken, in a sentence; nothing if they are kept."""
     level = LEVEL / max(calls, 1)
-    match name:
-        case "randperm":
-            return _permutation(results[0], level)
-        case "native_dropout":
-            return _dropout(named, results, level)
-        case "multinomial":
-            return _multinomial(named, results[0], level)
-        case "sample_dirichlet":
-            return _dirichlet(named["self"], results[0], level)
-        case "rng_key_split" | "rng_key_fold_in":
-            return _keys(name, named, results[0])
-        case "rrelu":
-            return _rrelu(named, results, level)
+    if (checked := check.declared.get(name)) is not None:
+        return checked(named, results, level)
     drawn = DISTRIBUTIONS.declared.get(name)
     if drawn is None or not results[0].numel():
         return ""
@@ -251,7 +250,18 @@ def independent(name: str, named: Sequence[Named], results: Sequence[Sequence[An
     """Whether what two calls drew may be independent: each draw is taken to its place in its distribution, and these
     places are neither the same nor correlated.  Of members that have a law, permutations and masks.
     """
-    if name in DISTRIBUTIONS.declared:
+    compare = _same_law(name) if name in DISTRIBUTIONS.declared else compared.declared.get(name)
+    return "" if compare is None else compare(named, results)
+
+
+Comparison = Callable[[Sequence[Named], Sequence[Sequence[Any]]], str]
+"""What is wrong with what two calls drew, by the arguments and the results of both."""
+compared: ByMember[Comparison] = ByMember()
+"""How two calls of a member without a law are compared."""
+
+
+def _same_law(name: str) -> Comparison:
+    def compare(named: Sequence[Named], results: Sequence[Sequence[Any]]) -> str:
         if any(not r[0].numel() or r[0].is_complex() for r in results) or len({r[0].numel() for r in results}) > 1:
             return ""
         places = []
@@ -268,14 +278,27 @@ def independent(name: str, named: Sequence[Named], results: Sequence[Sequence[An
             and np.array_equal(first, second)
         ):
             return "Two calls drew the same numbers."
-        if sentence := _never_drawn(of, discrete, *(r[0] for r in results)):
-            return sentence
-    elif name == "randperm" or (name == "native_dropout" and named[0].get("train") is not False):
-        first, second = (as_numpy(r[-1]).reshape(-1) for r in results)
-        if name == "randperm" and len(first) > LEVEL**-0.5 and _cycle(first) and _cycle(second):
-            return "Both permutations are a single cycle, as one of as many elements is."
-    else:
+        return _never_drawn(of, discrete, *(r[0] for r in results)) or _correlated(first, second)
+
+    return compare
+
+
+@compared("randperm")
+def _two_permutations(named: Sequence[Named], results: Sequence[Sequence[Any]]) -> str:
+    first, second = (as_numpy(r[-1]).reshape(-1) for r in results)
+    if len(first) > LEVEL**-0.5 and _cycle(first) and _cycle(second):
+        return "Both permutations are a single cycle, as one of as many elements is."
+    return _correlated(first, second)
+
+
+@compared("native_dropout")
+def _two_masks(named: Sequence[Named], results: Sequence[Sequence[Any]]) -> str:
+    if named[0].get("train") is False:
         return ""
+    return _correlated(*(as_numpy(r[-1]).reshape(-1) for r in results))
+
+
+def _correlated(first: Array, second: Array) -> str:
     return "" if _uncorrelated(first, second) >= LEVEL else "The draws of two calls depend on each other."
 
 
@@ -307,7 +330,9 @@ def _never_drawn(of: Any, discrete: bool, first: Tensor, second: Tensor) -> str:
     return "" if p >= LEVEL else f"Draw {both.nonzero()[0].tolist()} is 0 in both calls: p = {p:.2g}."
 
 
-def _permutation(x: Tensor, level: float) -> str:
+@check("randperm")
+def _permutation(named: Named, results: Sequence[Any], level: float) -> str:
+    x = results[0]
     n = x.numel()
     if not torch.equal(x.sort()[0], torch.arange(n).to(x.dtype)):
         return "It is no permutation: an integer is missing or there twice."
@@ -317,6 +342,7 @@ def _permutation(x: Tensor, level: float) -> str:
     return "" if 2 * float(stats.norm.sf(z)) >= level else "The order is not random."
 
 
+@check("native_dropout")
 def _dropout(named: Named, results: Sequence[Any], level: float) -> str:
     x, p, (out, mask) = named["input"], named["p"], results
     if named.get("train") is False:
@@ -336,7 +362,9 @@ def _dropout(named: Named, results: Sequence[Any], level: float) -> str:
     return _uniformly(u, level) or (_dependent(u, level) if 0 < p < 1 else "")
 
 
-def _multinomial(named: Named, out: Tensor, level: float) -> str:
+@check("multinomial")
+def _multinomial(named: Named, results: Sequence[Any], level: float) -> str:
+    out = results[0]
     weights = named["self"].double()
     rows, drawn = weights.reshape(-1, weights.shape[-1]), out.reshape(-1, out.shape[-1]) if out.numel() else out
     if not out.numel():
@@ -360,8 +388,10 @@ def _multinomial(named: Named, out: Tensor, level: float) -> str:
     return ""
 
 
-def _dirichlet(alpha: Tensor, out: Tensor, level: float) -> str:
+@check("sample_dirichlet")
+def _dirichlet(named: Named, results: Sequence[Any], level: float) -> str:
     """Each row sums to 1, and each element alone is of a beta distribution."""
+    alpha, out = named["self"], results[0]
     if not out.numel():
         return ""
     if bool((out < 0).any()) or bool(
@@ -375,9 +405,10 @@ def _dirichlet(alpha: Tensor, out: Tensor, level: float) -> str:
     return _uniformly(u, level)
 
 
-def _keys(name: str, named: Named, out: Tensor) -> str:
+@check("rng_key_split", "rng_key_fold_in")
+def _keys(named: Named, results: Sequence[Any], level: float) -> str:
     """New keys differ from each other, and from the old one."""
-    rows = out.reshape(-1, 2)
+    rows = results[0].reshape(-1, 2)
     given = named["key"].reshape(-1, 2)
     seen = {tuple(r) for r in rows.tolist()}
     if len({tuple(r) for r in given.tolist()}) == len(given) and len(seen) < len(rows):
@@ -385,6 +416,10 @@ def _keys(name: str, named: Named, out: Tensor) -> str:
     return "A new key is an old one." if seen & {tuple(r) for r in given.tolist()} else ""
 
 
+draws.declare("rrelu", lambda named: bool(named["training"]))
+
+
+@check("rrelu")
 def _rrelu(named: Named, results: Sequence[Any], level: float) -> str:
     """Each result is the operand times the noise, half an ulp off for the rounding of the noise that is given back, and
     one for that of the product, which is at least the smallest subnormal.

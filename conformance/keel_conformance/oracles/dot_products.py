@@ -146,7 +146,7 @@ def _sum(call: CallContext, out: Any, value: Any, mag: Any, n: Any, grown: Any, 
         error = error + gamma(n + 1, u) * mag + least  # the reference is as far off
     sure = value.isnan() & (overflow(over) < overflow(torch.float64))  # by an operand
     error = torch.where((mag + moved >= overflow(over)) & ~sure, INF, error.nan_to_num(INF, INF))
-    if call.member is not None and call.member.name == "sum":
+    if call.member is not None and call.member.numerics.one_term_exact:
         error = torch.where(n == 1, moved, error)  # one term is its sum
     if whole:  # every partial sum is an integer that the dtype holds
         error = torch.where(mag <= 2.0 ** BITS[out.dtype], 0.0, error)

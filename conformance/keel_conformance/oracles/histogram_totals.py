@@ -6,22 +6,22 @@ are at edges; that it counts once is not open.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from ..by_member import ByMember
 from .tracked_tensor import BITS
 
+breach: ByMember[Callable[[Mapping[str, Any], Tensor], str]] = ByMember()
+"""What is wrong with the sum of a result's elements, by the arguments and the result; '' where nothing is."""
 
-def breach(name: str, named: Mapping[str, Any], result: Tensor) -> str:
-    """What is wrong with the sum of a result's elements; '' where nothing is, and of other members than ``histc``.
 
-    The bounds are numbers, which elements are compared with as they are or in the dtype of these.
-    """
-    if name != "histc":
-        return ""
+@breach("histc")
+def counted_once(named: Mapping[str, Any], result: Tensor) -> str:
+    """The bounds are numbers, which elements are compared with as they are or in the dtype of these."""
     x, low, high = named["self"].double(), float(named["min"]), float(named["max"])
     if low == high:
         least = most = x.numel()

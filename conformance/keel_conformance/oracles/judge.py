@@ -151,8 +151,12 @@ def _without_reference(case: Case, raised: Exception, device: str) -> Verdict:
 # -- the oracles, in order ---------------------------------------------------------------------------------------------
 
 
+def _is_uninitialized(call: JudgedCall) -> bool:
+    return call.member.numerics.results is Results.UNINITIALIZED
+
+
 def _is_drawn(call: JudgedCall) -> bool:
-    return "random" in call.member.tags and distribution_tests.draws(call.member.name, call.named)
+    return "random" in call.member.tags and distribution_tests.is_drawn(call.member.name, call.named)
 
 
 def _by_statistics(call: JudgedCall) -> Verdict:
@@ -189,7 +193,7 @@ def _by_numbers(call: JudgedCall) -> Verdict:
 
 
 ORACLES = (
-    Oracle(lambda call: call.member.name == "empty", lambda call: call.verdict("contract", "")),
+    Oracle(_is_uninitialized, lambda call: call.verdict("contract", "")),
     Oracle(_is_drawn, _by_statistics),
     Oracle(lambda call: _property(call) is not None, _by_property),
     Oracle(lambda call: True, _by_numbers),
@@ -224,8 +228,8 @@ def _one_sided(call: JudgedCall, expected: Expected) -> str:
 
 REFINEMENTS = (
     Refinement(
-        lambda call, expected: True,
-        lambda call, expected: histogram_totals.breach(call.member.name, call.named, call.results[0]),
+        lambda call, expected: call.member.name in histogram_totals.breach.declared,
+        lambda call, expected: histogram_totals.breach.declared[call.member.name](call.named, call.results[0]),
     ),
     Refinement(_is_random_sum, _bias_of_sums),
     Refinement(_is_by_elements, _one_sided),
@@ -293,7 +297,7 @@ def _compare(got: Any, want: Any, expected: Expected, k: int, inputs: Inputs, op
             want,
             result_of(op, inputs, k, widened),
             narrow_result(op, inputs, k, want),
-            floor=relative_to_eager.error_floor(expected.member.name, call),
+            floor=relative_to_eager.error_floor(expected.member.name, bind(call)),
         )
     zeros = signed_zeros(expected.member)
     eager = [

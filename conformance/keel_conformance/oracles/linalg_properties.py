@@ -35,12 +35,20 @@ def _w(x: Tensor) -> Tensor:
     return wide(x)
 
 
+specified: ByMember[Callable[[Sequence[Any], Sequence[Any]], Sequence[Any]]] = ByMember()
+"""Of members whose results are not specified as a whole: the parts that are, of the results and eager PyTorch's."""
+
+
+@specified("cholesky")
+def _factors(results: Sequence[Any], eager: Sequence[Any]) -> Sequence[Any]:
+    """The factor of a matrix that is not positive definite is not specified (cholesky.C4)."""
+    return [results[0][eager[1] == 0]]
+
+
 def unknown(member: str, given: Sequence[Any], results: Sequence[Any], eager: Sequence[Any]) -> str:
-    """Of finite arguments there is no NaN where eager PyTorch has none at all: it is less than no bound. The factor of
-    what is not positive definite is not specified (cholesky.C4).
-    """
-    if member == "cholesky":
-        results = [results[0][eager[1] == 0]]
+    """Of finite arguments there is no NaN where eager PyTorch has none at all: it is less than no bound."""
+    if (known := specified.declared.get(member)) is not None:
+        results = known(results, eager)
     floats = [
         [x for x in some if isinstance(x, Tensor) and (x.is_floating_point() or x.is_complex())]
         for some in (given, eager, results)

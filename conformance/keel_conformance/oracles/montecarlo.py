@@ -49,7 +49,7 @@ def sampled(op: Any, args: Sequence[Any], kwargs: Mapping[str, Any], *, random: 
             return tracked(value.to(plain.dtype), evaluate)
         exact = member is not None and bool(member.budget) and all(b.ulps == 0 for b in member.budget.values())
         noise = torch.rand(value.shape, generator=random, dtype=torch.float64) * 2 - 1
-        by = 0.0 if exact and member is not None and member.name != "convert" else unit(plain.dtype)
+        by = 0.0 if exact and member is not None and not member.numerics.converts else unit(plain.dtype)
         return tracked(plain, evaluate, value * (1 + by * noise))
 
     return tree_map(out, moved)

@@ -149,16 +149,16 @@ def _moved(x: Any, sign: float) -> Any:
     return wide(x) + sign * errors(x)
 
 
-@rule("argmax", "argmin")
-def extreme(call: CallContext) -> Sequence[ErrorBound]:
-    """argmax and argmin: known where no other element's interval reaches that of the one that is found."""
+def _extreme(call: CallContext, sign: float) -> Sequence[ErrorBound]:
+    """argmax and, with a ``sign`` of -1, argmin: known where no other element's interval reaches that of the one that
+    is found.
+    """
     out = call.outs[0]
     if call.exact and not any(map(_valued, call.args)):
         return [ErrorBound(None, None)]
     x, dim = call.args[0], call.named.get("dim")
     if not inexact(x.dtype):
         return [unknown(out)]
-    sign = 1.0 if call.member is not None and call.member.name == "argmax" else -1.0
     value, gap = wide(x) * sign, errors(x)
     if dim is None or not x.dim():
         value, gap, dim = value.flatten(), gap.flatten(), 0
@@ -168,6 +168,10 @@ def extreme(call: CallContext) -> Sequence[ErrorBound]:
     rivals = rivals.scatter(dim, best, False) | value.isnan()
     error = torch.where(rivals.any(dim), INF, 0.0).reshape(out.shape)
     return [ErrorBound(None, error)]
+
+
+rule.declare("argmax", partial(_extreme, sign=1.0))
+rule.declare("argmin", partial(_extreme, sign=-1.0))
 
 
 def undecided(call: CallContext) -> Sequence[ErrorBound]:

@@ -47,9 +47,11 @@ def elementwise(call: CallContext) -> Sequence[ErrorBound]:
     given = [call.named[n] for n in names]
     values, gaps = zip(*(operand(x, over) for x in given), strict=True)
 
+    reference = precise_at.declared.get(member.name)
+
     def at(*operands: Any) -> Tensor:
         result: Tensor = call_with(call, dict(zip(names, operands, strict=True)))[0]
-        return _subnormal(operands[0], result) if member.name == "sigmoid" else result
+        return result if reference is None else reference(operands[0], result)
 
     if member.numerics.steps:
         return [
@@ -115,9 +117,14 @@ def _reference(member: Any, value: Tensor, error: Tensor | None, dtype: torch.dt
     return value, own if error is None else error + own
 
 
+precise_at: ByMember[Callable[[Tensor, Tensor], Tensor]] = ByMember()
+"""Of members whose float64 eager PyTorch loses somewhere: the result, made of the operand and eager's."""
+
+
+@precise_at("sigmoid")
 def _subnormal(x: Tensor, value: Tensor) -> Tensor:
-    """sigmoid, which is exp there to the last place; PyTorch has 1 / (1 + exp(-x)), whose exponential overflows before
-    the result is subnormal.
+    """The exponential, which sigmoid is there to the last place; PyTorch has 1 / (1 + exp(-x)), whose exponential
+    overflows before the result is subnormal.
     """
     return torch.where(x < -40.0, x.exp(), value) if x.dtype == value.dtype == torch.float64 else value
 
@@ -358,23 +365,48 @@ def _complex(
 ) -> tuple[Tensor, Tensor]:
     """Discs instead of boxes (Henrici's circular arithmetic): the error bounds the distance in the plane."""
     value = at(*values)
-    x, *others = [torch.as_tensor(v) for v in values]
-    ex, *rest = [torch.zeros((), dtype=torch.float64) if g is None else g for g in gaps]
-    match name:
-        case "add" | "sub":
-            return value, (ex + rest[0]).broadcast_to(value.shape)
-        case "neg" | "abs":
-            return value, ex.broadcast_to(value.shape)
-        case "mul":
-            return value, ex * others[0].abs() + rest[0] * x.abs() + ex * rest[0]
-        case "div" | "reciprocal":
-            y, ey = (others[0], rest[0]) if others else (x, ex)
-            ex = ex if others else torch.zeros((), dtype=torch.float64)
-            room = y.abs() - ey
-            return value, torch.where(room > 0, (ex + value.abs() * ey) / room, INF)
-        case "exp":
-            return value, value.abs() * torch.expm1(ex)
-    raise NoRule(f"The error of {name} of inexact complex numbers is not analysed.")
+    if (radius := disc.declared.get(name)) is None:
+        raise NoRule(f"The error of {name} of inexact complex numbers is not analysed.")
+    radii = [torch.zeros((), dtype=torch.float64) if g is None else g for g in gaps]
+    return value, radius(value, [torch.as_tensor(v) for v in values], radii).broadcast_to(value.shape)
+
+
+Disc = Callable[[Tensor, Sequence[Tensor], Sequence[Tensor]], Tensor]
+"""The radius of a result's disc, from the result, the operands and the radii of their discs."""
+disc: ByMember[Disc] = ByMember()
+
+
+@disc("add", "sub")
+def _sum_disc(value: Tensor, operands: Sequence[Tensor], radii: Sequence[Tensor]) -> Tensor:
+    return radii[0] + radii[1]
+
+
+@disc("neg", "abs")
+def _same_disc(value: Tensor, operands: Sequence[Tensor], radii: Sequence[Tensor]) -> Tensor:
+    return radii[0]
+
+
+@disc("mul")
+def _product_disc(value: Tensor, operands: Sequence[Tensor], radii: Sequence[Tensor]) -> Tensor:
+    (x, y), (ex, ey) = operands, radii
+    return ex * y.abs() + ey * x.abs() + ex * ey
+
+
+@disc("div")
+def _quotient_disc(value: Tensor, operands: Sequence[Tensor], radii: Sequence[Tensor]) -> Tensor:
+    room = operands[1].abs() - radii[1]
+    return torch.where(room > 0, (radii[0] + value.abs() * radii[1]) / room, INF)
+
+
+@disc("reciprocal")
+def _reciprocal_disc(value: Tensor, operands: Sequence[Tensor], radii: Sequence[Tensor]) -> Tensor:
+    room = operands[0].abs() - radii[0]
+    return torch.where(room > 0, value.abs() * radii[0] / room, INF)
+
+
+@disc("exp")
+def _exp_disc(value: Tensor, operands: Sequence[Tensor], radii: Sequence[Tensor]) -> Tensor:
+    return value.abs() * torch.expm1(radii[0])
 
 
 def _added(error: Tensor | None, more: Tensor | None) -> Tensor | None:
@@ -439,7 +471,8 @@ def _scaled(call: CallContext, value: Tensor, over: torch.dtype) -> Tensor | Non
             overflow(sums_in(over)),
             [torch.as_tensor(wide(x) if isinstance(x, Tensor) else x) for x in (scaled, by)],
         )
-        side = part.sign() * factors[1].sign() * (-1 if call.member is not None and call.member.name == "sub" else 1)
+        subtracted = call.member is not None and call.member.numerics.subtracts is not None
+        side = part.sign() * factors[1].sign() * (-1 if subtracted else 1)
         surely = (value.abs() >= most) & (value.sign() == side)
         off = torch.where((part.abs() >= most) & factors[0].isfinite() & ~surely, INF, off)
     return off.broadcast_to(value.shape)

@@ -7,19 +7,18 @@ error is normwise, for eager's own error at one element says nothing of what ano
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from keel import Call
-from keel.opset import bind
-
+from ..by_member import ByMember
 from .compare import TIMES, Finding
 from .tracked_tensor import inexact, ulp, unit, wide_dtype
 
 KEPT = 13
-"""Fractional bits, below the largest addend, that sums of products of float8 keep (see ``floor``)."""
+"""Fractional bits, below the largest addend, that sums of products of float8 keep (see ``_cut_addends``)."""
 
 
 def compare(
@@ -66,17 +65,24 @@ def compare(
     )
 
 
-def error_floor(member: str, call: Call) -> float:
-    """The error that a call may have whatever eager's is, in the norm; 0 of most.
+Named = Mapping[str, Any]
+floor: ByMember[Callable[[Named], float]] = ByMember()
+"""The error that a call of a member may have whatever eager's is, in the norm."""
 
-    Matrix units cut the addends of a sum of products of float8 at 2^-13 of the largest (scaled_mm.C2; DeepSeek-V3
+
+def error_floor(member: str, named: Named) -> float:
+    """The error that a call may have whatever eager's is, in the norm; 0 of most."""
+    of_member = floor.declared.get(member)
+    return 0.0 if of_member is None else of_member(named)
+
+
+@floor("scaled_mm")
+def _cut_addends(named: Named) -> float:
+    """Matrix units cut the addends of a sum of products of float8 at 2^-13 of the largest (scaled_mm.C2; DeepSeek-V3
     technical report, arXiv:2412.19437, section 3.3.2, on NVIDIA's). n cuts of either sign amount to
     sqrt(n) 2^-13 times the largest addend or partial sum, which is no more than sum |a| |b| / sqrt(n) where addends are
     of one size and random signs: 2^-13 sum |a| |b| in all.
     """
-    if member != "scaled_mm":
-        return 0.0
-    named = bind(call)
     given = [named.get(n) for n in ("self", "mat2", "scale_a", "scale_b")]
     if not all(isinstance(x, Tensor) for x in given):
         return 0.0

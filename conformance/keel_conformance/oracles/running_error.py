@@ -66,7 +66,7 @@ def rule_of(member: Op) -> Rule | None:
         in_ulps = any(b.ulps is not None for b in member.budget.values())
         return pointwise.elementwise_or_unknown if in_ulps else special.by_eager
     if member.numerics.results is not None:
-        return OF_RESULTS[member.numerics.results]
+        return OF_RESULTS.get(member.numerics.results)
     return movement.undecided if member.numerics.steps else None
 
 
@@ -230,7 +230,7 @@ def _sure(member: Op, args: Sequence[Any], kwargs: Mapping[str, Any], outs: Sequ
     given = [x for x in tree_leaves((args, kwargs)) if isinstance(x, Tracked)]
     if any(error_of(x) is not None or getattr(x, "value", None) is not None for x in given):
         return False
-    if member.name == "convert":
+    if member.numerics.converts:
         return False
     whole = all(not isinstance(o, Tensor) or not inexact(o.dtype) for o in outs)
     return whole or (bool(member.budget) and all(b.ulps == 0 for b in member.budget.values()))

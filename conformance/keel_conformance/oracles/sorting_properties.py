@@ -17,6 +17,8 @@ from .tracked_tensor import inexact
 Named = Mapping[str, Any]
 Property = Callable[[Named, Sequence[Any], Sequence[Any]], str]
 promise: ByMember[Property] = ByMember()
+applies: ByMember[Callable[[Named], bool]] = ByMember()
+"""Of members whose property holds for some arguments only: whether it does for these."""
 
 
 def same(a: Tensor, b: Tensor) -> Tensor:
@@ -159,6 +161,12 @@ def scattered(named: Named, results: Sequence[Any], eager: Sequence[Any]) -> str
     return _several(results[0], eager[0], writes, hits)
 
 
+@applies("index_put")
+def _overwrites(named: Named) -> bool:
+    return not named["accumulate"]
+
+
+@promise("index_put")
 def put(named: Named, results: Sequence[Any], eager: Sequence[Any]) -> str:
     """As ``scattered``, at places that several indices give."""
     x = named["self"]
@@ -209,8 +217,10 @@ def unique(named: Named, results: Sequence[Any], eager: Sequence[Any]) -> str:
     return ""
 
 
-def _unless_accumulated(named: Named) -> Property | None:
-    return None if named["accumulate"] else put
+@applies("unique", "unique2")
+def _is_ordered(named: Named) -> bool:
+    """Complex numbers have no order."""
+    return not named["self"].is_complex()
 
 
 @promise("fractional_max_pool3d", "adaptive_max_pool3d", "max_pool3d_with_indices")
@@ -220,8 +230,5 @@ def pooled_in_3d(named: Named, results: Sequence[Any], eager: Sequence[Any]) -> 
 
 def property_of(name: str, named: Named) -> Property | None:
     """The metamorphic oracle of a member for these arguments, if it has one."""
-    if name == "index_put":
-        return _unless_accumulated(named)
-    if name in ("unique", "unique2") and inexact(named["self"].dtype) and named["self"].is_complex():
-        return None
-    return promise.declared.get(name)
+    to_these = applies.declared.get(name)
+    return promise.declared.get(name) if to_these is None or to_these(named) else None

@@ -20,6 +20,7 @@ class Results(Enum):
     MOVED = "elements of operands, or numbers that are given, at places that no values of operands tell but indices"
     CHOSEN = "elements of operands, chosen by their order, and the places that these had"
     SUMS = "sums of products of operands' elements, in an order that is not specified"
+    UNINITIALIZED = "whatever the memory held: nothing is specified, and no two runs need to agree"
 
 
 @dataclass(frozen=True)
@@ -95,6 +96,12 @@ class Numerics:
     """Of multiples of a power of two, small enough, it makes such a multiple, so that nothing is to be rounded."""
     zero_absorbs: bool = False
     """It is 0 wherever one operand is 0 and the others are finite."""
+    converts: bool = False
+    """It takes elements to another dtype: it rounds, though its result is the only right one."""
+    subtracts: str | None = None
+    """The operand that enters the result with the opposite sign."""
+    one_term_exact: bool = False
+    """The sum of one element is that element."""
     results: Results | None = None
     """What its results are made of, where that is one of these."""
     updated_mean: bool = False

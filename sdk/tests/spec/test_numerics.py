@@ -109,6 +109,25 @@ def test_sums_of_integers_are_integers(op: Op) -> None:
             assert x is None or bool((~x.isfinite() | (x == x.round())).all())
 
 
+@pytest.mark.parametrize("op", [op for op in MEMBERS.values() if op.numerics.one_term_exact], ids=lambda op: op.name)
+def test_the_sum_of_one_element_is_that_element(op: Op) -> None:
+    x = torch.tensor([[0.1], [-3e38], [1e-45]], dtype=torch.float32)
+    assert op.targets[0](x, [1]).equal(x[:, 0])
+
+
+@pytest.mark.parametrize("op", [op for op in MEMBERS.values() if op.numerics.subtracts], ids=lambda op: op.name)
+def test_an_operand_that_is_subtracted_has_the_opposite_sign(op: Op) -> None:
+    x = torch.tensor([-7.5, 2.25])
+    given = {name: x if name == op.numerics.subtracts else torch.zeros(2) for name in op.operands}
+    assert op.targets[0](**given).equal(-x)
+
+
+@pytest.mark.parametrize("op", [op for op in MEMBERS.values() if op.numerics.converts], ids=lambda op: op.name)
+def test_a_conversion_is_exact_by_its_budget_and_rounds(op: Op) -> None:
+    assert all(b.ulps == 0 for b in op.budget.values())
+    assert op.targets[0](torch.tensor([0.1]), dtype=torch.float16).double() != 0.1
+
+
 STATED = [op for op in MEMBERS.values() if op.numerics.scaled_and_shifted or op.numerics.split_sums]
 
 

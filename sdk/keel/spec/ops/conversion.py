@@ -9,6 +9,7 @@ import torch
 
 from keel.spec.clause import About, Clause
 from keel.spec.dtypes import ALL, FLOAT8, FLOATS
+from keel.spec.numerics import Numerics
 from keel.spec.op import Budget, Family, Sample
 from keel.spec.rules import Args, DtypeRule, LayoutRule, Out, Shape, ShapeRule, is_dense, preserved
 from keel.spec.rules import like as dtype_of
@@ -112,6 +113,7 @@ family.primitive(
     samples=_conversions,
     budget={d: Budget(ulps=0) for d in (*ALL, *FLOAT8)},
     tags=frozenset({"pointwise"}),
+    numerics=Numerics(converts=True),
     unspecified=converted,
 )
 

@@ -11,6 +11,7 @@ import torch
 
 from keel.spec.clause import About, Clause
 from keel.spec.dtypes import ALL, FLOATS
+from keel.spec.numerics import Numerics, Results
 from keel.spec.op import Budget, Family, Requires, Sample
 from keel.spec.rules import (
     DENSE,
@@ -234,6 +235,7 @@ family.primitive(
     samples=_memories,
     budget={d: Budget() for d in ALL},
     tags=CREATION,
+    numerics=Numerics(results=Results.UNINITIALIZED),
 )
 family.primitive(
     "constant",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -212,7 +213,7 @@ _declare(
     ulps=1,
     samples=scaled,
     requires=(Requires("no-bool", "No operand is a bool.", _no_bool),),
-    numerics=_SUM,
+    numerics=replace(_SUM, subtracts="other"),
 )
 _declare(
     "mul",
