@@ -140,8 +140,8 @@ def _kinds(device: str) -> Iterator[tuple[str, Probe, float]]:
     are large enough for its time to be seen beside that of entering a part."""
     n, wide = 16 * SMALL[device], PRODUCT[device] // 64
     rows = torch.rand(n // 256, 256, device=device)
-    for name in ("exp", "log", "tanh", "erf", "sigmoid", "sin", "sqrt"):
-        yield f"aten.{name}", (getattr(torch, name), (rows,)), n
+    for function in (torch.exp, torch.log, torch.tanh, torch.erf, torch.sigmoid, torch.sin, torch.sqrt):
+        yield f"aten.{function.__name__}", (function, (rows,)), n
     yield "aten.pow", (lambda x: x**1.7, (rows,)), n
     yield "aten._softmax", (lambda x: torch.softmax(x, -1), (rows,)), n
     yield "reduction", (lambda x: x.sum(-1), (rows,)), n

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 from keel import Backend, Call, Cost, KeelError, Rule, Support
+from keel.opset import OPSET
 from keel.plugin import torch_compile_backend
 from keel_foreign.cost_models import SHEETS
 
@@ -32,10 +33,11 @@ def _asserts(name: str) -> bool:
 
 
 def _unknown_size(call: Call) -> bool:
-    """Whether the call's result is as large as its data say; ``index`` is only where an index is a mask."""
+    """Whether the call's result is as large as its data say; of some operators it is only where an index is a mask."""
     if torch.Tag.dynamic_output_shape not in call.op.tags:
         return False
-    if call.name != "aten.index.Tensor":
+    member = OPSET.get(call.op)
+    if member is None or member.sized_by != "masks":
         return True
     return any(t.dtype in _MASKS for t in call.tensors[1:])
 

@@ -32,11 +32,16 @@ LISTS: tuple[tuple[tuple[int, ...], ...], ...] = (
 )
 
 
-def _given(name: str, overload: str) -> int:
-    """How many lists of tensors an overload of a member of lists takes; 0 of one that there is not."""
+def _parameters(name: str, overload: str) -> Mapping[str, str]:
+    """The types of the parameters of an overload of a member of lists, by name; none if there is no such overload."""
     full = f"aten._foreach_{name}.{overload}"
     target = next((t for t in MEMBERS[f"foreach_{name}"].targets if str(t) == full), None)
-    return 0 if target is None else sum(str(a.type) == "List[Tensor]" for a in target._schema.arguments)  # type: ignore[attr-defined]
+    return {} if target is None else {a.name: str(a.type) for a in target._schema.arguments}  # type: ignore[attr-defined]
+
+
+def _given(name: str, overload: str) -> int:
+    """How many lists of tensors an overload takes."""
+    return sum(kind == "List[Tensor]" for kind in _parameters(name, overload).values())
 
 
 _NAMES = [name.removeprefix("foreach_") for name in MEMBERS if name.startswith("foreach_")]
@@ -61,12 +66,12 @@ def _two(name: str) -> Iterator[Written]:
         yield f"_foreach_{name}.List", (x, lists(shapes, 9)), {}
         yield f"_foreach_{name}.Scalar", (x, 2), {}
         yield f"_foreach_{name}.ScalarList", (x, [1.5 + i for i in range(count)]), {}
-        if name in ("add", "sub"):
+        if "alpha" in _parameters(name, "List"):
             yield f"_foreach_{name}.List", (x, lists(shapes, 9)), {"alpha": 2}
-        if name in ("add", "mul", "div"):
+        if _parameters(name, "Tensor"):
             yield f"_foreach_{name}.Tensor", (x, number()), {}
-        if name == "pow":
-            yield "_foreach_pow.ScalarAndTensor", (1.5, x), {}
+        if _parameters(name, "ScalarAndTensor"):
+            yield f"_foreach_{name}.ScalarAndTensor", (1.5, x), {}
 
 
 def _three(name: str) -> Iterator[Written]:

@@ -14,7 +14,7 @@ from random import Random
 from typing import Any
 
 from .graph_builder import ROOM, GraphBuilder, Value, broadcasts
-from .graph_ir import Node, RandomGraph, pruned
+from .graph_ir import SMOOTH, Node, RandomGraph, pruned
 
 NODES = 40
 
@@ -48,7 +48,7 @@ class GraphGenerator(GraphBuilder):
 
     def transcendental(self) -> None:
         v = self.pick()
-        op = self.random.choice(SMOOTH)
+        op = self.random.choice(tuple(SMOOTH))
         if op in ("sqrt", "log", "rsqrt"):
             v = self.add_node("add_scalar", self.add_node("abs", v), by=1)
         self.add_node(op, self.add_node("tanh", v, rounds=True) if op == "exp" else v, bound=6.0, rounds=True)
@@ -359,7 +359,6 @@ def _one(op: str) -> Callable[[GraphGenerator, Value, Value], Value]:
 
 
 EXTREMES = ("amax", "amin")
-SMOOTH = ("exp", "tanh", "sigmoid", "sin", "erf", "gelu", "silu", "sqrt", "log", "rsqrt")
 STEPS = (
     _of(GraphGenerator.total, "add"),
     _of(GraphGenerator.total, "sub"),

@@ -59,6 +59,22 @@ def _slice(x: Tensor, dim: int, start: int, stop: int, step: int) -> Tensor:
     return x[(slice(None),) * dim + (slice(start, stop, step),)]
 
 
+SMOOTH: Mapping[str, Callable[..., Tensor]] = {
+    f.__name__: f
+    for f in (
+        torch.exp,
+        torch.tanh,
+        torch.sigmoid,
+        torch.sin,
+        torch.erf,
+        F.gelu,
+        F.silu,
+        torch.sqrt,
+        torch.log,
+        torch.rsqrt,
+    )
+}
+"""Functions of one tensor, whose results are rounded."""
 OPS: Mapping[str, Callable[..., Tensor]] = {
     "add": torch.add,
     "sub": torch.sub,
@@ -83,16 +99,7 @@ OPS: Mapping[str, Callable[..., Tensor]] = {
     "not": torch.logical_not,
     "masked_fill": lambda x, mask, value: x.masked_fill(mask, value),
     "cast": lambda x, to: x.to(getattr(torch, to)),
-    "exp": torch.exp,
-    "tanh": torch.tanh,
-    "sigmoid": torch.sigmoid,
-    "sqrt": torch.sqrt,
-    "rsqrt": torch.rsqrt,
-    "log": torch.log,
-    "sin": torch.sin,
-    "erf": torch.erf,
-    "gelu": F.gelu,
-    "silu": F.silu,
+    **SMOOTH,
     "sum": lambda x, dim, keepdim: x.sum(dim, keepdim=keepdim),
     "amax": lambda x, dim, keepdim: x.amax(dim, keepdim=keepdim),
     "amin": lambda x, dim, keepdim: x.amin(dim, keepdim=keepdim),

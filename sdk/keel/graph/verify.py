@@ -10,6 +10,7 @@ from torch import fx
 
 from keel.errors import KeelError
 from keel.graph.calls import is_call, source_line
+from keel.spec import OPSET
 from keel.torch_adapter import expression, is_operator, late, writes
 from keel.types import leaves
 
@@ -63,7 +64,7 @@ def _wrong_call(node: fx.Node) -> str | None:
 def _promised(node: fx.Node) -> str | None:
     """What is wrong with a call whose result has as many elements as the data says: its type must not promise more,
     since a call that relies on more must take the result of an assertion."""
-    if node.op != "call_function" or (str(node.target) not in _BY_DATA and not _masks(node)):
+    if node.op != "call_function" or not _sized_by_data(node):
         return None
     operand, value = node.args[0], node.meta.get("val")
     given = operand.meta.get("val") if isinstance(operand, fx.Node) else None
@@ -74,13 +75,11 @@ def _promised(node: fx.Node) -> str | None:
     return f"Its sizes are said to be {list(value.shape)}, which only a run tells, and no assertion comes before that."
 
 
-_BY_DATA = ("aten.nonzero.default", "aten.masked_select.default")
-
-
-def _masks(node: fx.Node) -> bool:
-    """Whether a call picks the elements where a mask is true."""
-    if str(node.target) != "aten.index.Tensor":
-        return False
+def _sized_by_data(node: fx.Node) -> bool:
+    """Whether a call picks elements, and only the data says how many."""
+    member = OPSET.get(node.target)  # type: ignore[arg-type]
+    if member is None or member.sized_by != "masks":
+        return member is not None and member.sized_by == "data"
     masks = [a.meta["val"] for a in leaves(node.args[1]) if isinstance(a, fx.Node)]
     return any(m.dtype in (torch.bool, torch.uint8) and not _is_empty(m) for m in masks)
 

@@ -119,7 +119,7 @@ def _suits(p: torch_adapter.Parameter, value: Any) -> bool:
 def _rank(args: Mapping[str, Any], op: Op) -> int:
     """How many dimensions there are to name: the operand's, or that of operands in a list; one more for a new one."""
     given = [t for t in (args.get("self"), *(args.get("tensors") or ())) if isinstance(t, TensorType)]
-    return max((t.rank for t in given), default=0) + (op.name == "unsqueeze")
+    return max((t.rank for t in given), default=0) + op.new_dims
 
 
 def _from_the_front(args: Mapping[str, Any], name: str, op: Op) -> Any:

@@ -104,7 +104,9 @@ class Op:
     may be anything. ``cpu`` is the first release of PyTorch with a kernel of it for a CPU, None where none has one; ""
     is every release that is supported; with ``blas`` that kernel is one call of BLAS, which fills the tensor that it is
     given, whatever its strides. ``factors`` is how many times m n min(m, n) scalar operations it takes to
-    factorize a matrix. ``barred`` says why no file may call it: it is code, or names what one process has.
+    factorize a matrix. ``sized_by`` is stated where no argument says how many elements the result has: the data do, or,
+    of indices, those that are masks. ``new_dims`` are the dimensions that its results have in addition to those of its
+    operand. ``barred`` says why no file may call it: it is code, or names what one process has.
     """
 
     name: str
@@ -131,6 +133,8 @@ class Op:
     cpu: str | None = ""
     blas: bool = False
     factors: float | None = None
+    sized_by: Literal["data", "masks"] | None = None
+    new_dims: int = 0
     barred: str | None = None
     reason: str | None = None
 

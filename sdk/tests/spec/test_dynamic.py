@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from keel.spec import MEMBERS, decomposition_of
+from keel.spec import MEMBERS, Op, decomposition_of
 from keel.spec.rules_shape import unknown
 from keel.types import SymType, TensorType
 
@@ -64,3 +64,8 @@ def test_rules_say_that_a_size_is_unknown() -> None:
 
 def test_symbolic_sizes_stay_symbolic() -> None:
     traces(aten.masked_select.default, torch.arange(24.0).reshape(4, 6), torch.arange(6) > 2)
+
+
+@pytest.mark.parametrize("op", [op for op in MEMBERS.values() if op.sized_by], ids=lambda op: op.name)
+def test_what_is_sized_by_data_has_pytorch_s_tag_for_it(op: Op) -> None:
+    assert torch.Tag.dynamic_output_shape in op.targets[0].tags  # type: ignore[attr-defined]

@@ -11,7 +11,7 @@ import torch
 from keel import Backend
 from keel.graph.calls import call_of
 from keel.graph.legalize import legalize
-from keel.spec import OPSET, is_normal
+from keel.spec import MEMBERS, OPSET, Op, is_normal
 from keel.spec.samples import drawn
 from keel.torch_adapter import Captured, capture
 from keel.types import Call
@@ -114,3 +114,10 @@ def test_values_are_the_same(fn: Callable[..., Any], args: tuple[torch.Tensor, .
     calls, got = legalized(fn, *args, dynamic=dynamic)
     assert all(is_normal(c) for c in calls)
     torch.testing.assert_close(got, fn(*args))
+
+
+@pytest.mark.parametrize("op", [op for op in MEMBERS.values() if op.new_dims], ids=lambda op: op.name)
+def test_dimensions_that_are_new_are_in_every_result(op: Op) -> None:
+    assert op.samples is not None
+    for sample in op.samples(torch.float32):
+        assert op.targets[0](*sample.args, **sample.kwargs).dim() == sample.args[0].dim() + op.new_dims

@@ -192,22 +192,22 @@ def _running(shape: tuple[int, ...]) -> tuple[TensorArg, TensorArg]:
 MOMENTA: Mapping[str, float] = {"0.1": 0.1, "0": 0.0, "1": 1.0}
 
 
-def _batch(name: str) -> Callable[[Levels], CallTemplate | None]:
+def _batch(overload: str, *, running: bool = True) -> Callable[[Levels], CallTemplate | None]:
+    """Calls of an overload of batch norm, with ``running`` statistics or without; "training" is a level of those that
+    may be called in either mode, and without statistics there is no other mode.
+    """
+
     def ask(levels: Levels) -> CallTemplate | None:
         shape = IMAGES[levels["size"]]
-        channels, training = shape[1:2], levels.get("training") == "training"
+        channels = shape[1:2]
         if shape[0] * prod(shape[2:]) < 2 or not _divides(levels):
             return None
+        mode = (levels["training"] == "training",) if "training" in levels else () if running else (True,)
+        statistics = _running(channels) if running else ()
         ends = (MOMENTA[levels["momentum"]], EPS[levels["eps"]])
-        start = (_x(shape, levels), *_pair(channels, levels))
-        match name:
-            case "_native_batch_norm_legit_functional":
-                arguments: tuple[Any, ...] = (*start, *_running(channels), training, *ends)
-            case "_native_batch_norm_legit":
-                return CallTemplate("aten._native_batch_norm_legit.no_stats", (*start, True, *ends))
-            case _:
-                arguments = (*start, *_running(channels), *ends)
-        return CallTemplate(f"aten.{name}.default", arguments)
+        return CallTemplate(
+            f"aten.{overload}", (_x(shape, levels), *_pair(channels, levels), *statistics, *mode, *ends)
+        )
 
     return ask
 
@@ -329,7 +329,7 @@ declare(
     "batch_norm_functional",
     lambda op: _images(
         op,
-        _batch("_native_batch_norm_legit_functional"),
+        _batch("_native_batch_norm_legit_functional.default"),
         {**_OF, "training": ("training", "not"), "momentum": tuple(MOMENTA)},
         {"C1": _TRAINING, "C2": _TRAINING, "C3": when(training="not"), "C4": _HALF},
     ),
@@ -338,7 +338,7 @@ declare(
     "batch_norm_no_stats",
     lambda op: _images(
         op,
-        _batch("_native_batch_norm_legit"),
+        _batch("_native_batch_norm_legit.no_stats", running=False),
         {**_OF, "momentum": ("0.1",)},
         {"C4": _HALF},
         untested={"C2": _ONLY_TRAINS, "C3": _ONLY_TRAINS},
@@ -348,7 +348,7 @@ declare(
     "batch_norm_no_training",
     lambda op: _images(
         op,
-        _batch("_native_batch_norm_legit_no_training"),
+        _batch("_native_batch_norm_legit_no_training.default"),
         {**_OF, "momentum": ("0.1",)},
         {"C4": _HALF},
         untested={"C1": _NEVER_TRAINS, "C2": _NEVER_TRAINS},
@@ -358,7 +358,7 @@ declare(
     "batch_norm_with_update",
     lambda op: _images(
         op,
-        _batch("_batch_norm_with_update_functional"),
+        _batch("_batch_norm_with_update_functional.default"),
         {**_OF, "momentum": tuple(MOMENTA)},
         {"C4": _HALF},
         untested={"C3": _ONLY_TRAINS},
@@ -368,7 +368,7 @@ declare(
     "batch_norm_no_update",
     lambda op: _images(
         op,
-        _batch("_batch_norm_no_update"),
+        _batch("_batch_norm_no_update.default"),
         {**_OF, "momentum": ("0.1",)},
         {"C4": _HALF},
         untested={"C1": _NEVER_TRAINS, "C2": _NEVER_TRAINS},

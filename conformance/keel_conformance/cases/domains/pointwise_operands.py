@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from math import prod
 from typing import Any
 
 import torch
 
-from keel.opset import Op
+from keel.opset import MEMBERS, Op
 
+from ...by_member import ByMember
 from .. import layouts, shapes
 from ..case import Inputs
 from ..domain import Levels
@@ -18,8 +19,6 @@ from ..values import SeededValues, crossed, fill, kinds_of, specials, with_outli
 
 ALL, EVERY = "all", "every"
 """Sizes that follow from values: all combinations of special values; all values that a dtype has."""
-SUMMED_UP = frozenset({"zeta", "polygamma"})
-"""A negative argument is summed up to a positive one, in steps of 1."""
 SCALARS: Mapping[str, tuple[Path, ...]] = {"masked_fill": ((2,),)}
 """Operands that have no dimensions."""
 
@@ -134,30 +133,56 @@ def _laid(levels: Levels, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
 
 
 def mended(op: Op, tensors: list[torch.Tensor], divisor: int) -> list[torch.Tensor]:
-    """The tensors without what an operator is not defined for, or takes for ever: of whole numbers a divisor of 0, the
-    least number over -1, or among those whose common multiple is asked for; a polynomial of a large degree, or at
-    NaN, of which PyTorch's kernels return what they have not written (``docs/findings``). ``divisor`` is the place of
+    """The tensors without values for which an operator is not defined, or takes for ever. ``divisor`` is the place of
     the second operand.
     """
-    if op.name == "log_sigmoid_backward":  # its last operand is what the forward made of x
-        grad, x, *_ = tensors
-        return [grad, x, torch.ops.aten.log_sigmoid_forward.default(x)[1]]
-    if "_polynomial_" in op.name:
-        degree = tensors[divisor] if divisor < len(tensors) else torch.ones((), dtype=torch.bool)
-        least = -3 if degree.is_signed() else 0
-        small = degree if degree.dtype == torch.bool else degree.nan_to_num(3.0).clamp(least, 9)
-        return [small if i == divisor else torch.where(x.isnan(), 0.25, x).to(x.dtype) for i, x in enumerate(tensors)]
-    if op.name in SUMMED_UP:
-        return [
-            x
-            if x.dtype == torch.bool or x.is_complex()
-            else torch.where((x < -99) & (x > -torch.inf), torch.fmod(x, 99), x).to(x.dtype)
-            for x in tensors
-        ]
-    if op.name == "lcm":
-        return [x.clamp(min=torch.iinfo(x.dtype).min + 1) if x.dtype != torch.bool else x for x in tensors]
-    floats = any(t.is_floating_point() or t.is_complex() for t in tensors)
-    if op.numerics.quotient is None or divisor >= len(tensors) or floats:
+    if (own := mend.declared.get(op.name)) is not None:
+        return own(tensors, divisor)
+    return tensors if op.numerics.quotient is None else _without_zeros(tensors, divisor)
+
+
+Mend = Callable[[list[torch.Tensor], int], list[torch.Tensor]]
+mend: ByMember[Mend] = ByMember()
+
+
+@mend("log_sigmoid_backward")
+def _with_forward(tensors: list[torch.Tensor], divisor: int) -> list[torch.Tensor]:
+    """The last operand is what the forward made of x."""
+    grad, x, *_ = tensors
+    return [grad, x, torch.ops.aten.log_sigmoid_forward.default(x)[1]]
+
+
+@mend(*(name for name in MEMBERS if "_polynomial_" in name))
+def _of_small_degree(tensors: list[torch.Tensor], divisor: int) -> list[torch.Tensor]:
+    """No polynomial of a large degree, nor at NaN, of which PyTorch's kernels return memory that they have not written
+    (``docs/findings``).
+    """
+    degree = tensors[divisor] if divisor < len(tensors) else torch.ones((), dtype=torch.bool)
+    least = -3 if degree.is_signed() else 0
+    small = degree if degree.dtype == torch.bool else degree.nan_to_num(3.0).clamp(least, 9)
+    return [small if i == divisor else torch.where(x.isnan(), 0.25, x).to(x.dtype) for i, x in enumerate(tensors)]
+
+
+@mend("zeta", "polygamma")
+def _not_far_below_zero(tensors: list[torch.Tensor], divisor: int) -> list[torch.Tensor]:
+    """A negative argument is summed up to a positive one, in steps of 1."""
+    return [
+        x
+        if x.dtype == torch.bool or x.is_complex()
+        else torch.where((x < -99) & (x > -torch.inf), torch.fmod(x, 99), x).to(x.dtype)
+        for x in tensors
+    ]
+
+
+@mend("lcm")
+def _without_least(tensors: list[torch.Tensor], divisor: int) -> list[torch.Tensor]:
+    """The least integer has no absolute value, of which a common multiple is made."""
+    return [x.clamp(min=torch.iinfo(x.dtype).min + 1) if x.dtype != torch.bool else x for x in tensors]
+
+
+def _without_zeros(tensors: list[torch.Tensor], divisor: int) -> list[torch.Tensor]:
+    """Of integers no divisor is 0, nor -1 beside the least one."""
+    if divisor >= len(tensors) or any(t.is_floating_point() or t.is_complex() for t in tensors):
         return tensors
     y = tensors[divisor]
     if y.dtype == torch.bool:

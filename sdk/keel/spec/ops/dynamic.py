@@ -59,6 +59,7 @@ family.primitive(
     tags=DYNAMIC,
     budget={d: Budget(ulps=0) for d in ALL},
     numerics=Numerics(steps=True),
+    sized_by="data",
 )
 
 
@@ -189,6 +190,7 @@ family.primitive(
 @family(
     "masked_select.default",
     tags=DYNAMIC,
+    sized_by="data",
     clauses=(
         Clause(
             "Operand and mask are broadcast; the elements where the mask is true come in row-major order.",

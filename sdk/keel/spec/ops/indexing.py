@@ -278,6 +278,7 @@ family.primitive(
     samples=_reads,
     tags=TAGS,
     places=Places("self"),
+    sized_by="masks",
     budget=EXACT,
     numerics=_MOVES,
 )

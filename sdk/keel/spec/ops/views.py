@@ -225,6 +225,7 @@ _declare(
     ),
     out=UNSQUEEZED,
     samples=_unsqueezes,
+    new_dims=1,
 )
 
 END = 2**63 - 1
