@@ -16,6 +16,7 @@ import torch
 
 from keel.spec.clause import Clause, Stated, clauses_of
 from keel.spec.numerics import UNSTATED, Numerics
+from keel.spec.pytorch_kernels import AS_SPECIFIED, CudaKernel, Library
 from keel.spec.rules import Args, DtypeRule, Out, ShapeRule
 from keel.spec.unspecified import Unspecified
 from keel.torch_adapter import operator_named
@@ -102,11 +103,12 @@ class Op:
     parameters or results are not the normal form's. ``places`` say how much it reads or writes at places that are data.
     ``numerics`` are what is known of it as a function of numbers. ``unspecified`` gives the elements of results that
     may be anything. ``cpu`` is the first release of PyTorch with a kernel of it for a CPU, None where none has one; ""
-    is every release that is supported; with ``blas`` that kernel is one call of BLAS, which fills the tensor that it is
-    given, whatever its strides. ``factors`` is how many times m n min(m, n) scalar operations it takes to
-    factorize a matrix. ``sized_by`` is stated where no argument says how many elements the result has: the data do, or,
-    of indices, those that are masks. ``new_dims`` are the dimensions that its results have in addition to those of its
-    operand. ``barred`` says why no file may call it: it is code, or names what one process has.
+    is every release that is supported. ``cuda`` says where its kernel for CUDA differs from what is declared here.
+    ``libraries`` are the kernels that loop targets call. With ``blas`` its kernel is one call of BLAS, which fills the
+    tensor that it is given, whatever its strides. ``factors`` is how many times m n min(m, n) scalar operations it
+    takes to factorize a matrix. ``sized_by`` is stated where no argument says how many elements the result has: the
+    data do, or, of indices, those that are masks. ``new_dims`` are the dimensions that its results have in addition to
+    those of its operand. ``barred`` says why no file may call it: it is code, or names what one process has.
     """
 
     name: str
@@ -131,6 +133,8 @@ class Op:
     numerics: Numerics = UNSTATED
     unspecified: Unspecified | None = None
     cpu: str | None = ""
+    cuda: CudaKernel = AS_SPECIFIED
+    libraries: tuple[Library, ...] = ()
     blas: bool = False
     factors: float | None = None
     sized_by: Literal["data", "masks"] | None = None

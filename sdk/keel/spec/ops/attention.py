@@ -14,6 +14,7 @@ import torch
 from keel.spec.clause import About, Clause
 from keel.spec.op import Family
 from keel.spec.ops.statistics import accurate
+from keel.spec.pytorch_kernels import Library
 
 aten = torch.ops.aten
 family = Family("attention")
@@ -212,6 +213,17 @@ def _overrideable(
         "aten._scaled_dot_product_fused_attention_overrideable.default": _overrideable,
     },
     tags=frozenset({"contraction"}),
+    libraries=(
+        Library(("_scaled_dot_product_flash_attention_for_cpu",), "cpu"),
+        Library(
+            (
+                "_scaled_dot_product_flash_attention",
+                "_scaled_dot_product_efficient_attention",
+                "_scaled_dot_product_cudnn_attention",
+            ),
+            "cuda",
+        ),
+    ),
 )
 def sdpa(
     q: Tensor,
@@ -387,6 +399,17 @@ def _over(dscores: Tensor, mask: Tensor | None) -> Tensor | None:
         "aten._scaled_dot_product_fused_attention_overrideable_backward.default": _overrideable_backward,
     },
     tags=frozenset({"contraction"}),
+    libraries=(
+        Library(("_scaled_dot_product_flash_attention_for_cpu_backward",), "cpu"),
+        Library(
+            (
+                "_scaled_dot_product_flash_attention_backward",
+                "_scaled_dot_product_efficient_attention_backward",
+                "_scaled_dot_product_cudnn_attention_backward",
+            ),
+            "cuda",
+        ),
+    ),
 )
 def sdpa_backward(
     grad: Tensor,

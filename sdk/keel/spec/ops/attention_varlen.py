@@ -14,6 +14,7 @@ from keel.spec.clause import About, Clause
 from keel.spec.op import Family
 from keel.spec.ops.attention import attended, gradients, scale_of
 from keel.spec.ops.statistics import accurate
+from keel.spec.pytorch_kernels import Library
 
 aten = torch.ops.aten
 family = Family("variable-length attention", profile="attention")
@@ -184,6 +185,7 @@ def _varlen_backward(
     forms={"torch_attn._varlen_attn.default": _varlen},
     tags=frozenset({"contraction"}),
     cpu=None,
+    libraries=(Library(("_flash_attention_forward",), "cuda"),),
 )
 def varlen_attention(
     q: Tensor,
@@ -225,6 +227,7 @@ def varlen_attention(
     forms={"torch_attn._varlen_attn_backward.default": _varlen_backward},
     tags=frozenset({"contraction"}),
     cpu=None,
+    libraries=(Library(("_flash_attention_backward",), "cuda"),),
 )
 def varlen_attention_backward(
     grad: Tensor,

@@ -16,6 +16,7 @@ from keel.spec.dtypes import COMPLEX, FLOATS, INTS, NUMBERS
 from keel.spec.numerics import Numerics, Results
 from keel.spec.op import Budget, Family, Requires, Sample
 from keel.spec.ops.statistics import accurate
+from keel.spec.pytorch_kernels import NO_INTEGERS
 from keel.spec.rules import (
     DENSE,
     Out,
@@ -94,6 +95,7 @@ family.primitive(
     tags=frozenset({"contraction"}),
     numerics=Numerics(results=Results.SUMS),
     blas=True,
+    cuda=NO_INTEGERS,
 )
 family.primitive(
     "bmm",
@@ -118,6 +120,7 @@ family.primitive(
     tags=frozenset({"contraction"}),
     numerics=Numerics(results=Results.SUMS),
     blas=True,
+    cuda=NO_INTEGERS,
 )
 # -- a product and a sum ----------------------------------------------------------------------------------------------
 
@@ -156,6 +159,7 @@ def _baddbmm_dtype(x: Tensor, a: Tensor, b: Tensor, out_dtype: torch.dtype, *, b
     clauses=_PLUS,
     forms={"aten.addmm.dtype": _addmm_dtype},
     tags=frozenset({"contraction"}),
+    cuda=NO_INTEGERS,
 )
 def addmm(x: Tensor, a: Tensor, b: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
     """The product of two matrices, added to what broadcasts to it."""
@@ -169,6 +173,7 @@ def addmm(x: Tensor, a: Tensor, b: Tensor, *, beta: Any = 1, alpha: Any = 1) -> 
     clauses=_PLUS,
     forms={"aten.baddbmm.dtype": _baddbmm_dtype},
     tags=frozenset({"contraction"}),
+    cuda=NO_INTEGERS,
 )
 def baddbmm(x: Tensor, a: Tensor, b: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
     """The products of two batches of matrices, added to what broadcasts to them."""
@@ -223,13 +228,13 @@ _SUM = (
 )
 
 
-@family("mv", blas=True, clauses=_SUM, tags=frozenset({"contraction"}))
+@family("mv", blas=True, clauses=_SUM, tags=frozenset({"contraction"}), cuda=NO_INTEGERS)
 def mv(x: Tensor, vec: Tensor) -> Tensor:
     """The product of a matrix and a vector."""
     return _summed(accurate(x) * accurate(vec), [1], x.dtype)
 
 
-@family("addmv", blas=True, clauses=(_PLUS[0], *_SUM), tags=frozenset({"contraction"}))
+@family("addmv", blas=True, clauses=(_PLUS[0], *_SUM), tags=frozenset({"contraction"}), cuda=NO_INTEGERS)
 def addmv(x: Tensor, mat: Tensor, vec: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
     """The product of a matrix and a vector, added to what broadcasts to it."""
     product = aten.sum.dim_IntList(accurate(mat) * accurate(vec), [1])
@@ -238,7 +243,7 @@ def addmv(x: Tensor, mat: Tensor, vec: Tensor, *, beta: Any = 1, alpha: Any = 1)
     return _plus(x, product, beta, alpha, mat.dtype)
 
 
-@family("dot", blas=True, clauses=_SUM, tags=frozenset({"contraction"}))
+@family("dot", blas=True, clauses=_SUM, tags=frozenset({"contraction"}), cuda=NO_INTEGERS)
 def dot(x: Tensor, other: Tensor) -> Tensor:
     """The sum of the products of two vectors' elements."""
     return _summed(accurate(x) * accurate(other), [0], x.dtype)

@@ -10,6 +10,7 @@ from keel.spec.clause import About, Clause
 from keel.spec.op import Budget, Family, Requires, Sample
 from keel.spec.ops.contraction import FP8, MATRIX, alike, inner, matrices, rank
 from keel.spec.ops.statistics import accurate
+from keel.spec.pytorch_kernels import EVERY_DEVICE, CudaKernel, Library
 from keel.spec.rules import (
     DENSE,
     Args,
@@ -30,6 +31,20 @@ family = Family("contraction")
 Tensor = torch.Tensor
 
 
+def _unlike_sizes(args: Args, dtype: torch.dtype | None) -> str | None:
+    (rows, shared), (_, columns) = args["self"].shape, args["mat2"].shape
+    multiples = all(n and n % 8 == 0 for n in (shared, columns) if isinstance(n, int))
+    fits = multiples and not (isinstance(rows, int) and rows <= 16)
+    return None if fits else "cuBLAS multiplies int8 of more than 16 rows, by multiples of 8, alone."
+
+
+def _unlike_float8(args: Args, dtype: torch.dtype | None) -> str | None:
+    if args["self"].dtype == args["mat2"].dtype == torch.float8_e5m2:
+        return "cuBLAS multiplies no two float8_e5m2."
+    biased = args.get("bias") is not None and dtype == torch.float32
+    return "cuBLAS adds no bias to a product of float32." if biased else None
+
+
 quantized = Family("contraction", profile="quantized")
 quantized.primitive(
     "int_mm",
@@ -45,6 +60,8 @@ quantized.primitive(
     requires=(rank("self", 2), rank("mat2", 2), inner("self", "mat2"), alike("self", "mat2")),
     budget={torch.int8: Budget(ulps=0)},
     tags=frozenset({"contraction"}),
+    libraries=EVERY_DEVICE,
+    cuda=CudaKernel(refuses=_unlike_sizes),
 )
 
 
@@ -89,6 +106,8 @@ quantized.primitive(
     ),
     budget={d: Budget(times=2.0) for d in FP8},
     tags=frozenset({"contraction"}),
+    libraries=(Library(("_scaled_mm",)),),
+    cuda=CudaKernel(refuses=_unlike_float8),
 )
 
 

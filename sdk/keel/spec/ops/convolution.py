@@ -11,6 +11,7 @@ from keel.spec.clause import About, Clause
 from keel.spec.dtypes import COMPLEX, FLOATS
 from keel.spec.numerics import Numerics, Results
 from keel.spec.op import Budget, Family, Requires, Sample
+from keel.spec.pytorch_kernels import Library
 from keel.spec.rules import Args, LayoutRule, Out, Shape, ShapeRule, like, number, sizes
 from keel.spec.rules_windows import (
     channels_last_strides,
@@ -183,6 +184,7 @@ family.primitive(
     requires=_REQUIRES,
     tags=frozenset({"convolution"}),
     numerics=_SUMS,
+    libraries=(Library(("convolution",)),),
 )
 
 
@@ -215,6 +217,7 @@ family.primitive(
     requires=_REQUIRES,
     tags=frozenset({"convolution"}),
     numerics=_SUMS,
+    libraries=(Library(("convolution_backward",)),),
 )
 
 

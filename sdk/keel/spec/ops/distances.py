@@ -14,6 +14,7 @@ import torch
 from keel.spec.clause import About, Clause
 from keel.spec.op import UNORDERED, Family
 from keel.spec.ops.statistics import accurate
+from keel.spec.pytorch_kernels import EVERY_DEVICE
 
 aten = torch.ops.aten
 family = Family("distances")
@@ -73,13 +74,23 @@ def _apart(x: Tensor, y: Tensor) -> Tensor:
     return found
 
 
-@family("_cdist_forward.default", tags=TAGS, clauses=(*_NORM, Clause("Batch dimensions broadcast.", About.BROADCAST)))
+@family(
+    "_cdist_forward.default",
+    tags=TAGS,
+    clauses=(*_NORM, Clause("Batch dimensions broadcast.", About.BROADCAST)),
+    libraries=EVERY_DEVICE,
+)
 def cdist(x1: Tensor, x2: Tensor, p: float, compute_mode: Any) -> Tensor:
     """The distance of each row of x1 from each row of x2."""
     return _norm(_apart(x1, x2), p).to(x1.dtype)
 
 
-@family("_cdist_backward.default", tags=TAGS, clauses=(*_SLOPE, "It is the gradient of cdist with respect to x1."))
+@family(
+    "_cdist_backward.default",
+    tags=TAGS,
+    clauses=(*_SLOPE, "It is the gradient of cdist with respect to x1."),
+    libraries=EVERY_DEVICE,
+)
 def cdist_backward(grad: Tensor, x1: Tensor, x2: Tensor, p: float, cdist: Tensor) -> Tensor:
     """The gradient of cdist with respect to its first argument, whose batch dimensions are those of both broadcast; but
     where either is empty, its own.

@@ -16,6 +16,7 @@ from keel.spec.clause import About, Clause, Stated
 from keel.spec.op import Family, Requires
 from keel.spec.ops.operands import floating_dtype
 from keel.spec.ops.statistics import accurate
+from keel.spec.pytorch_kernels import EVERY_DEVICE, Library
 
 aten = torch.ops.aten
 family = Family("distributions", profile="random")
@@ -67,6 +68,7 @@ def _normal(size: list[Any], dtype: torch.dtype, device: torch.device | None) ->
         "Numbers from the lower bound to the upper, all equally probable; the upper may not be drawn.",
         "The operand gives sizes, dtype and strides; its values are not read.",
     ),
+    libraries=EVERY_DEVICE,
 )
 def uniform(x: Tensor, low: float = 0.0, high: float = 1.0, **bounds: float) -> Tensor:
     """Numbers between two bounds."""
@@ -79,7 +81,12 @@ def uniform(x: Tensor, low: float = 0.0, high: float = 1.0, **bounds: float) -> 
 _LIKE = "The operand gives sizes, device and, where none is asked for, the dtype; its values are not read."
 
 
-@distribution("rand_like", "rand_like.generator", clauses=("Numbers between 0 and 1 as rand draws them.", _LIKE))
+@distribution(
+    "rand_like",
+    "rand_like.generator",
+    clauses=("Numbers between 0 and 1 as rand draws them.", _LIKE),
+    libraries=(Library(("rand_like",)),),
+)
 def rand_like(
     x: Tensor,
     *,
@@ -93,7 +100,12 @@ def rand_like(
     return aten.rand.default(list(x.shape), dtype=dtype or x.dtype, device=device or x.device)
 
 
-@distribution("randn_like", "randn_like.generator", clauses=("Normal numbers as randn draws them.", _LIKE))
+@distribution(
+    "randn_like",
+    "randn_like.generator",
+    clauses=("Normal numbers as randn draws them.", _LIKE),
+    libraries=(Library(("randn_like",)),),
+)
 def randn_like(
     x: Tensor,
     *,
@@ -112,6 +124,7 @@ def randn_like(
     "randint.generator",
     name="randint_from_0",
     clauses=(Clause("Integers from 0 on and less than high, all equally probable.", About.INTEGER),),
+    libraries=(Library(("randint",)),),
 )
 def randint(
     high: Any,
@@ -133,6 +146,7 @@ def randint(
         Clause("Integers from 0 on and less than high, all equally probable.", About.INTEGER),
         _LIKE,
     ),
+    libraries=(Library(("randint_like",)),),
 )
 def randint_like(
     x: Tensor,
@@ -176,6 +190,7 @@ def randint_like_tensor(x: Tensor, high: Tensor, *, dtype: torch.dtype | None = 
         Clause("Integers from low on and less than high, all equally probable.", About.INTEGER),
         _LIKE,
     ),
+    libraries=(Library(("randint_like.low_dtype",)),),
 )
 def randint_like_between(
     x: Tensor,
@@ -237,6 +252,7 @@ def _between(x: Tensor, *bounds: Any, **named: Any) -> Tensor:
         "Normal numbers of the mean and the standard deviation given.",
         "The operand gives sizes, dtype and strides; its values are not read.",
     ),
+    libraries=EVERY_DEVICE,
 )
 def normal_functional(x: Tensor, mean: float = 0.0, std: float = 1.0) -> Tensor:
     """Normal numbers of the sizes of a tensor."""
@@ -254,6 +270,7 @@ def normal_functional(x: Tensor, mean: float = 0.0, std: float = 1.0) -> Tensor:
             About.BROADCAST,
         ),
     ),
+    libraries=EVERY_DEVICE,
 )
 def normal_around(mean: Any, std: Any = 1.0) -> Tensor:
     """Normal numbers around means."""
@@ -307,6 +324,7 @@ def log_normal(x: Tensor, mean: float = 1.0, std: float = 2.0) -> Tensor:
         Clause("Neither 0 nor an infinity is drawn.", About.NONFINITE),
         _OPERAND,
     ),
+    libraries=EVERY_DEVICE,
 )
 def exponential(x: Tensor, lambd: float = 1.0) -> Tensor:
     """Waiting times between independent events of rate lambd."""
@@ -349,13 +367,15 @@ _BERNOULLI = (
 )
 
 
-@distribution("bernoulli", clauses=(*_BERNOULLI, "The elements are the probabilities."))
+@distribution("bernoulli", clauses=(*_BERNOULLI, "The elements are the probabilities."), libraries=EVERY_DEVICE)
 def bernoulli(x: Tensor) -> Tensor:
     """Zeros and ones by the probabilities given."""
     return aten.lt.Tensor(_uniform(x), x).to(x.dtype)
 
 
-@distribution("bernoulli.p", "bernoulli.Tensor", name="bernoulli_like", clauses=(*_BERNOULLI, _OPERAND))
+@distribution(
+    "bernoulli.p", "bernoulli.Tensor", name="bernoulli_like", clauses=(*_BERNOULLI, _OPERAND), libraries=EVERY_DEVICE
+)
 def bernoulli_like(x: Tensor, p: Any = 0.5) -> Tensor:
     """Zeros and ones by one probability, or by those of a tensor that is broadcast."""
     if not isinstance(p, Tensor):
@@ -377,6 +397,7 @@ def bernoulli_like(x: Tensor, p: Any = 0.5) -> Tensor:
             About.NONFINITE,
         ),
     ),
+    libraries=EVERY_DEVICE,
 )
 def multinomial(weights: Tensor, num_samples: Any, replacement: bool = False) -> Tensor:
     """Indices drawn by weight."""

@@ -12,6 +12,7 @@ from keel.spec.clause import About, Clause
 from keel.spec.dtypes import ALL, COMPLEX
 from keel.spec.numerics import Numerics
 from keel.spec.op import UNORDERED, Budget, Family, Requires, Sample
+from keel.spec.pytorch_kernels import EVERY_DEVICE, CudaKernel, lacks
 from keel.spec.rules import INT64, Args, LayoutRule, Out, ShapeRule, like
 from keel.spec.rules_shape import unknown
 from keel.spec.samples import drawn, specials
@@ -60,6 +61,7 @@ family.primitive(
     budget={d: Budget(ulps=0) for d in ALL},
     numerics=Numerics(steps=True),
     sized_by="data",
+    libraries=EVERY_DEVICE,
 )
 
 
@@ -197,6 +199,7 @@ family.primitive(
             About.BROADCAST,
         ),
     ),
+    libraries=EVERY_DEVICE,
 )
 def masked_select(x: Tensor, mask: Tensor) -> Tensor:
     """The elements where a mask is true."""
@@ -255,7 +258,13 @@ _UNIQUE = (
 )
 
 
-@family("_unique2.default", tags=DYNAMIC, clauses=_UNIQUE)
+@family(
+    "_unique2.default",
+    tags=DYNAMIC,
+    clauses=_UNIQUE,
+    libraries=EVERY_DEVICE,
+    cuda=CudaKernel(refuses=lacks(torch.bool)),
+)
 def _unique2(
     x: Tensor,
     sorted: bool = True,
@@ -271,7 +280,7 @@ def _unique2(
     return _values_and(x, values, inverse if return_inverse else None, lengths if return_counts else None)
 
 
-@family("_unique.default", tags=DYNAMIC, clauses=_UNIQUE[:1])
+@family("_unique.default", tags=DYNAMIC, clauses=_UNIQUE[:1], libraries=EVERY_DEVICE)
 def _unique(x: Tensor, sorted: bool = True, return_inverse: bool = False) -> tuple[Tensor, Tensor]:
     """The distinct values of all elements, and which of them each element has."""
     return _unique2(x, sorted, return_inverse)[:2]
@@ -281,6 +290,7 @@ def _unique(x: Tensor, sorted: bool = True, return_inverse: bool = False) -> tup
     "unique_consecutive.default",
     tags=DYNAMIC,
     clauses=("One element of each run of equal neighbors is kept, in order.", *_UNIQUE[1:]),
+    libraries=EVERY_DEVICE,
 )
 def unique_consecutive(
     x: Tensor,
@@ -305,6 +315,7 @@ def unique_consecutive(
     "unique_dim_consecutive.default",
     tags=DYNAMIC,
     clauses=("One slice of each run of equal neighboring slices along dim is kept, in order.", *_UNIQUE[1:]),
+    libraries=EVERY_DEVICE,
 )
 def unique_dim_consecutive(
     x: Tensor,
@@ -332,6 +343,7 @@ def unique_dim_consecutive(
             About.NONFINITE,
         ),
     ),
+    libraries=EVERY_DEVICE,
 )
 def unique_dim(
     x: Tensor,
@@ -407,6 +419,7 @@ def _ranks(keys: Tensor) -> Tensor:
         "Index i comes repeats[i] times; output_size, where given, is how many there are in all.",
         "Numbers of repeats are 0 or more.",
     ),
+    libraries=EVERY_DEVICE,
 )
 def repeat_interleave(repeats: Tensor, *, output_size: Any = None) -> Tensor:
     """Each index as often as its number of repeats says."""
@@ -429,6 +442,7 @@ def repeat_interleave(repeats: Tensor, *, output_size: Any = None) -> Tensor:
             parameters=("weights",),
         ),
     ),
+    libraries=EVERY_DEVICE,
 )
 def bincount(x: Tensor, weights: Tensor | None = None, minlength: Any = 0) -> Tensor:
     """How often each integer occurs."""

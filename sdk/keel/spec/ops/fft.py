@@ -11,6 +11,7 @@ import torch
 from keel.spec.clause import About, Clause
 from keel.spec.dtypes import COMPLEX
 from keel.spec.op import Budget, Family, Requires, Sample
+from keel.spec.pytorch_kernels import EVERY_DEVICE
 from keel.spec.rules import Args, LayoutRule, Out, ShapeRule, like, number, real, shape_of
 from keel.spec.rules_linalg import (
     c2c_strides,
@@ -119,6 +120,7 @@ family.primitive(
     dtypes=COMPLEX,
     samples=_c2c,
     budget={d: Budget(times=2.0) for d in COMPLEX},
+    libraries=EVERY_DEVICE,
 )
 
 family.primitive(
@@ -147,6 +149,7 @@ family.primitive(
     dtypes=_DOUBLES,
     samples=_r2c,
     budget={d: Budget(times=2.0) for d in _DOUBLES},
+    libraries=EVERY_DEVICE,
 )
 
 family.primitive(
@@ -182,6 +185,7 @@ family.primitive(
     dtypes=COMPLEX,
     samples=_c2r,
     budget={d: Budget(times=2.0) for d in COMPLEX},
+    libraries=EVERY_DEVICE,
 )
 
 

@@ -11,8 +11,10 @@ from typing import Any
 import torch
 
 from keel.spec.clause import About, Clause
+from keel.spec.dtypes import HALVES
 from keel.spec.numerics import Numerics
 from keel.spec.op import UNORDERED, Family
+from keel.spec.pytorch_kernels import EVERY_DEVICE, CudaKernel, lacks
 
 aten = torch.ops.aten
 family = Family("histograms")
@@ -67,6 +69,8 @@ def _gathered(place: Tensor, inside: Tensor, weight: Tensor | None, bins: Any, d
         _RANGE[0].format(1),
         "The bin of x is the integer part of (x - min) * bins / (max - min).",
     ),
+    libraries=EVERY_DEVICE,
+    cuda=CudaKernel(refuses=lacks(*HALVES)),
 )
 def histc(x: Tensor, bins: int = 100, min: Any = 0, max: Any = 0) -> Tensor:
     """How many elements fall into each of equal bins."""

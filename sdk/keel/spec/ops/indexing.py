@@ -11,6 +11,7 @@ from keel.spec.clause import About, Clause
 from keel.spec.dtypes import ALL, REALS
 from keel.spec.numerics import Numerics, Results
 from keel.spec.op import UNORDERED, Budget, Family, Places, Requires, Sample, Samples
+from keel.spec.pytorch_kernels import EVERY_DEVICE, REDUCES_REALS
 from keel.spec.rules import (
     DENSE,
     Args,
@@ -168,6 +169,7 @@ family.primitive(
     places=PICKED,
     budget=EXACT,
     numerics=_MOVES,
+    libraries=EVERY_DEVICE,
 )
 family.primitive(
     "scatter_add",
@@ -189,6 +191,7 @@ family.primitive(
     places=PICKED,
     budget=SUMS,
     numerics=Numerics(results=Results.SUMS),
+    libraries=EVERY_DEVICE,
 )
 family.primitive(
     "scatter_reduce",
@@ -213,6 +216,8 @@ family.primitive(
     tags=TAGS | UNORDERED,
     places=PICKED,
     budget=SUMS,
+    libraries=EVERY_DEVICE,
+    cuda=REDUCES_REALS,
 )
 
 
@@ -302,6 +307,7 @@ family.primitive(
     tags=TAGS | UNORDERED,
     places=Places(count=INDEXED.shape),
     budget=SUMS,
+    libraries=EVERY_DEVICE,
 )
 
 
@@ -374,6 +380,7 @@ family.primitive(
     places=Places("sorted_sequence", halved("sorted_sequence")),
     budget=EXACT,
     unspecified=out_of_order,
+    libraries=EVERY_DEVICE,
 )
 
 

@@ -9,6 +9,7 @@ import torch
 from keel.spec.clause import About, Clause
 from keel.spec.op import UNORDERED, Family, Places
 from keel.spec.ops.indexing import BITS, INSIDE, PICKED, TAGS, halved
+from keel.spec.pytorch_kernels import EVERY_DEVICE
 from keel.spec.unspecified import out_of_order
 from keel.torch_adapter import hint_of
 
@@ -56,6 +57,7 @@ def embedding(
     tags=TAGS,
     places=Places("sorted_sequence", halved("sorted_sequence")),
     clauses=(Clause("It is searchsorted of a tensor without dimensions.", About.SCALAR),),
+    libraries=EVERY_DEVICE,
 )
 def searchsorted_number(
     sequence: Tensor,
@@ -80,6 +82,7 @@ def searchsorted_number(
     places=Places("boundaries", halved("boundaries")),
     unspecified=out_of_order,
     clauses=("It is searchsorted of the boundaries, which have one dimension.",),
+    libraries=EVERY_DEVICE,
 )
 def bucketize(x: Tensor, boundaries: Tensor, *, out_int32: bool = False, right: bool = False) -> Tensor:
     """Between which boundaries elements lie."""
@@ -91,6 +94,7 @@ def bucketize(x: Tensor, boundaries: Tensor, *, out_int32: bool = False, right: 
     tags=TAGS,
     places=Places("boundaries", halved("boundaries")),
     clauses=(Clause("It is bucketize of a tensor without dimensions.", About.SCALAR),),
+    libraries=EVERY_DEVICE,
 )
 def bucketize_number(number: Any, boundaries: Tensor, *, out_int32: bool = False, right: bool = False) -> Tensor:
     """Between which boundaries a number lies: as a number of a sum of both."""
@@ -128,6 +132,7 @@ def put(x: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> T
         "elsewhere x.",
         Clause("source has at least as many elements as the mask has true ones.", parameters=("source",)),
     ),
+    libraries=EVERY_DEVICE,
 )
 def masked_scatter(x: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     """x with consecutive elements of source where the mask is true."""

@@ -12,6 +12,7 @@ from keel.spec.clause import About, Clause
 from keel.spec.dtypes import COMPLEX
 from keel.spec.numerics import Numerics, Results
 from keel.spec.op import Budget, Family, Requires, Sample
+from keel.spec.pytorch_kernels import EVERY_DEVICE
 from keel.spec.rules import (
     DENSE,
     Out,
@@ -191,6 +192,7 @@ _declare(
     out=(_SAME, _INFO),
     requires=(square("self"),),
     samples=lambda dtype: _each(positive, dtype, {}, {"upper": True}),
+    libraries=EVERY_DEVICE,
 )
 
 _declare(
@@ -441,6 +443,7 @@ _declare(
         ),
     ),
     samples=_triangular,
+    libraries=EVERY_DEVICE,
 )
 
 _declare(

@@ -11,6 +11,7 @@ import torch
 
 from keel.spec.clause import About, Clause
 from keel.spec.op import Family
+from keel.spec.pytorch_kernels import EVERY_DEVICE
 
 aten = torch.ops.aten
 family = Family("linalg composites", profile="linalg")
@@ -218,6 +219,7 @@ def linalg_slogdet(A: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     "cholesky",
     name="cholesky_or_raise",
     clauses=("The factor is that of linalg_cholesky_ex; a matrix that is not positive definite raises.",),
+    libraries=EVERY_DEVICE,
 )
 def cholesky(x: Tensor, upper: bool = False) -> Tensor:
     """The Cholesky factor, or an error."""
@@ -266,6 +268,7 @@ def cholesky_inverse(factor: Tensor, upper: bool = False) -> Tensor:
         "transpose; its diagonal counts as ones with unitriangular.",
         Clause("The second result is a copy of A, broadcast as the solution is.", About.BROADCAST),
     ),
+    libraries=EVERY_DEVICE,
 )
 def triangular_solve(
     B: Tensor, A: Tensor, upper: bool = True, transpose: bool = False, unitriangular: bool = False

@@ -10,6 +10,7 @@ import torch
 from keel.spec.clause import About, Clause
 from keel.spec.op import Family
 from keel.spec.ops.statistics import accurate, all_dims
+from keel.spec.pytorch_kernels import EVERY_DEVICE
 
 aten = torch.ops.aten
 family = Family("linalg composites", profile="linalg")
@@ -31,6 +32,7 @@ Tensor = torch.Tensor
         Clause("It is summed in dtype if that is given, and a 16-bit float in float32.", About.HALF | About.FLOAT32),
         Clause("Overflow and underflow of |x|^p are not avoided.", About.NONFINITE),
     ),
+    libraries=EVERY_DEVICE,
 )
 def linalg_vector_norm(
     x: Tensor, ord: Any = 2, dim: Any = None, keepdim: bool = False, *, dtype: torch.dtype | None = None

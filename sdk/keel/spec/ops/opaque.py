@@ -7,6 +7,7 @@ in the whole operator set.
 from __future__ import annotations
 
 from keel.spec.op import Family
+from keel.spec.pytorch_kernels import Library
 
 family = Family("opaque", profile="host")
 
@@ -85,6 +86,7 @@ family.opaque(
     doc="A recurrent layer or cell of one vendor's library.",
     reason="PyTorch picks it by the device that it traces for, and it keeps a workspace in a form that only its own "
     "backward reads; traced for a neutral device the same layers are written out.",
+    libraries=(Library(("mkldnn_rnn_layer", "mkldnn_rnn_layer_backward"), "cpu"),),
 )
 family.opaque(
     "print",

@@ -11,6 +11,7 @@ from keel.spec.clause import About, Clause
 from keel.spec.dtypes import BOOLS, REALS
 from keel.spec.numerics import Numerics, Results
 from keel.spec.op import Budget, Family, Requires, Sample
+from keel.spec.pytorch_kernels import EVERY_DEVICE, CudaKernel, differs
 from keel.spec.rules import DENSE, INT64, Args, Out, canonical, like, preserved, shape_of
 from keel.spec.rules_shape import replaced_at
 from keel.spec.samples_shape import along
@@ -27,6 +28,14 @@ _NAN = Clause(
     "NaN counts as greater than everything, all NaNs as equal; zeros of both signs are equal.",
     About.NONFINITE | About.ZERO,
 )
+
+
+_ANY_INDEX = CudaKernel(refuses=differs("names another of several equal elements at every call"))
+
+
+def _no_element_of_a_scalar(args: Args, dtype: torch.dtype | None) -> str | None:
+    none = not args["self"].rank and args["k"] == 0
+    return "PyTorch's CUDA kernel writes nothing where no element of a scalar is asked for." if none else None
 
 
 def _sorts(dtype: torch.dtype) -> Iterator[Sample]:
@@ -56,6 +65,7 @@ family.primitive(
     tags=TAGS,
     budget={d: Budget(ulps=0) for d in ORDERED},
     numerics=_CHOOSES,
+    libraries=EVERY_DEVICE,
 )
 
 
@@ -98,6 +108,8 @@ family.primitive(
     tags=TAGS,
     budget={d: Budget(ulps=0) for d in REALS},
     numerics=_CHOOSES,
+    libraries=EVERY_DEVICE,
+    cuda=CudaKernel(refuses=_no_element_of_a_scalar),
 )
 
 
@@ -152,6 +164,8 @@ def _middle(x: Tensor, dim: int, keepdim: bool, ignore_nan: bool) -> Pair:
         Clause("NaN among the elements gives NaN.", About.NONFINITE),
         "The index is that of an element with that value; which one is not specified.",
     ),
+    libraries=EVERY_DEVICE,
+    cuda=_ANY_INDEX,
 )
 def median(x: Tensor, dim: int, keepdim: bool = False) -> Pair:
     """The element in the middle of the order along a dimension, and its index."""
@@ -162,6 +176,8 @@ def median(x: Tensor, dim: int, keepdim: bool = False) -> Pair:
     "nanmedian.dim",
     tags=TAGS,
     clauses=(Clause("It is the median of the elements that are not NaN; NaN if all are.", About.NONFINITE),),
+    libraries=EVERY_DEVICE,
+    cuda=_ANY_INDEX,
 )
 def nanmedian(x: Tensor, dim: int, keepdim: bool = False) -> Pair:
     """The median of what is not NaN along a dimension, and its index."""
@@ -179,6 +195,7 @@ def _flat_middle(x: Tensor, ignore_nan: bool) -> Tensor:
     "median.default",
     tags=TAGS,
     clauses=(Clause("It is the median along all dimensions; NaN of no elements.", About.EMPTY),),
+    libraries=EVERY_DEVICE,
 )
 def median_all(x: Tensor) -> Tensor:
     """The element in the middle of the order of all."""
@@ -189,6 +206,7 @@ def median_all(x: Tensor) -> Tensor:
     "nanmedian.default",
     tags=TAGS,
     clauses=(Clause("It is the nanmedian along all dimensions; NaN of no elements.", About.EMPTY),),
+    libraries=EVERY_DEVICE,
 )
 def nanmedian_all(x: Tensor) -> Tensor:
     """The median of all that is not NaN."""
@@ -203,6 +221,8 @@ def nanmedian_all(x: Tensor) -> Tensor:
         _NAN,
         "The index is that of an element with that value; which one is not specified.",
     ),
+    libraries=EVERY_DEVICE,
+    cuda=_ANY_INDEX,
 )
 def kthvalue(x: Tensor, k: Any, dim: int = -1, keepdim: bool = False) -> Pair:
     """The k-th least element along a dimension, and its index."""
@@ -220,6 +240,8 @@ def kthvalue(x: Tensor, k: Any, dim: int = -1, keepdim: bool = False) -> Pair:
         "Among equally frequent values it is the least.",
         "The index is that of an element with that value; which one is not specified.",
     ),
+    libraries=EVERY_DEVICE,
+    cuda=CudaKernel(refuses=differs("takes any of several values that are as frequent, and not the least")),
 )
 def mode(x: Tensor, dim: int = -1, keepdim: bool = False) -> Pair:
     """The most frequent value along a dimension, and the index of one such element."""

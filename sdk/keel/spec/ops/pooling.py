@@ -14,6 +14,7 @@ from keel.spec.numerics import Numerics, Results
 from keel.spec.op import UNORDERED, Budget, Family, Requires, Sample
 from keel.spec.ops.statistics import accurate
 from keel.spec.ops.taps import adaptive, along, count, floordiv, longest, read
+from keel.spec.pytorch_kernels import AS_SPECIFIED, EVERY_DEVICE, NARROW_SUMS
 from keel.spec.rules import DENSE, INT64, Out, like, shape_of
 from keel.spec.rules_windows import as_image, pooled
 from keel.spec.samples import INF, NAN, drawn
@@ -201,10 +202,19 @@ def _unpooled(n: int, maximum: str) -> Any:
 
 _GIVEN = ("Each gradient is added at the index of its window's largest element, in no specified order; all else is 0.",)
 for _n in (2, 3):
-    for _name in (f"max_pool{_n}d_with_indices", f"adaptive_max_pool{_n}d", f"fractional_max_pool{_n}d"):
-        family(f"{_name}_backward", clauses=_GIVEN, name=f"{_name}_backward", tags=_TAGS | UNORDERED)(
-            _unpooled(_n, _name)
-        )
+    for _name, _libraries, _cuda in (
+        (f"max_pool{_n}d_with_indices", EVERY_DEVICE, AS_SPECIFIED if _n == 2 else NARROW_SUMS),
+        (f"adaptive_max_pool{_n}d", EVERY_DEVICE, NARROW_SUMS),
+        (f"fractional_max_pool{_n}d", (), AS_SPECIFIED),
+    ):
+        family(
+            f"{_name}_backward",
+            clauses=_GIVEN,
+            name=f"{_name}_backward",
+            tags=_TAGS | UNORDERED,
+            libraries=_libraries,
+            cuda=_cuda,
+        )(_unpooled(_n, _name))
 
 
 def _unpool(n: int) -> Any:
@@ -415,6 +425,7 @@ family.composite(
     doc="Every window of an image as a column.",
     clauses=("Column o holds window o, channels first, then the kernel row-major; padding is 0.",),
     tags=_TAGS,
+    libraries=EVERY_DEVICE,
 )
 family.composite(
     "col2im",
@@ -422,4 +433,5 @@ family.composite(
     doc="The sum of windows that overlap: the adjoint of im2col.",
     clauses=("Every element is the sum, in no specified order, of the columns' elements that im2col copies from it.",),
     tags=_TAGS | UNORDERED,
+    libraries=EVERY_DEVICE,
 )

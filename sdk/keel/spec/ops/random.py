@@ -13,6 +13,7 @@ import torch
 from keel.spec.clause import About, Clause
 from keel.spec.dtypes import COMPLEX, FLOATS, INTS
 from keel.spec.op import Family, Requires, Sample
+from keel.spec.pytorch_kernels import EVERY_DEVICE, Library
 from keel.spec.rules import (
     DENSE,
     Args,
@@ -78,6 +79,7 @@ family.primitive(
     dtypes=(*FLOATS, *COMPLEX),
     samples=_sized,
     tags=_RANDOM,
+    libraries=EVERY_DEVICE,
 )
 
 family.primitive(
@@ -95,6 +97,7 @@ family.primitive(
     dtypes=(*FLOATS, *COMPLEX),
     samples=_sized,
     tags=_RANDOM,
+    libraries=EVERY_DEVICE,
 )
 
 
@@ -125,6 +128,7 @@ family.primitive(
     dtypes=(*INTS, *FLOATS),
     samples=_integers,
     tags=_RANDOM,
+    libraries=(Library(("randint.low",)),),
 )
 
 
@@ -149,6 +153,7 @@ family.primitive(
     dtypes=(torch.int64, torch.int32, torch.int16, torch.int8, torch.float32, torch.float64),
     samples=_counts,
     tags=_RANDOM,
+    libraries=(Library(("randperm",)),),
 )
 
 
@@ -193,6 +198,7 @@ family.primitive(
     dtypes=FLOATS,
     samples=_rates,
     tags=_RANDOM,
+    libraries=EVERY_DEVICE,
 )
 
 

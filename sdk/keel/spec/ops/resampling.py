@@ -18,6 +18,7 @@ import torch
 from keel.spec.clause import About, Clause
 from keel.spec.op import UNORDERED, Family
 from keel.spec.ops.taps import along, count, read
+from keel.spec.pytorch_kernels import AS_SPECIFIED, EVERY_DEVICE, NARROW_SUMS, Library
 
 aten = torch.ops.aten
 family = Family("resampling")
@@ -161,6 +162,7 @@ for _name, _at, _centred in (
             *_rule,
             "Each gradient is added at the place that its element was read from, in no specified order.",
         ),
+        libraries=(Library(before_loops=False),),
     )(_backward)
 
 
@@ -281,13 +283,14 @@ def _filtered(window: str) -> tuple[Clause, ...]:
     return Clause(weights), *_INTERPOLATED
 
 
-for _name, _overloads, _weigh, _doc, _clauses in (
+for _name, _overloads, _weigh, _doc, _clauses, _libraries in (
     (
         "upsample_linear",
         ["upsample_linear1d{}", "upsample_bilinear2d{}", "upsample_trilinear3d{}"],
         _linear,
         "Linear interpolation.",
         _between(", at least 0: between the two elements around it."),
+        ((), EVERY_DEVICE),
     ),
     (
         "upsample_cubic",
@@ -295,6 +298,7 @@ for _name, _overloads, _weigh, _doc, _clauses in (
         _cubic,
         "Cubic convolution with a = -0.75.",
         _between(", between the four elements around it; the outermost stand for those outside."),
+        (EVERY_DEVICE, EVERY_DEVICE),
     ),
     (
         "upsample_linear_aa",
@@ -302,6 +306,7 @@ for _name, _overloads, _weigh, _doc, _clauses in (
         _smooth(2, _triangle),
         "Linear interpolation that averages where it shrinks.",
         _filtered("max(1 - |x|, 0)"),
+        ((), ()),
     ),
     (
         "upsample_cubic_aa",
@@ -309,6 +314,7 @@ for _name, _overloads, _weigh, _doc, _clauses in (
         _smooth(4, _keys),
         "Cubic convolution with a = -0.5 that averages where it shrinks.",
         _filtered("Keys' cubic"),
+        ((), ()),
     ),
     (
         "upsample_lanczos_aa",
@@ -316,11 +322,14 @@ for _name, _overloads, _weigh, _doc, _clauses in (
         _smooth(6, _lanczos),
         "Lanczos interpolation that averages where it shrinks.",
         _filtered("sinc(x) sinc(x / 3) in [-3, 3)"),
+        ((), ()),
     ),
 ):
     _forward, _backward = _weighted_pair(_weigh)
     _forward.__doc__, _backward.__doc__ = _doc, f"The gradient of {_name} with respect to its input."
-    family(*(o.format("") for o in _overloads), name=_name, clauses=_clauses, tags=_TAGS)(_forward)
+    family(*(o.format("") for o in _overloads), name=_name, clauses=_clauses, tags=_TAGS, libraries=_libraries[0])(
+        _forward
+    )
     family(
         *(o.format("_backward") for o in _overloads),
         name=f"{_name}_backward",
@@ -329,6 +338,8 @@ for _name, _overloads, _weigh, _doc, _clauses in (
             "Each gradient is added to the elements that its result was made of, times their weights, in no specified "
             "order.",
         ),
+        libraries=_libraries[1],
+        cuda=NARROW_SUMS if _libraries[1] else AS_SPECIFIED,
     )(_backward)
 
 

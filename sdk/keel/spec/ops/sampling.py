@@ -18,6 +18,7 @@ from keel.spec.clause import About, Clause
 from keel.spec.op import UNORDERED, Family
 from keel.spec.ops.resampling import cubic
 from keel.spec.ops.statistics import accurate
+from keel.spec.pytorch_kernels import NARROW_SUMS, Library
 
 aten = torch.ops.aten
 family = Family("sampling")
@@ -193,7 +194,21 @@ _CLAUSES = (
 )
 
 
-@family("grid_sampler_2d", "grid_sampler_3d", "_grid_sampler_2d_cpu_fallback", clauses=_CLAUSES, tags=_TAGS)
+@family(
+    "grid_sampler_2d",
+    "grid_sampler_3d",
+    "_grid_sampler_2d_cpu_fallback",
+    clauses=_CLAUSES,
+    tags=_TAGS,
+    libraries=(
+        Library(
+            (
+                "grid_sampler_2d",
+                "grid_sampler_3d",
+            )
+        ),
+    ),
+)
 def grid_sampler(x: Tensor, grid: Tensor, interpolation_mode: int, padding_mode: int, align_corners: bool) -> Tensor:
     """Samples of images or volumes at the places of a grid."""
     sizes, flat = x.shape[2:], _plane(accurate(x))
@@ -220,6 +235,15 @@ def grid_sampler(x: Tensor, grid: Tensor, interpolation_mode: int, padding_mode:
         "Where the input's output_mask is False its gradient is None.",
     ),
     tags=_TAGS | UNORDERED,
+    libraries=(
+        Library(
+            (
+                "grid_sampler_2d_backward",
+                "grid_sampler_3d_backward",
+            )
+        ),
+    ),
+    cuda=NARROW_SUMS,
 )
 def grid_sampler_backward(
     grad: Tensor,

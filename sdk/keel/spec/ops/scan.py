@@ -8,6 +8,7 @@ from keel.spec.clause import About, Clause
 from keel.spec.dtypes import ALL, BOOLS, COMPLEX, FLOATS, REALS
 from keel.spec.numerics import UNSTATED, Numerics, Results
 from keel.spec.op import Budget, Family
+from keel.spec.pytorch_kernels import EVERY_DEVICE, NARROW_SUMS, CudaKernel, Library, lacks
 from keel.spec.rules import DENSE, INT64, Out, chosen, like, shape_of, summed
 from keel.spec.samples_shape import one_dim
 
@@ -57,6 +58,8 @@ for _name, _doc, _sentence, _numerics in (
         tags=TAGS,
         budget={d: Budget(times=2.0) for d in ALL},
         numerics=_numerics,
+        libraries=(Library(device="cuda"),),  # a scan in loops runs one row per thread
+        cuda=NARROW_SUMS,
     )
 for _name, _most in (("cummax", "greatest"), ("cummin", "least")):
     family.primitive(
@@ -78,6 +81,7 @@ for _name, _most in (("cummax", "greatest"), ("cummin", "least")):
         tags=TAGS,
         budget={d: Budget(ulps=0) for d in (*REALS, *BOOLS)},
         numerics=Numerics(free_zero_sign=True, results=Results.CHOSEN),
+        libraries=EVERY_DEVICE,
     )
 family.primitive(
     "logcumsumexp",
@@ -95,4 +99,6 @@ family.primitive(
     samples=one_dim(),
     tags=TAGS,
     budget={d: Budget(times=2.0) for d in (*FLOATS, *COMPLEX)},
+    libraries=EVERY_DEVICE,
+    cuda=CudaKernel(refuses=lacks(*COMPLEX), narrow_sums=True),
 )

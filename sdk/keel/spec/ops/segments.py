@@ -15,6 +15,7 @@ import torch
 from keel.spec.clause import About, Clause
 from keel.spec.op import UNORDERED, Family, Places
 from keel.spec.ops.statistics import accurate
+from keel.spec.pytorch_kernels import EVERY_DEVICE, CudaKernel
 from keel.spec.rules import ShapeRule
 
 aten = torch.ops.aten
@@ -223,7 +224,14 @@ _ADDED = Places(
 )
 
 
-@family("_embedding_bag.default", tags=TAGS | UNORDERED, places=Places("weight", _ROWS), clauses=_BAGS)
+@family(
+    "_embedding_bag.default",
+    tags=TAGS | UNORDERED,
+    places=Places("weight", _ROWS),
+    clauses=_BAGS,
+    libraries=EVERY_DEVICE,
+    cuda=CudaKernel(weighs_padding=True),
+)
 def embedding_bag(
     weight: Tensor,
     indices: Tensor,
@@ -299,6 +307,8 @@ def _greatest(
             parameters=("include_last_offset",),
         ),
     ),
+    libraries=EVERY_DEVICE,
+    cuda=CudaKernel(weighs_padding=True),
 )
 def embedding_bag_forward_only(
     weight: Tensor,

@@ -10,8 +10,10 @@ from typing import Any
 import torch
 
 from keel.spec.clause import About, Clause, Stated
-from keel.spec.op import UNORDERED, Family, Places, Requires
+from keel.spec.dtypes import BOOLS, COMPLEX, INTS
+from keel.spec.op import UNORDERED, Family, Places
 from keel.spec.preconditions import gradient_of
+from keel.spec.pytorch_kernels import EVERY_DEVICE, REDUCES_REALS, CudaKernel, lacks
 from keel.spec.rules import Args, ShapeRule, canonical, shape_of
 from keel.spec.rules_shape import DIAGONAL, SELECTED, SLICED, WINDOWS
 
@@ -32,17 +34,9 @@ _ALONG = ShapeRule("the elements of index, and shape(self) but for dim", _along)
 _PICKED, _SLICES = Places(count=shape_of("index")), Places(count=shape_of("source"))
 
 
-def _theirs(
-    name: str,
-    *overloads: str,
-    doc: str,
-    clauses: Stated,
-    tags: frozenset[str] = SHAPE,
-    requires: tuple[Requires, ...] = (),
-    places: Places | None = None,
-) -> None:
+def _theirs(name: str, *overloads: str, doc: str, clauses: Stated, **more: Any) -> None:
     """A composite whose decomposition in PyTorch is sound."""
-    family.composite(name, *overloads, doc=doc, clauses=clauses, tags=tags, requires=requires, places=places)
+    family.composite(name, *overloads, doc=doc, clauses=clauses, **{"tags": SHAPE, **more})
 
 
 _theirs(
@@ -168,6 +162,7 @@ _theirs(
     tags=INDEXING | UNORDERED,
     places=_SLICES,
     clauses=("What goes to one place is all added up, in no specified order.",),
+    libraries=EVERY_DEVICE,
 )
 _theirs(
     "index_copy",
@@ -220,6 +215,8 @@ _theirs(
             parameters=("scale_grad_by_freq",),
         ),
     ),
+    libraries=EVERY_DEVICE,
+    cuda=CudaKernel(refuses=lacks(*BOOLS, *INTS, *COMPLEX)),
 )
 _theirs(
     "isin",
@@ -277,6 +274,8 @@ _NAMES = {"add": "sum", "multiply": "prod"}
     tags=INDEXING | UNORDERED,
     places=_PICKED,
     clauses=("It is scatter_reduce with sum (add) or prod (multiply), the operand's elements included.",),
+    libraries=EVERY_DEVICE,
+    cuda=REDUCES_REALS,
 )
 def scatter_with(x: Tensor, dim: int, index: Tensor, src: Tensor, *, reduce: str) -> Tensor:
     """Elements added or multiplied at given indices along a dimension."""
@@ -288,6 +287,8 @@ def scatter_with(x: Tensor, dim: int, index: Tensor, src: Tensor, *, reduce: str
     tags=INDEXING | UNORDERED,
     places=_PICKED,
     clauses=("It is scatter.reduce of a tensor of equal elements.",),
+    libraries=EVERY_DEVICE,
+    cuda=REDUCES_REALS,
 )
 def scatter_value_with(x: Tensor, dim: int, index: Tensor, value: Any, *, reduce: str) -> Tensor:
     """A value added or multiplied at given indices along a dimension."""
@@ -308,6 +309,8 @@ def scatter_value_with(x: Tensor, dim: int, index: Tensor, value: Any, *, reduce
         Clause("A mean of integers is rounded towards minus infinity.", About.INTEGER),
         "The order of the reduction is not specified, and means in float32 may treat subnormal numbers as 0.",
     ),
+    libraries=EVERY_DEVICE,
+    cuda=REDUCES_REALS,
 )
 def index_reduce(
     x: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True

@@ -1,0 +1,65 @@
+"""Which of PyTorch's kernels loop targets call, and where those of a device differ from the operator set."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+
+from keel.spec.dtypes import BOOLS, COMPLEX, INTS
+from keel.spec.rules import Args
+
+
+@dataclass(frozen=True)
+class Library:
+    """PyTorch's kernels of an operator, for a loop target to call instead of loops or a decomposition.
+
+    Contractions, convolutions, sorting, factorizations and random numbers are better there. So are scatters, whose
+    collisions these kernels settle in the same way every time, and operators whose result is sized by data.
+    """
+
+    overloads: tuple[str, ...] = ()
+    """The overloads that are taken, as declarations name them; all of the operator's if empty."""
+    device: str | None = None
+    """The type of the devices that have these kernels; None for all."""
+    before_loops: bool = True
+    """They are taken where there are loops as well."""
+
+
+EVERY_DEVICE = (Library(),)
+Refuses = Callable[[Args, torch.dtype | None], str | None]
+"""Why a kernel is not for a call, by its arguments and the dtype of its first tensor result; None if it is."""
+
+
+@dataclass(frozen=True)
+class CudaKernel:
+    """What of PyTorch's CUDA kernel is not as the operator set has it.
+
+    Read from PyTorch's sources (``aten/src/ATen/native/cuda``), and seen when the conformance suite ran on a GPU.
+    """
+
+    refuses: Refuses | None = None
+    """Which calls it cannot run, or runs differently."""
+    narrow_sums: bool = False
+    """It keeps partial sums of 16-bit floats in 16 bits."""
+    weighs_padding: bool = False
+    """It multiplies the rows that a bag leaves out, as zeros, by their weights."""
+
+
+AS_SPECIFIED = CudaKernel()
+NARROW_SUMS = CudaKernel(narrow_sums=True)
+
+
+def lacks(*dtypes: torch.dtype) -> Refuses:
+    """Refuses results of some dtypes."""
+    return lambda args, dtype: f"PyTorch's CUDA kernel has no {dtype}." if dtype in dtypes else None
+
+
+def differs(how: str) -> Refuses:
+    """Refuses every call, since the kernel works in another way: ``how`` is a verb and what follows it."""
+    return lambda args, dtype: f"PyTorch's CUDA kernel {how}."
+
+
+NO_INTEGERS = CudaKernel(refuses=lacks(*BOOLS, *INTS))
+REDUCES_REALS = CudaKernel(refuses=lacks(*BOOLS, *COMPLEX))
