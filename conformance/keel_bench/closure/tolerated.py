@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from keel.opset import MEMBERS, Results
+
+_UNINITIALIZED = [
+    overload.split(".")[1]
+    for op in MEMBERS.values()
+    if op.numerics.results is Results.UNINITIALIZED
+    for overload in op.overloads
+]
 UNDEFINED: Mapping[str, str] = dict.fromkeys(
-    (
-        "empty",
-        "empty_like",
-        "empty_permuted",
-        "empty_strided",
-        "new_empty",
-        "new_empty_strided",
-        "resize_",
-        "resize_as_",
-    ),
-    "Its values are whatever the memory held.",
+    (*_UNINITIALIZED, "resize_", "resize_as_"), "Its values are whatever the memory held."
 )
 """OpInfos whose results have no defined values."""
 

@@ -36,44 +36,6 @@ WELL_BEHAVED = ("random", "duplicates", "exact", "specials")
 CALM = ("random", "linalg", "quantized")
 """Profiles of operators that are not tried on special values but where they are elementwise: most refuse them."""
 
-ROW_MAJOR = frozenset(
-    {
-        "as_strided_scatter",
-        "weight_norm",
-        "group_norm",
-        "nll_loss2d_backward",
-        "pdist",
-        "pdist_backward",
-        "grouped_mm",
-        "bitcast",
-        "as_strided",
-        "as_strided_copy",
-        "view_as_complex",
-        "view_as_complex_copy",
-        "embedding_bag",
-        "embedding_bag_backward",
-        "embedding_bag_weights_backward",
-        "multilabel_margin_loss_backward",
-        "max_pool3d_with_indices",
-        "max_pool3d_with_indices_backward",
-        "weight_norm_backward",
-        "adaptive_max_pool3d_backward",
-        "fractional_max_pool2d_backward",
-        "fractional_max_pool3d_backward",
-        "ldl_solve",
-        "view_copy_as",
-        "aten.view.default",
-        "aten._unsafe_view.default",
-        "aten.view_copy.default",
-        "aten._reshape_alias.default",
-        "aten._reshape_alias_copy.default",
-        "aten._foreach_addcmul.Tensor",
-        "aten._foreach_addcdiv.Tensor",
-        "rrelu",
-    }
-)
-"""Members, and overloads, that eager PyTorch refuses in some layouts or reads wrongly, or that are about memory."""
-
 
 def domain_from_samples(op: Op) -> Domain | None:
     """None for a member that no call is known of."""
@@ -93,7 +55,7 @@ def domain_from_samples(op: Op) -> Domain | None:
     factors = {
         "dtype": dtype_names(_dtypes(calls)),
         "sample": tuple(f"s{i}" for i in range(len(calls))),
-        "layout": layouts.LAYOUTS[:1] if op.name in ROW_MAJOR else layouts.LAYOUTS,
+        "layout": layouts.LAYOUTS[:1] if op.row_major is True else layouts.LAYOUTS,
         "values": tuple(kinds),
     }
     return Domain(
@@ -107,7 +69,7 @@ def domain_from_samples(op: Op) -> Domain | None:
                 ("sample", "values"),
                 lambda sample, values: free or apart or values in WELL_BEHAVED[:2] or _whole(calls[int(sample[1:])]),
             ),
-            Rule(("sample", "layout"), lambda sample, layout: _lies(calls[int(sample[1:])], layout)),
+            Rule(("sample", "layout"), lambda sample, layout: _lies(op, calls[int(sample[1:])], layout)),
         ),
         overload=lambda levels: calls[int(levels["sample"][1:])].overload,
         facets={f"s{i}": facets(call) for i, call in enumerate(calls)},
@@ -159,9 +121,9 @@ def _whole(made: SavedCall) -> bool:
     return all(p.low <= -1 and p.high >= 1 for p in _drawn_parts(made))
 
 
-def _lies(made: SavedCall, layout: str) -> bool:
+def _lies(op: Op, made: SavedCall, layout: str) -> bool:
     """Whether a tensor of the call can lie so."""
-    if layout == "contiguous" or made.overload in ROW_MAJOR:
+    if layout == "contiguous" or op.is_row_major(made.overload):
         return layout == "contiguous"
     return any(layouts.fits(layout, p.shape) for _, p in made.tensor_specs)
 

@@ -30,7 +30,7 @@ def loosened(named: Mapping[str, Any], found: Any) -> Any:
     if named["interpolation_mode"] != CUBIC:
         return found
     x, gradient = named["input"], named.get("grad_output")
-    off = 2 * KERNELS["upsample_cubic"].loose * unit(sums_in(x.dtype))
+    off = 2 * KERNELS.declared["upsample_cubic"].loose * unit(sums_in(x.dtype))
     most = _sizes(x).flatten(2).amax(2)  # [N, C]
     if gradient is None:
         return _looser(found, off * TAPS * most[:, :, None, None])

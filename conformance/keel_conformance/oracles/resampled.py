@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from ..by_member import ByMember
 from .error_rules import INF, CallContext, ErrorBound, NoRule, Rule, rounded
 from .tracked_tensor import error_of, gamma, unit, wide
 
@@ -55,13 +56,13 @@ def _lanczos(x: Tensor) -> Tensor:
     return torch.where(x.abs() < 3, torch.sinc(x) * torch.sinc(x / 3), 0.0)
 
 
-KERNELS: Mapping[str, Kernel] = {
-    "upsample_linear": Kernel(_triangle, 1.0, 1.0, 4.0),
-    "upsample_cubic": Kernel(_keys(-0.75), 2.0, 1.5, 32.0, outer=True),
-    "upsample_linear_aa": Kernel(_triangle, 1.0, 1.0, 8.0, smooth=True),
-    "upsample_cubic_aa": Kernel(_keys(-0.5), 2.0, 1.5, 32.0, smooth=True),
-    "upsample_lanczos_aa": Kernel(_lanczos, 3.0, 1.5, 64.0, smooth=True),
-}
+KERNELS: ByMember[Kernel] = ByMember()
+declare = KERNELS.declare
+declare("upsample_linear", Kernel(_triangle, 1.0, 1.0, 4.0))
+declare("upsample_cubic", Kernel(_keys(-0.75), 2.0, 1.5, 32.0, outer=True))
+declare("upsample_linear_aa", Kernel(_triangle, 1.0, 1.0, 8.0, smooth=True))
+declare("upsample_cubic_aa", Kernel(_keys(-0.5), 2.0, 1.5, 32.0, smooth=True))
+declare("upsample_lanczos_aa", Kernel(_lanczos, 3.0, 1.5, 64.0, smooth=True))
 
 
 def resampled(call: CallContext) -> Sequence[ErrorBound]:
@@ -83,7 +84,7 @@ def resampled(call: CallContext) -> Sequence[ErrorBound]:
     value, error = wide(x), error_of(x)
     most, terms = value.abs() + (0.0 if error is None else error), 0.0
     mags = value.abs()
-    kernel = KERNELS[call.member.name.removesuffix("_backward")]
+    kernel = KERNELS.declared[call.member.name.removesuffix("_backward")]
     for d, (n, o, scale) in enumerate(zip(sizes, outs, scales, strict=True), 2):
         weights, off = _matrix(kernel, int(n), int(o), align, scale, unit(over))
         if back:
@@ -132,4 +133,4 @@ def _weighed(kernel: Kernel, far: Tensor, off: Tensor, u: float) -> tuple[Tensor
     return kernel.weight(far), torch.where(near, kernel.steep * off + kernel.loose * u, 0.0)
 
 
-RULES: Mapping[str, Rule] = {f"{name}{back}": resampled for name in KERNELS for back in ("", "_backward")}
+RULES: Mapping[str, Rule] = {f"{name}{back}": resampled for name in KERNELS.declared for back in ("", "_backward")}

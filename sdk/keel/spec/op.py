@@ -94,21 +94,24 @@ class Op:
     """One member of the operator set.
 
     ``overloads`` are the names of the ATen overloads that it absorbs, the normal form first; no PyTorch needs to have
-    all. ``clauses`` hold for every implementation; the first is cited as ``name.C1``. ``out`` has
-    the type of each result (primitives; a composite's follow from its decomposition). In normal form the ``operands``
-    (parameter names) have the dtype ``compute`` and the sizes that they broadcast to, but for the last dimensions of
-    ``own``: as many as it says of an operand. ``dtypes`` are those of its first tensor argument. ``decompose`` takes
-    the overload's arguments, fake tensors with symbolic sizes included, and gives its results over simpler members; a
-    composite without it has PyTorch's. ``forms`` has the decompositions of those overloads, by full name, whose
-    parameters or results are not the normal form's. ``places`` say how much it reads or writes at places that are data.
-    ``numerics`` are what is known of it as a function of numbers. ``unspecified`` gives the elements of results that
-    may be anything. ``cpu`` is the first release of PyTorch with a kernel of it for a CPU, None where none has one; ""
-    is every release that is supported. ``cuda`` says where its kernel for CUDA differs from what is declared here.
-    ``libraries`` are the kernels that loop targets call. With ``blas`` its kernel is one call of BLAS, which fills the
-    tensor that it is given, whatever its strides. ``factors`` is how many times m n min(m, n) scalar operations it
-    takes to factorize a matrix. ``sized_by`` is stated where no argument says how many elements the result has: the
-    data do, or, of indices, those that are masks. ``new_dims`` are the dimensions that its results have in addition to
-    those of its operand. ``barred`` says why no file may call it: it is code, or names what one process has.
+    all. ``clauses`` hold for every implementation; the first is cited as ``name.C1``. ``out`` has the type of each
+    result (primitives; a composite's follow from its decomposition). In normal form the ``operands`` (parameter names)
+    have the dtype ``compute`` and the sizes that they broadcast to, but for the last dimensions of ``own``: as many as
+    it says of an operand. ``dtypes`` are those of its first tensor argument. ``decompose`` takes the overload's
+    arguments, fake tensors with symbolic sizes included, and gives its results over simpler members; a composite
+    without it has PyTorch's. ``forms`` has the decompositions of those overloads, by full name, whose parameters or
+    results are not the normal form's. ``places`` say how much it reads or writes at places that are data. ``numerics``
+    are what is known of it as a function of numbers. ``broadcasts`` is False of an operator that is computed element by
+    element though its operands do not broadcast to one another. ``unspecified`` gives the elements of results that may
+    be anything. ``cpu`` is the first release of PyTorch with a kernel of it for a CPU, None where none has one; "" is
+    every release that is supported. ``cuda`` says where its kernel for CUDA differs from what is declared here.
+    ``row_major`` says that eager PyTorch refuses operands in other layouts, or reads them wrongly, or that the operator
+    is about memory: all its overloads, or those that it names. ``libraries`` are the kernels that loop targets call.
+    With ``blas`` its kernel is one call of BLAS, which fills the tensor that it is given, whatever its strides.
+    ``factors`` is how many times m n min(m, n) scalar operations it takes to factorize a matrix. ``sized_by`` is stated
+    where no argument says how many elements the result has: the data do, or, of indices, those that are masks.
+    ``new_dims`` are the dimensions that its results have in addition to those of its operand. ``barred`` says why no
+    file may call it: it is code, or names what one process has.
     """
 
     name: str
@@ -135,6 +138,8 @@ class Op:
     cpu: str | None = ""
     cuda: CudaKernel = AS_SPECIFIED
     libraries: tuple[Library, ...] = ()
+    broadcasts: bool = True
+    row_major: bool | tuple[str, ...] = False
     blas: bool = False
     factors: float | None = None
     sized_by: Literal["data", "masks"] | None = None
@@ -147,6 +152,10 @@ class Op:
         """Those of its overloads that this PyTorch has, as graphs call them."""
         found = (operator_named(name) for name in self.overloads)
         return tuple(t for t in found if t is not None)
+
+    def is_row_major(self, overload: str) -> bool:
+        """Whether eager PyTorch tells what an overload gives for operands in row-major order only."""
+        return self.row_major is True or bool(self.row_major and overload in names(self.row_major))
 
     @property
     def cited(self) -> tuple[tuple[str, Clause], ...]:

@@ -71,11 +71,10 @@ RARE = ("u8", "i32", "c64", "i16", "f64", "i8")
 LAID = ("contiguous", "transposed", "gapped", "offset")
 NOT_HERE = ("random", "contraction", "lists")
 """Tags and families whose operands do not broadcast."""
-SAME_SIZES = ("glu", "glu_backward", "prelu", "prelu_backward")
 
 
 def build(op: Op) -> Domain | None:
-    if "pointwise" not in op.tags or op.family in NOT_HERE or op.tags.intersection(NOT_HERE) or op.name in SAME_SIZES:
+    if "pointwise" not in op.tags or op.family in NOT_HERE or op.tags.intersection(NOT_HERE) or not op.broadcasts:
         return None
     forms = forms_of(op.name)
     return _domain(op, forms) if forms and all(slots(f) for f in forms) else None

@@ -13,7 +13,7 @@ import torch
 
 from keel.spec.clause import About, Clause
 from keel.spec.dtypes import FLOATS, REALS
-from keel.spec.numerics import UNSTATED, Numerics
+from keel.spec.numerics import Numerics
 from keel.spec.op import Family, Sample, Samples
 from keel.spec.ops.operands import common_dtype, in_math, like
 from keel.spec.samples import drawn, layouts, specials, unary
@@ -66,7 +66,7 @@ def _forward(
     aten: str = "",
     dtypes: tuple[torch.dtype, ...] = FLOATS,
     samples: Samples | None = None,
-    numerics: Numerics = UNSTATED,
+    **facts: Any,
 ) -> None:
     family.composite(
         name,
@@ -76,7 +76,7 @@ def _forward(
         samples=samples or values(*more),
         dtypes=dtypes,
         tags=_TAGS,
-        numerics=numerics,
+        **facts,
     )
 
 
@@ -87,9 +87,17 @@ def _backward(
     more: tuple[tuple[Any, ...], ...] = (),
     aten: str = "",
     samples: Samples | None = None,
+    **facts: Any,
 ) -> None:
     family.composite(
-        name, aten or name, doc=doc, clauses=clauses, samples=samples or gradients(*more), dtypes=FLOATS, tags=_TAGS
+        name,
+        aten or name,
+        doc=doc,
+        clauses=clauses,
+        samples=samples or gradients(*more),
+        dtypes=FLOATS,
+        tags=_TAGS,
+        **facts,
     )
 
 
@@ -128,7 +136,7 @@ _backward(
     _AT_NAN,
     more=((0.3, False),),
 )
-_forward("prelu", "x above 0, x * weight below.", _NAN, aten="_prelu_kernel", samples=gradients())
+_forward("prelu", "x above 0, x * weight below.", _NAN, aten="_prelu_kernel", samples=gradients(), broadcasts=False)
 _backward(
     "prelu_backward",
     "The gradients of prelu with respect to x and to weight, element by element.",
@@ -137,6 +145,7 @@ _backward(
     samples=lambda dtype: (
         Sample((*s.args, s.args[0].flip(0) if s.args[0].dim() else s.args[0])) for s in gradients()(dtype)
     ),
+    broadcasts=False,
 )
 _forward(
     "elu",
@@ -319,8 +328,9 @@ _forward(
     "The first half along dim times the sigmoid of the second.",
     Clause("dim has an even size.", parameters=("dim",)),
     samples=_halves,
+    broadcasts=False,
 )
-_backward("glu_backward", "The gradient of glu.", "It has the sizes of x.", samples=_gates)
+_backward("glu_backward", "The gradient of glu.", "It has the sizes of x.", samples=_gates, broadcasts=False)
 
 
 # -- random slopes ------------------------------------------------------------------------------------
@@ -354,6 +364,7 @@ _backward(
         "The draws are not those of eager, which draws only for elements that are not above 0.",
     ),
     tags=frozenset({"pointwise", "random"}),
+    row_major=True,
 )
 def rrelu(
     x: Tensor, noise: Tensor, lower: float = 0.125, upper: float = 1 / 3, training: bool = False, generator: Any = None

@@ -106,6 +106,7 @@ family.primitive(
     samples=_in_pairs,
     tags=frozenset({"view"}),
     budget={d: Budget(ulps=0) for d in (torch.float32, torch.float64)},
+    row_major=True,
 )
 family.primitive(
     "conj",

@@ -169,6 +169,7 @@ family.primitive(
     budget={torch.bfloat16: Budget(times=2.0)},
     requires=(Requires("no-bias", "bias is not given.", lambda args: args["bias"] is None),),
     tags=frozenset({"contraction"}),
+    row_major=True,
 )
 
 

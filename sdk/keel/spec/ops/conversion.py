@@ -244,6 +244,7 @@ def dequantize_per_tensor(
     clauses=(*_ROUND, "Each index of axis has its own scale."),
     dtypes=(torch.float32,),
     tags=_TAGS,
+    broadcasts=False,
 )
 def quantize_per_channel(
     x: Tensor, scales: Tensor, zero_points: Tensor, axis: int, quant_min: int, quant_max: int, dtype: torch.dtype
@@ -258,6 +259,7 @@ def quantize_per_channel(
     clauses=(*_WIDEN, "Each index of axis has its own scale.", "Without zero_points they are 0."),
     dtypes=(torch.int8,),
     tags=_TAGS,
+    broadcasts=False,
 )
 def dequantize_per_channel(
     x: Tensor,
@@ -326,6 +328,7 @@ def fake_quantize_by_tensors(
     clauses=(*_FAKE, "Each index of axis has its own scale."),
     dtypes=(torch.float32,),
     tags=_TAGS,
+    broadcasts=False,
 )
 def fake_quantize_per_channel(
     x: Tensor, scale: Tensor, zero_point: Tensor, axis: int, quant_min: int, quant_max: int

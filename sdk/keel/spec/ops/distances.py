@@ -116,7 +116,7 @@ def _pairs_apart(x: Tensor, first: Tensor, second: Tensor) -> Tensor:
     return found
 
 
-@family("_pdist_forward.default", tags=TAGS, clauses=(*_NORM, "Pairs come in lexicographic order."))
+@family("_pdist_forward.default", tags=TAGS, clauses=(*_NORM, "Pairs come in lexicographic order."), row_major=True)
 def pdist(x: Tensor, p: float = 2) -> Tensor:
     """The distance of each pair of rows."""
     return _norm(_pairs_apart(x, *_pairs(x)), p).to(x.dtype)
@@ -126,6 +126,7 @@ def pdist(x: Tensor, p: float = 2) -> Tensor:
     "_pdist_backward.default",
     tags=TAGS | UNORDERED,
     clauses=(*_SLOPE, "It is the gradient of pdist.", "What goes to one row adds up, in no specified order."),
+    row_major=True,
 )
 def pdist_backward(grad: Tensor, x: Tensor, p: float, pdist: Tensor) -> Tensor:
     """The gradient of pdist."""

@@ -74,7 +74,13 @@ TO_ALL = "An argument that is not a list is used at every place."
 PROMOTED = Clause("Dtypes are promoted separately at each place.", About.PROMOTION)
 
 
-def _declare(name: str, doc: str, forms: Mapping[str, Callable[..., Any]], *clauses: Clause | str) -> None:
+def _declare(
+    name: str,
+    doc: str,
+    forms: Mapping[str, Callable[..., Any]],
+    *clauses: Clause | str,
+    row_major: tuple[str, ...] = (),
+) -> None:
     whole = {f"aten._foreach_{name}.{end}": form for end, form in forms.items()}
     several = (TO_ALL, PROMOTED) if len(forms) > 1 else ()
     family.composite(
@@ -84,6 +90,7 @@ def _declare(name: str, doc: str, forms: Mapping[str, Callable[..., Any]], *clau
         clauses=(PLACES, *several, *clauses),
         forms=whole,
         tags=frozenset({"pointwise"}),
+        row_major=row_major,
     )
 
 
@@ -162,6 +169,7 @@ _declare(
         "Tensor": partial(_fused, aten.addcmul.default),
     },
     "In Tensor the values are the elements of a tensor, converted to the dtype of x.",
+    row_major=("_foreach_addcmul.Tensor",),
 )
 _declare(
     "addcdiv",
@@ -171,6 +179,7 @@ _declare(
         "Tensor": partial(_fused, aten.addcdiv.default),
     },
     "In Tensor the values are the elements of a tensor, converted to the dtype of x.",
+    row_major=("_foreach_addcdiv.Tensor",),
 )
 _declare("clone", "A copy of each tensor of a list.", _same("default", "clone"))
 _declare(

@@ -467,6 +467,7 @@ _declare(
     ),
     samples=_ldl,
     own={"LD": 2, "pivots": 1, "B": 2},
+    row_major=True,
 )
 
 _declare(

@@ -40,7 +40,9 @@ def nll_loss_backward(
     return _backward(grad, x, target, weight, reduction, ignore_index, total_weight, 0 if x.dim() < 2 else 1)
 
 
-@family(aten.nll_loss2d_backward.default, clauses=("As nll_loss_backward, at every position of the image.",))
+@family(
+    aten.nll_loss2d_backward.default, clauses=("As nll_loss_backward, at every position of the image.",), row_major=True
+)
 def nll_loss2d_backward(
     grad: torch.Tensor,
     x: torch.Tensor,

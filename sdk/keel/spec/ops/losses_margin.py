@@ -149,6 +149,7 @@ def multilabel_margin_loss(x: Tensor, target: Tensor, reduction: int) -> tuple[T
 @family(
     "multilabel_margin_loss_backward",
     clauses=("The gradient is that of multilabel_margin_loss; where a margin is just kept it is 0.",),
+    row_major=True,
 )
 def multilabel_margin_loss_backward(
     grad: Tensor, x: Tensor, target: Tensor, reduction: int, is_target: Tensor

@@ -190,6 +190,7 @@ def rms_norm_backward(
     ),
     numerics=_SCALES,
     unspecified=infinite(1),
+    row_major=True,
 )
 def group_norm(
     x: Tensor, weight: Tensor | None, bias: Tensor | None, N: Any, C: Any, HxW: Any, group: Any, eps: float

@@ -166,7 +166,12 @@ def view_as_real_copy(x: Tensor) -> Tensor:
     return aten.clone.default(aten.view_as_real.default(x), memory_format=torch.contiguous_format)
 
 
-@family("view_as_complex_copy", clauses=("As view_as_complex, in memory of its own.",), tags=frozenset({"shape"}))
+@family(
+    "view_as_complex_copy",
+    clauses=("As view_as_complex, in memory of its own.",),
+    tags=frozenset({"shape"}),
+    row_major=True,
+)
 def view_as_complex_copy(x: Tensor) -> Tensor:
     """Complex numbers of a last dimension of 2."""
     return aten.clone.default(aten.view_as_complex.default(x), memory_format=torch.contiguous_format)
@@ -176,6 +181,7 @@ def view_as_complex_copy(x: Tensor) -> Tensor:
     "_reshape_alias_copy",
     clauses=("As as_strided at the operand's first element, in memory of its own.",),
     tags=frozenset({"shape"}),
+    row_major=("_reshape_alias_copy",),
 )
 def reshape_alias_copy(x: Tensor, size: Any, stride: Any) -> Tensor:
     """The elements in other sizes."""

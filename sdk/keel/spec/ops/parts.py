@@ -67,6 +67,7 @@ def unbind(x: Tensor, dim: int = 0) -> list[Tensor]:
 @family(
     aten.as_strided_scatter.default,
     clauses=("The elements that as_strided would give are those of src; the others are the operand's.",),
+    row_major=True,
 )
 def as_strided_scatter(
     x: Tensor, src: Tensor, size: Sequence[Any], stride: Sequence[Any], storage_offset: Any = None

@@ -172,6 +172,7 @@ for _n in (2, 3):
         tags=_TAGS,
         budget={d: Budget(ulps=0) for d in (*FLOATS, torch.int64)},
         numerics=Numerics(results=Results.CHOSEN),
+        row_major=_n == 3,
     )
 
 
@@ -202,10 +203,10 @@ def _unpooled(n: int, maximum: str) -> Any:
 
 _GIVEN = ("Each gradient is added at the index of its window's largest element, in no specified order; all else is 0.",)
 for _n in (2, 3):
-    for _name, _libraries, _cuda in (
-        (f"max_pool{_n}d_with_indices", EVERY_DEVICE, AS_SPECIFIED if _n == 2 else NARROW_SUMS),
-        (f"adaptive_max_pool{_n}d", EVERY_DEVICE, NARROW_SUMS),
-        (f"fractional_max_pool{_n}d", (), AS_SPECIFIED),
+    for _name, _libraries, _cuda, _row_major in (
+        (f"max_pool{_n}d_with_indices", EVERY_DEVICE, AS_SPECIFIED if _n == 2 else NARROW_SUMS, _n == 3),
+        (f"adaptive_max_pool{_n}d", EVERY_DEVICE, NARROW_SUMS, _n == 3),
+        (f"fractional_max_pool{_n}d", (), AS_SPECIFIED, True),
     ):
         family(
             f"{_name}_backward",
@@ -214,6 +215,7 @@ for _n in (2, 3):
             tags=_TAGS | UNORDERED,
             libraries=_libraries,
             cuda=_cuda,
+            row_major=_row_major,
         )(_unpooled(_n, _name))
 
 

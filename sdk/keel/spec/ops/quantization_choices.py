@@ -32,7 +32,12 @@ def _quantized(x: Tensor, scale: Tensor, zero_point: Tensor, low: int, high: int
     return aten.clamp.default(steps, low, high).to(dtype)
 
 
-@family("quantized_decomposed::quantize_per_token", clauses=(*_STEPS, "Each row has its own scale."), tags=_TAGS)
+@family(
+    "quantized_decomposed::quantize_per_token",
+    clauses=(*_STEPS, "Each row has its own scale."),
+    tags=_TAGS,
+    broadcasts=False,
+)
 def quantize_per_token(
     x: Tensor, scales: Tensor, zero_points: Tensor, quant_min: int, quant_max: int, dtype: torch.dtype
 ) -> Tensor:
@@ -40,7 +45,12 @@ def quantize_per_token(
     return _quantized(x, scales, zero_points, quant_min, quant_max, dtype)
 
 
-@family("quantized_decomposed::dequantize_per_token", clauses=(*_BACK, "Each row has its own scale."), tags=_TAGS)
+@family(
+    "quantized_decomposed::dequantize_per_token",
+    clauses=(*_BACK, "Each row has its own scale."),
+    tags=_TAGS,
+    broadcasts=False,
+)
 def dequantize_per_token(
     x: Tensor,
     scales: Tensor,
@@ -64,6 +74,7 @@ def _groups(x: Tensor, scales: Tensor, size: int) -> tuple[Any, ...]:
     "quantized_decomposed::quantize_per_channel_group",
     clauses=(*_STEPS, "Each group_size elements of a row have their own scale; where a row is shorter, all of it."),
     tags=_TAGS,
+    broadcasts=False,
 )
 def quantize_per_group(
     x: Tensor,
@@ -88,6 +99,7 @@ def quantize_per_group(
         "Without zero_points they are 0.",
     ),
     tags=_TAGS,
+    broadcasts=False,
 )
 def dequantize_per_group(
     x: Tensor,
@@ -250,6 +262,7 @@ def learned_fake_quantize_backward(
     "_fake_quantize_learnable_per_channel_affine",
     clauses=(*_LEARNED, "Each index of axis has its own scale."),
     tags=_TAGS,
+    broadcasts=False,
 )
 def learned_fake_quantize_per_channel(
     x: Tensor, scale: Tensor, zero_point: Tensor, axis: int, quant_min: int, quant_max: int, grad_factor: float = 1.0

@@ -231,6 +231,7 @@ _ADDED = Places(
     clauses=_BAGS,
     libraries=EVERY_DEVICE,
     cuda=CudaKernel(weighs_padding=True),
+    row_major=True,
 )
 def embedding_bag(
     weight: Tensor,
@@ -344,6 +345,7 @@ def embedding_bag_forward_only(
         ),
         Clause("The order of additions is not specified.", About.UNSPECIFIED),
     ),
+    row_major=True,
 )
 def embedding_bag_backward(
     grad: Tensor,
@@ -421,6 +423,7 @@ def embedding_bag_dense_backward(
     tags=TAGS,
     places=Places("weight", _ROWS),
     clauses=("It is the gradient of embedding_bag with respect to per_sample_weights, 0 for padding.",),
+    row_major=True,
 )
 def embedding_bag_weights_backward(
     grad: Tensor, weight: Tensor, indices: Tensor, offsets: Tensor, offset2bag: Tensor, mode: int, padding_idx: int = -1

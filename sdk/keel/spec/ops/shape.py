@@ -338,6 +338,13 @@ _COPIES: dict[str, tuple[str, Any]] = {
 }
 
 
+_ROW_MAJOR: dict[str, bool | tuple[str, ...]] = {
+    "as_strided_copy.default": True,
+    "view_copy.dtype": True,
+    "view_copy.default": ("view_copy",),
+}
+
+
 def _copied(view: Any) -> Any:
     def decompose(x: Tensor, *args: Any, **keywords: Any) -> Tensor:
         return aten.clone.default(view(x, *args, **keywords), memory_format=torch.contiguous_format)
@@ -355,6 +362,7 @@ for _overload, (_of, _view) in _COPIES.items():
         tags=TAGS,
         decompose=_copied(_view),
         clauses=("The result shares no memory with the operand.",),
+        row_major=_ROW_MAJOR.get(_overload, False),
     )
 
 

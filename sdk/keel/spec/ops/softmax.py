@@ -84,6 +84,7 @@ def _other(x: Tensor, dim: int) -> list[int]:
         Clause("The second result is that norm, in float32 for 16-bit floats.", About.HALF | About.FLOAT32),
     ),
     tags=_TAGS,
+    row_major=True,
 )
 def weight_norm(v: Tensor, g: Tensor, dim: int = 0) -> tuple[Tensor, Tensor]:
     """A weight by its direction and its norm, and the norm of the direction as given."""
@@ -96,6 +97,7 @@ def weight_norm(v: Tensor, g: Tensor, dim: int = 0) -> tuple[Tensor, Tensor]:
     "_weight_norm_interface_backward",
     clauses=("The gradients are those of weight_norm for the given norm.",),
     tags=_TAGS,
+    row_major=True,
 )
 def weight_norm_backward(grad: Tensor, v: Tensor, g: Tensor, norm: Tensor, dim: int) -> tuple[Tensor, Tensor]:
     """Gradients with respect to the direction and the norm."""

@@ -111,6 +111,7 @@ _declare(
     ),
     out=RESHAPED,
     samples=_reshapes,
+    row_major=("view", "_unsafe_view"),
 )
 
 
@@ -383,9 +384,7 @@ def _bitcasts(dtype: torch.dtype) -> Iterator[Sample]:
 
 def _castable(args: Args) -> bool:
     old, new, x = args["self"].dtype.itemsize, args["dtype"].itemsize, args["self"]
-    if old == new:
-        return True
-    return bool(x.rank) and (not isinstance(x.shape[-1], int) or x.shape[-1] * old % new == 0)
+    return old == new or (bool(x.rank) and (not isinstance(x.shape[-1], int) or x.shape[-1] * old % new == 0))
 
 
 _declare(
@@ -406,6 +405,7 @@ _declare(
     out=BITCAST,
     samples=_bitcasts,
     numerics=UNSTATED,
+    row_major=True,
 )
 _declare(
     "alias",
@@ -463,6 +463,7 @@ _declare(
         ((12,), ([0, 3], [2, 1])),
         ((2, 6), ([1, 5], [0, 0])),
     ),
+    row_major=True,
 )
 
 
@@ -495,4 +496,5 @@ family.composite(
     doc="reshape, with the strides that it has.",
     tags=TAGS,
     clauses=("The elements are those of reshape.",),
+    row_major=("_reshape_alias",),
 )
