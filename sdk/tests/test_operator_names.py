@@ -15,7 +15,7 @@ from keel.spec import MEMBERS
 
 ROOT = Path(__file__).parents[2]
 
-TABLES, COMPARISONS = 10, 3
+TABLES, COMPARISONS = 9, 2
 """How many there are. A change that takes some away lowers the ceiling with them."""
 
 DECLARATIONS = "sdk/keel/spec/ops"

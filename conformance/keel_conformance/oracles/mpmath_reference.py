@@ -3,51 +3,52 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import mpmath
 import torch
 from torch import Tensor
 
+from ..by_member import ByMember
+
 DIGITS = 40
 MOST = 512
 """Of tensors of more values the reference is eager PyTorch's float64, whose own budget then counts twice."""
 
-FUNCTIONS: Mapping[str, Callable[[Any], Any]] = {
-    "exp": mpmath.exp,
-    "exp2": lambda x: mpmath.power(2, x),
-    "expm1": mpmath.expm1,
-    "log": mpmath.log,
-    "log2": lambda x: mpmath.log(x, 2),
-    "log10": mpmath.log10,
-    "log1p": mpmath.log1p,
-    "sin": mpmath.sin,
-    "cos": mpmath.cos,
-    "tan": mpmath.tan,
-    "asin": mpmath.asin,
-    "acos": mpmath.acos,
-    "atan": mpmath.atan,
-    "sinh": mpmath.sinh,
-    "cosh": mpmath.cosh,
-    "tanh": mpmath.tanh,
-    "asinh": mpmath.asinh,
-    "acosh": mpmath.acosh,
-    "atanh": mpmath.atanh,
-    "erf": mpmath.erf,
-    "sqrt": mpmath.sqrt,
-    "rsqrt": lambda x: 1 / mpmath.sqrt(x),
-    "sigmoid": lambda x: 1 / (1 + mpmath.exp(-x)),
-    "reciprocal": lambda x: 1 / x,
-    "erfc": mpmath.erfc,
-    "digamma": mpmath.digamma,
-}
-LOSSY: Mapping[str, Callable[[Tensor], Tensor]] = {
-    "digamma": lambda x: (x < 0) & ((x - x.round()).abs() < 1e-3),
-}
+FUNCTIONS: ByMember[Callable[[Any], Any]] = ByMember()
+declare = FUNCTIONS.declare
+declare("exp", mpmath.exp)
+declare("exp2", lambda x: mpmath.power(2, x))
+declare("expm1", mpmath.expm1)
+declare("log", mpmath.log)
+declare("log2", lambda x: mpmath.log(x, 2))
+declare("log10", mpmath.log10)
+declare("log1p", mpmath.log1p)
+declare("sin", mpmath.sin)
+declare("cos", mpmath.cos)
+declare("tan", mpmath.tan)
+declare("asin", mpmath.asin)
+declare("acos", mpmath.acos)
+declare("atan", mpmath.atan)
+declare("sinh", mpmath.sinh)
+declare("cosh", mpmath.cosh)
+declare("tanh", mpmath.tanh)
+declare("asinh", mpmath.asinh)
+declare("acosh", mpmath.acosh)
+declare("atanh", mpmath.atanh)
+declare("erf", mpmath.erf)
+declare("sqrt", mpmath.sqrt)
+declare("rsqrt", lambda x: 1 / mpmath.sqrt(x))
+declare("sigmoid", lambda x: 1 / (1 + mpmath.exp(-x)))
+declare("reciprocal", lambda x: 1 / x)
+declare("erfc", mpmath.erfc)
+declare("digamma", mpmath.digamma)
+LOSSY: ByMember[Callable[[Tensor], Tensor]] = ByMember()
 """Where eager PyTorch's own float64 loses most digits: beside poles, by its tangent of pi x. There mpmath judges
 tensors of any size.
 """
+LOSSY.declare("digamma", lambda x: (x < 0) & ((x - x.round()).abs() < 1e-3))
 REACH = 1e6
 """Beyond this a sine needs more digits than are kept, and an exponential has left the range."""
 
@@ -60,11 +61,11 @@ def precise(name: str, x: Tensor, value: Tensor) -> Tensor | None:
     rounded. So do zeros that round to zero, of whose sign mpmath knows nothing; others are PyTorch's, which loses some
     that are subnormal.
     """
-    of = FUNCTIONS.get(name)
+    of = FUNCTIONS.declared.get(name)
     if of is None or value.dtype != torch.float64 or x.dtype != torch.float64:
         return None
     if x.numel() > MOST and x[x.isfinite()].unique().numel() > MOST:
-        if (loses := LOSSY.get(name)) is None or not (lossy := loses(x)).any():
+        if (loses := LOSSY.declared.get(name)) is None or not (lossy := loses(x)).any():
             return None
         better = precise(name, x[lossy], value[lossy])
         return None if better is None else value.masked_scatter(lossy, better)

@@ -45,8 +45,8 @@ class Noise(TorchFunctionMode):
         self.inside = True
         try:
             found = func(*self.near(name, args), **kwargs)
-            if name == "gelu" and found.dtype == torch.float64:  # x (1 + erf) / 2 cancels: it is off by u |x|
-                return found + self.scaled(args[0]).sub(args[0]).detach()
+            if name in CANCELING and found.dtype == torch.float64:
+                return found + CANCELING[name](self, *args)
             if isinstance(found, Tensor):
                 return self.disturbed(found, args)
             if isinstance(found, tuple) and type(found) is tuple:
@@ -172,6 +172,13 @@ def spread(x: Tensor, over: Tensor) -> Tensor:
     return x * torch.ones_like(over)
 
 
+def gelu_error(noise: Noise, x: Tensor, *rest: Any) -> Tensor:
+    """x (1 + erf) / 2 cancels: it is off by u |x|."""
+    return noise.scaled(x).sub(x).detach()
+
+
+CANCELING: Mapping[str, Callable[..., Tensor]] = {"gelu": gelu_error}
+"""The errors of operators that cancel within: more than a rounding of the result."""
 WRITTEN_OUT: Mapping[str, Callable[..., Tensor | None]] = {
     "softmax": softmax,
     "scaled_dot_product_attention": attention,
