@@ -17,32 +17,9 @@ from .fallbacks import EXPECTED_IN_EAGER, graphs, left_to_eager, recorded, troub
 from .jobs import Job, Selection, failed
 from .training_step import prepare
 
-# Under autocast two models stand for the rest: one of matrix products, one of convolutions.
-IN_BF16 = ("bert", "resnet18")
-
-
-def precisions(model: str, device: str) -> tuple[str, ...]:
-    """On a GPU bfloat16 is what models are trained in, so there every model is measured in it."""
-    return ("fp32", "bf16") if model in IN_BF16 or device != "cpu" else ("fp32",)
-
 
 def jobs(chosen: Selection) -> list[Job]:
-    return [
-        Job(
-            "accuracy",
-            model,
-            chosen.backend,
-            mode,
-            precision,
-            chosen.scale,
-            rounds=chosen.rounds,
-            threads=chosen.threads,
-            device=chosen.device,
-        )
-        for model in chosen.models
-        for mode in chosen.modes
-        for precision in precisions(model, chosen.device)
-    ]
+    return chosen.jobs("accuracy")
 
 
 def measure(job: Job) -> dict[str, Any]:

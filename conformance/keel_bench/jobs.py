@@ -11,6 +11,14 @@ from keel_conformance.workers.pool import Outcome
 from .compilers import INDUCTOR
 from .training_step import Step
 
+# Under autocast two models stand for the rest: one of matrix products, one of convolutions.
+IN_BF16 = ("bert", "resnet18")
+
+
+def precisions(model: str, device: str) -> tuple[str, ...]:
+    """On a GPU bfloat16 is what models are trained in, so there every model is measured in it."""
+    return ("fp32", "bf16") if model in IN_BF16 or device != "cpu" else ("fp32",)
+
 
 @dataclass(frozen=True)
 class Job:
@@ -49,6 +57,15 @@ class Selection:
     threads: int = 1
     device: str = "cpu"
     samples: int = 2
+
+    def jobs(self, part: str) -> list[Job]:
+        """A job for each model, mode and precision."""
+        return [
+            Job(part, model, self.backend, mode, precision, self.scale, "", self.rounds, self.threads, self.device)
+            for model in self.models
+            for mode in self.modes
+            for precision in precisions(model, self.device)
+        ]
 
     def few(self, count: int) -> int:
         """``count``, or a hundredth of it on the scale to try things out."""

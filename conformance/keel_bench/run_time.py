@@ -17,7 +17,6 @@ from keel_conformance.models import build
 from keel_conformance.report import Criterion
 from keel_conformance.workers.pool import Outcome
 
-from .accuracy import precisions
 from .compilers import BASELINES, EAGER, INDUCTOR, compiled
 from .jobs import Job, Selection, failed
 from .training_step import prepare, run
@@ -29,22 +28,7 @@ TIMINGS = 10  # for each round asked for
 
 
 def jobs(chosen: Selection) -> list[Job]:
-    return [
-        Job(
-            "run",
-            model,
-            chosen.backend,
-            mode,
-            precision,
-            chosen.scale,
-            rounds=chosen.rounds,
-            threads=chosen.threads,
-            device=chosen.device,
-        )
-        for model in chosen.models
-        for mode in chosen.modes
-        for precision in precisions(model, chosen.device)
-    ]
+    return chosen.jobs("run")
 
 
 def measure(job: Job) -> dict[str, Any]:

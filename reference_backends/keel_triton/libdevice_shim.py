@@ -3,47 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import torch
 import triton.language as tl
 from triton.runtime.interpreter import TensorHandle
-
-_UNARY: dict[str, Callable[..., torch.Tensor]] = {
-    name: getattr(torch, name)
-    for name in (
-        "exp",
-        "exp2",
-        "expm1",
-        "rsqrt",
-        "log",
-        "log2",
-        "log10",
-        "log1p",
-        "sin",
-        "cos",
-        "tan",
-        "asin",
-        "acos",
-        "atan",
-        "sinh",
-        "cosh",
-        "tanh",
-        "asinh",
-        "acosh",
-        "atanh",
-        "erf",
-        "erfc",
-        "erfinv",
-        "lgamma",
-        "trunc",
-    )
-}
-_BINARY: dict[str, Callable[..., torch.Tensor]] = {
-    name: getattr(torch, name) for name in ("pow", "atan2", "copysign", "nextafter", "fmod")
-}
 
 
 def _lifted(function: Callable[..., torch.Tensor]) -> Callable[..., Any]:
@@ -58,4 +23,11 @@ def _lifted(function: Callable[..., torch.Tensor]) -> Callable[..., Any]:
     return call
 
 
-libdevice = SimpleNamespace(**{name: _lifted(f) for name, f in {**_UNARY, **_BINARY, "nearbyint": torch.round}.items()})
+class _Libdevice:
+    """PyTorch has libdevice's functions under the same names, but for one."""
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        return _lifted(getattr(torch, "round" if name == "nearbyint" else name))
+
+
+libdevice = _Libdevice()

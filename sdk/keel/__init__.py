@@ -75,54 +75,6 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
 _MOVED: Mapping[str, tuple[str, ...]] = {
     "keel.cache": ("Cache", "compile_library", "compiler_fingerprint", "load_library", "run_compiler"),
     "keel.cost": ("Link", "Pattern", "Price", "price", "read_sheets"),
-    "keel.loops": (
-        "DTYPE_NAMES",
-        "MONOIDS",
-        "SCALARS",
-        "Apply",
-        "Axis",
-        "BadIndex",
-        "Buffer",
-        "ByKind",
-        "Check",
-        "Const",
-        "Div",
-        "Index",
-        "Kernel",
-        "Load",
-        "Loaded",
-        "Loop",
-        "Mod",
-        "Monoid",
-        "Position",
-        "Program",
-        "Reduce",
-        "Scalar",
-        "ScalarText",
-        "Scan",
-        "Stmt",
-        "Store",
-        "axes_of",
-        "bounds",
-        "combination",
-        "dims_of",
-        "dtypes_of",
-        "evaluate",
-        "expand",
-        "index",
-        "interpret",
-        "loaded_of",
-        "non_negative",
-        "parse",
-        "quotient",
-        "results_of",
-        "scalar_text",
-        "show",
-        "size_text",
-        "substitute",
-        "verify",
-        "walk",
-    ),
     "keel.opset": ("MEMBERS", "OPSET", "About", "Clause", "Op", "bind", "decomposition_of", "overload_of"),
     "keel.plugin": ("API", "cuda_stream", "torch_compile_backend"),
     "keel.serialize": ("load_graph", "save_graph"),
@@ -166,6 +118,8 @@ def __getattr__(name: str) -> Any:
         value: Any = import_module(_MODULES[name])
     elif name in _HOMES:
         value = getattr(import_module(_HOMES[name]), name)
+    elif not name.startswith("_") and name in (loops := import_module("keel.loops")).__all__:
+        value = getattr(loops, name)  # they all were public here, and are for one more release
     else:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     globals()[name] = value

@@ -25,45 +25,6 @@ DOMAINS: Mapping[str, tuple[str, ...]] = {
 CASTS = tuple(
     name for d, name in DTYPE_NAMES.items() if not d.is_complex and not name.startswith("f8") and name != "c32"
 )
-EXACT = frozenset(
-    (
-        "where",
-        "neg",
-        "abs",
-        "sign",
-        "floor",
-        "ceil",
-        "trunc",
-        "round",
-        "isnan",
-        "isinf",
-        "copysign",
-        "nextafter",
-        "minimum",
-        "maximum",
-        "eq",
-        "ne",
-        "lt",
-        "le",
-        "gt",
-        "ge",
-        "and",
-        "or",
-        "xor",
-        "not",
-        "shl",
-        "shr",
-        "floordiv",
-        "truncdiv",
-        "fmod",
-        "mod",
-        "bitcast",
-        "cast",
-    )
-)
-"""Operations that round nothing, or round once and correctly."""
-ROUNDED_ONCE = frozenset(("add", "sub", "mul", "div", "sqrt", "fma"))
-"""IEEE 754 fixes these; a target may still contract or divide less exactly, as the members' budgets allow."""
 
 
 def names() -> Iterator[tuple[str, str]]:
@@ -151,7 +112,7 @@ def fill(op: str, operand: int, dtype: str, want: str) -> BufferFill:
 
 def ulps(op: str, dtype: torch.dtype) -> float | None:
     """The budget of the operator of that name; None where the result is exact."""
-    if op in EXACT or not dtype.is_floating_point:
+    if SCALARS[op].exact or not dtype.is_floating_point:
         return None
     member = MEMBERS.get(op)
     return float(member.budget[dtype].ulps or 0) if member else 1.0

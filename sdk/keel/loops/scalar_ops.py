@@ -38,13 +38,15 @@ class Scalar:
     """``domain``: operand dtypes (float: f32 f64; int: signed and unsigned; number: both; integral: int and bool;
     any: these and bool, but for the 16-bit and 8-bit floats, which only ``cast`` and ``bitcast`` take, and
     complex numbers, which only ``where`` takes);
-    ``result``: the operands' dtype, bool, or the one that the statement gives."""
+    ``result``: the operands' dtype, bool, or the one that the statement gives;
+    ``exact``: whether it rounds nothing, or (a cast) once."""
 
     name: str
     arity: int
     domain: Domain
     result: Result
     doc: str
+    exact: bool = True
 
     @property
     def kinds(self) -> tuple[Kind, ...]:
@@ -104,8 +106,8 @@ def _table(*rows: Scalar) -> Mapping[str, Scalar]:
     return {row.name: row for row in rows}
 
 
-def _floats(**docs: str) -> tuple[Scalar, ...]:
-    return tuple(Scalar(name, 1, "float", "same", doc) for name, doc in docs.items())
+def _floats(exact: bool, **docs: str) -> tuple[Scalar, ...]:
+    return tuple(Scalar(name, 1, "float", "same", doc, exact) for name, doc in docs.items())
 
 
 SCALARS: Mapping[str, Scalar] = _table(
@@ -116,10 +118,14 @@ SCALARS: Mapping[str, Scalar] = _table(
     Scalar("abs", 1, "number", "same", "|x|; integers wrap"),
     Scalar("sign", 1, "number", "same", "-1, 0 or 1; 0 at NaN and at both zeros"),
     *_floats(
+        exact=True,
         floor="largest integer <= x",
         ceil="smallest integer >= x",
         trunc="toward zero",
         round="nearest integer, ties to even",
+    ),
+    *_floats(
+        exact=False,
         sqrt="correctly rounded",
         rsqrt="1 / sqrt(x)",
         exp="e^x",
@@ -151,21 +157,21 @@ SCALARS: Mapping[str, Scalar] = _table(
     ),
     Scalar("isnan", 1, "float", "bool", "whether x is NaN"),
     Scalar("isinf", 1, "float", "bool", "whether x is +inf or -inf"),
-    Scalar("add", 2, "number", "same", "x + y; integers wrap"),
-    Scalar("sub", 2, "number", "same", "x - y; integers wrap"),
-    Scalar("mul", 2, "number", "same", "x * y; integers wrap"),
-    Scalar("div", 2, "float", "same", "x / y, correctly rounded"),
+    Scalar("add", 2, "number", "same", "x + y; integers wrap", exact=False),
+    Scalar("sub", 2, "number", "same", "x - y; integers wrap", exact=False),
+    Scalar("mul", 2, "number", "same", "x * y; integers wrap", exact=False),
+    Scalar("div", 2, "float", "same", "x / y, correctly rounded", exact=False),
     Scalar("floordiv", 2, "int", "same", "floor(x / y); undefined at y = 0"),
     Scalar("truncdiv", 2, "int", "same", "x / y toward zero; undefined at y = 0"),
     Scalar("mod", 2, "number", "same", "remainder with the sign of y (Python's %)"),
     Scalar("fmod", 2, "number", "same", "remainder with the sign of x (C's fmod)"),
-    Scalar("pow", 2, "float", "same", "x to the y, C's special cases"),
-    Scalar("atan2", 2, "float", "same", "angle of (y, x), C's special cases"),
+    Scalar("pow", 2, "float", "same", "x to the y, C's special cases", exact=False),
+    Scalar("atan2", 2, "float", "same", "angle of (y, x), C's special cases", exact=False),
     Scalar("copysign", 2, "float", "same", "|x| with the sign of y"),
     Scalar("nextafter", 2, "float", "same", "the next number after x toward y"),
     Scalar("minimum", 2, "number", "same", "the smaller; NaN if either is NaN"),
     Scalar("maximum", 2, "number", "same", "the larger; NaN if either is NaN"),
-    Scalar("fma", 3, "float", "same", "x * y + z, rounded once"),
+    Scalar("fma", 3, "float", "same", "x * y + z, rounded once", exact=False),
     *(
         Scalar(name, 2, "any", "bool", doc)
         for name, doc in (

@@ -6,40 +6,13 @@ from collections.abc import Callable, Iterator, Mapping
 
 from keel.loops.builder import Read
 from keel.loops.ir import Apply
+from keel.loops.scalar_ops import SCALARS
 from keel.schedule.tensor_graph import ExternCall, LoopNode, TensorGraph
 from keel.types import Dim, TensorType, product
 
-CHEAP = frozenset(
-    (
-        "cast",
-        "bitcast",
-        "where",
-        "neg",
-        "abs",
-        "add",
-        "sub",
-        "mul",
-        "minimum",
-        "maximum",
-        "eq",
-        "ne",
-        "lt",
-        "le",
-        "gt",
-        "ge",
-        "and",
-        "or",
-        "xor",
-        "not",
-        "isnan",
-        "isinf",
-        "fma",
-        "floor",
-        "ceil",
-        "trunc",
-        "round",
-    )
-)
+CHEAP = {op.name for op in SCALARS.values() if op.exact} | {"add", "sub", "mul", "fma"}
+CHEAP -= {"floordiv", "truncdiv", "mod", "fmod", "nextafter"}
+"""The scalar ops that take one or two instructions."""
 MAX_DEPTH = 24
 """The most inlined nodes in a chain: evaluation nests with their number."""
 MAX_RECOMPUTED = 6

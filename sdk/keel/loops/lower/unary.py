@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from keel.loops.builder import Builder, Operand, Rule, Value
+from keel.loops.scalar_ops import SCALARS
 
 from .rule_arguments import not_lowerable, out_dtype, promote, store
 
@@ -148,37 +149,14 @@ def bitcast(b: Builder, x: Operand, dtype: torch.dtype) -> Value:
     return value if value.dtype == dtype else b.apply("bitcast", value, dtype=dtype)
 
 
-SAME_NAME = (
-    "sqrt",
-    "rsqrt",
-    "exp",
-    "exp2",
-    "expm1",
-    "log",
-    "log2",
-    "log10",
-    "log1p",
-    "sin",
-    "cos",
-    "tan",
-    "asin",
-    "acos",
-    "atan",
-    "sinh",
-    "cosh",
-    "tanh",
-    "asinh",
-    "acosh",
-    "atanh",
-    "erf",
-    "erfc",
-    "erfinv",
-    "lgamma",
-    "digamma",
-    "sigmoid",
-    "reciprocal",
-    "neg",
+ROUNDING = ("floor", "ceil", "trunc", "round")
+"""The functions of one float that ATen also has of integers, which they return as they are."""
+SAME_NAME = tuple(
+    op.name
+    for op in SCALARS.values()
+    if op.arity == 1 and op.domain == "float" and op.result == "same" and op.name not in ROUNDING
 )
+"""The other functions of one float.  ATen has them under the names of the scalar ops."""
 
 COPYING: Mapping[Any, Rule] = {
     aten._to_copy.default: convert,
@@ -193,7 +171,8 @@ COPYING: Mapping[Any, Rule] = {
 RULES: Mapping[Any, Rule] = {
     **COPYING,
     **{getattr(aten, name).default: unary(name) for name in SAME_NAME},
-    **{getattr(aten, name).default: rounding(name) for name in ("floor", "ceil", "trunc", "round")},
+    aten.neg.default: unary("neg"),
+    **{getattr(aten, name).default: rounding(name) for name in ROUNDING},
     aten.round.decimals: round_decimals,
     aten.abs.default: absolute,
     aten.sign.default: sign,

@@ -20,7 +20,7 @@ FLOATS = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 INTEGERS = (torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8)
 EVERY = (*FLOATS, *INTEGERS, torch.bool)
 
-FLOAT_UNARY = [getattr(aten, n).default for n in unary.SAME_NAME if n != "neg"]
+FLOAT_UNARY = [getattr(aten, name).default for name in unary.SAME_NAME]
 FLOAT_UNARY += [aten.sinc.default, aten.logit.default, aten.special_entr.default, aten.angle.default]
 REAL_UNARY = [
     getattr(aten, n).default
