@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from keel.torch_adapter import parameters
+from keel.torch_adapter import operator_named, parameters
 from keel.types import Call
 
 
@@ -20,3 +20,14 @@ def bound(op: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
         p.name: args[i] if i < len(args) and not p.keyword_only else kwargs.get(p.name, p.default)
         for i, p in enumerate(parameters(op))
     }
+
+
+def by_name(overload: str, form: Callable[[Mapping[str, Any]], Any]) -> Callable[..., Any]:
+    """Returns a decomposition of ``overload`` that gives ``form`` the arguments by the overload's parameter names."""
+
+    def decompose(*args: Any, **kwargs: Any) -> Any:
+        op = operator_named(overload)
+        assert op is not None  # it is being decomposed
+        return form(bound(op, args, kwargs))
+
+    return decompose

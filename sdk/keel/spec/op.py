@@ -177,7 +177,8 @@ class Family:
     """Collects the operators of one module.
 
     ``@family(overload, ..., clauses=...)`` declares the function below it as the decomposition of a composite, which
-    is called like the function. ``family.primitive`` and ``family.opaque`` declare the others.
+    is called like the function. Its keyword parameters that change no number (``layout``, ``pin_memory``) are ``**_``
+    there. ``family.primitive`` and ``family.opaque`` declare the others.
     """
 
     def __init__(self, name: str, profile: str = "core"):

@@ -6,15 +6,17 @@ PyTorch has an overload per kernel, which differ in what they return beside the 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 
+from keel.spec.bind import by_name
 from keel.spec.clause import About, Clause
 from keel.spec.op import Family
 from keel.spec.ops.statistics import accurate
 from keel.spec.pytorch_kernels import Library
+from keel.spec.rules import Args
 
 aten = torch.ops.aten
 family = Family("attention")
@@ -108,80 +110,56 @@ def _nothing(q: Tensor, *shape: int, dtype: torch.dtype = torch.int64) -> Tensor
     return aten.full.default(list(shape), 0, dtype=dtype, device=q.device)
 
 
-def _flash(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    dropout_p: float = 0.0,
-    is_causal: bool = False,
-    return_debug_mask: bool = False,
-    *,
-    scale: float | None = None,
-) -> tuple[Any, ...]:
-    if dropout_p or return_debug_mask:
-        return NotImplemented
-    out, lse = _attention(q, k, v, None, is_causal, scale)
+def _flash(a: Args, out: Tensor, lse: Tensor) -> tuple[Any, ...]:
+    q = a["query"]
     seed, offset = _nothing(q, 2, dtype=torch.uint64), _nothing(q, dtype=torch.uint64)
-    return out, lse, None, None, q.shape[2], k.shape[2], seed, offset, _nothing(q, 0, dtype=q.dtype)
+    return out, lse, *_lengths(a), seed, offset, _nothing(q, 0, dtype=q.dtype)
 
 
-def _efficient(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    attn_bias: Tensor | None,
-    compute_log_sumexp: bool,
-    dropout_p: float = 0.0,
-    is_causal: bool = False,
-    *,
-    scale: float | None = None,
-) -> tuple[Any, ...]:
-    if dropout_p:
-        return NotImplemented
-    out, lse = _attention(q, k, v, attn_bias, is_causal, scale)
-    queries = q.shape[2]
+def _efficient(a: Args, out: Tensor, lse: Tensor) -> tuple[Any, ...]:
+    q, queries = a["query"], a["query"].shape[2]
     padded = (
         aten.constant_pad_nd.default(lse, [0, (queries + 31) // 32 * 32 - queries], float("inf"))
-        if compute_log_sumexp
+        if a["compute_log_sumexp"]
         else aten.slice.Tensor(lse, 2, 0, 0)
     )
     return out, padded, _nothing(q), _nothing(q)
 
 
-def _cudnn(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    attn_bias: Tensor | None,
-    compute_log_sumexp: bool,
-    dropout_p: float = 0.0,
-    is_causal: bool = False,
-    return_debug_mask: bool = False,
-    *,
-    scale: float | None = None,
-) -> tuple[Any, ...]:
-    if dropout_p or return_debug_mask:
-        return NotImplemented
-    out, lse = _attention(q, k, v, attn_bias, is_causal, scale)
-    return (out, aten.unsqueeze.default(lse, -1), None, None, q.shape[2], k.shape[2], _nothing(q), _nothing(q), None)
+def _cudnn(a: Args, out: Tensor, lse: Tensor) -> tuple[Any, ...]:
+    q = a["query"]
+    return out, aten.unsqueeze.default(lse, -1), *_lengths(a), _nothing(q), _nothing(q), None
 
 
-def _overrideable(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    attn_bias: Tensor | None = None,
-    dropout_p: float = 0.0,
-    is_causal: bool = False,
-    return_debug_mask: bool = False,
-    *,
-    scale: float | None = None,
-) -> tuple[Any, ...]:
-    if dropout_p or return_debug_mask:
-        return NotImplemented
-    out, lse = _attention(q, k, v, attn_bias, is_causal, scale)
+def _overrideable(a: Args, out: Tensor, lse: Tensor) -> tuple[Any, ...]:
+    q = a["query"]
     lse = lse if q.dim() == 4 else aten.unsqueeze.default(lse, 0)
-    return out, lse, None, None, q.shape[-2], k.shape[-2], _nothing(q), _nothing(q), None
+    return out, lse, *_lengths(a), _nothing(q), _nothing(q), None
+
+
+def _lengths(a: Args) -> tuple[Any, ...]:
+    """The results that stand for the ends of sequences, and the largest lengths."""
+    return None, None, a["query"].shape[-2], a["key"].shape[-2]
+
+
+def _forward(overload: str, results: Callable[[Args, Tensor, Tensor], tuple[Any, ...]]) -> Callable[..., Any]:
+    """The form of an overload that returns ``results`` of the arguments, the output and the logsumexp."""
+
+    def form(a: Args) -> Any:
+        if a["dropout_p"] or a.get("return_debug_mask"):
+            return NotImplemented
+        bias = a.get("attn_bias")
+        return results(a, *_attention(a["query"], a["key"], a["value"], bias, a["is_causal"], a["scale"]))
+
+    return by_name(overload, form)
+
+
+_FORWARD = {
+    "aten._scaled_dot_product_flash_attention.default": _flash,
+    "aten._scaled_dot_product_efficient_attention.default": _efficient,
+    "aten._scaled_dot_product_cudnn_attention.default": _cudnn,
+    "aten._scaled_dot_product_fused_attention_overrideable.default": _overrideable,
+}
 
 
 @family(
@@ -206,12 +184,7 @@ def _overrideable(
         "With fewer heads of keys and values than of queries, each serves equally many consecutive heads of queries.",
         "Without dropout the state of the random generator is not read, and what stands for it is not specified.",
     ),
-    forms={
-        "aten._scaled_dot_product_flash_attention.default": _flash,
-        "aten._scaled_dot_product_efficient_attention.default": _efficient,
-        "aten._scaled_dot_product_cudnn_attention.default": _cudnn,
-        "aten._scaled_dot_product_fused_attention_overrideable.default": _overrideable,
-    },
+    forms={name: _forward(name, results) for name, results in _FORWARD.items()},
     tags=frozenset({"contraction"}),
     libraries=(
         Library(("_scaled_dot_product_flash_attention_for_cpu",), "cpu"),
@@ -260,51 +233,6 @@ def _backward(
     return gradients(grad, q, k, v, out, logsumexp, scores, factor)
 
 
-def _flash_backward(
-    grad: Tensor,
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    out: Tensor,
-    logsumexp: Tensor,
-    cum_seq_q: Any,
-    cum_seq_k: Any,
-    max_q: Any,
-    max_k: Any,
-    dropout_p: float,
-    is_causal: bool,
-    seed: Any,
-    offset: Any,
-    *,
-    scale: float | None = None,
-) -> tuple[Any, ...]:
-    return NotImplemented if dropout_p else _backward(grad, q, k, v, None, out, logsumexp, is_causal, scale)[:3]
-
-
-def _efficient_backward(
-    grad: Tensor,
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    attn_bias: Tensor | None,
-    out: Tensor,
-    logsumexp: Tensor,
-    seed: Any,
-    offset: Any,
-    dropout_p: float,
-    grad_input_mask: Sequence[bool],
-    is_causal: bool = False,
-    *,
-    scale: float | None = None,
-) -> tuple[Any, ...]:
-    if dropout_p:
-        return NotImplemented
-    lse = aten.slice.Tensor(logsumexp, 2, 0, q.shape[2])
-    *found, dscores = _backward(grad, q, k, v, attn_bias, out, lse, is_causal, scale)
-    dbias = _over(dscores, attn_bias) if grad_input_mask[3] else None
-    return (*found, None if dbias is None else _in_sixteens(dbias))
-
-
 def _in_sixteens(x: Tensor) -> Tensor:
     """The same in rows of 16 elements, as the kernel lays them out."""
     n = x.shape[-1]
@@ -314,56 +242,43 @@ def _in_sixteens(x: Tensor) -> Tensor:
     return aten.slice.Tensor(aten.constant_pad_nd.default(x, [0, more]), -1, 0, n)
 
 
-def _cudnn_backward(
-    grad: Tensor,
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    out: Tensor,
-    logsumexp: Tensor,
-    seed: Any,
-    offset: Any,
-    attn_bias: Tensor | None,
-    cum_seq_q: Any,
-    cum_seq_k: Any,
-    max_q: Any,
-    max_k: Any,
-    dropout_p: float,
-    is_causal: bool,
-    *,
-    scale: float | None = None,
-) -> tuple[Any, ...]:
-    if dropout_p:
-        return NotImplemented
-    lse = aten.squeeze.dim(logsumexp, -1)
-    return _backward(grad, q, k, v, attn_bias, out, lse, is_causal, scale)[:3]
+def _efficient_bias(a: Args, dscores: Tensor) -> Tensor | None:
+    dbias = _over(dscores, a["attn_bias"]) if a["grad_input_mask"][3] else None
+    return None if dbias is None else _in_sixteens(dbias)
 
 
-def _overrideable_backward(
-    grad: Tensor,
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    attn_bias: Tensor | None,
-    grad_input_mask: Sequence[bool],
-    out: Tensor,
-    logsumexp: Tensor,
-    cum_seq_q: Any,
-    cum_seq_k: Any,
-    max_q: Any,
-    max_k: Any,
-    dropout_p: float,
-    is_causal: bool,
-    seed: Any,
-    offset: Any,
-    *,
-    scale: float | None = None,
-) -> tuple[Any, ...]:
-    if dropout_p:
-        return NotImplemented
-    lse = logsumexp if q.dim() == 4 else aten.squeeze.dim(logsumexp, 0)
-    *found, dscores = _backward(grad, q, k, v, attn_bias, out, lse, is_causal, scale)
-    return (*found, None if attn_bias is None else _over(dscores, attn_bias))
+def _backward_form(
+    overload: str,
+    logsumexp: Callable[[Args], Tensor],
+    dbias: Callable[[Args, Tensor], Tensor | None] | None = None,
+) -> Callable[..., Any]:
+    """The form of an overload with a ``logsumexp`` as sdpa has it.  ``dbias`` makes the bias' gradient of that of the
+    scores, in those overloads that return one.
+    """
+
+    def form(a: Args) -> Any:
+        if a["dropout_p"]:
+            return NotImplemented
+        grad = a["grad_out_" if "grad_out_" in a else "grad_out"]
+        q, k, v, out = (a[name] for name in ("query", "key", "value", "out"))
+        *found, dscores = _backward(grad, q, k, v, a.get("attn_bias"), out, logsumexp(a), a["is_causal"], a["scale"])
+        return tuple(found) if dbias is None else (*found, dbias(a, dscores))
+
+    return by_name(overload, form)
+
+
+_BACKWARD: Mapping[str, tuple[Any, ...]] = {
+    "aten._scaled_dot_product_flash_attention_backward.default": (lambda a: a["logsumexp"],),
+    "aten._scaled_dot_product_efficient_attention_backward.default": (
+        lambda a: aten.slice.Tensor(a["logsumexp"], 2, 0, a["query"].shape[2]),
+        _efficient_bias,
+    ),
+    "aten._scaled_dot_product_cudnn_attention_backward.default": (lambda a: aten.squeeze.dim(a["logsumexp"], -1),),
+    "aten._scaled_dot_product_fused_attention_overrideable_backward.default": (
+        lambda a: a["logsumexp"] if a["query"].dim() == 4 else aten.squeeze.dim(a["logsumexp"], 0),
+        lambda a, dscores: _over(dscores, a["attn_bias"]),
+    ),
+}
 
 
 def _over(dscores: Tensor, mask: Tensor | None) -> Tensor | None:
@@ -392,12 +307,7 @@ def _over(dscores: Tensor, mask: Tensor | None) -> Tensor | None:
             About.BROADCAST,
         ),
     ),
-    forms={
-        "aten._scaled_dot_product_flash_attention_backward.default": _flash_backward,
-        "aten._scaled_dot_product_efficient_attention_backward.default": _efficient_backward,
-        "aten._scaled_dot_product_cudnn_attention_backward.default": _cudnn_backward,
-        "aten._scaled_dot_product_fused_attention_overrideable_backward.default": _overrideable_backward,
-    },
+    forms={name: _backward_form(name, *form) for name, form in _BACKWARD.items()},
     tags=frozenset({"contraction"}),
     libraries=(
         Library(("_scaled_dot_product_flash_attention_for_cpu_backward",), "cpu"),

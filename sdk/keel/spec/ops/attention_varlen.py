@@ -10,16 +10,19 @@ from typing import Any
 
 import torch
 
+from keel.spec.bind import by_name
 from keel.spec.clause import About, Clause
 from keel.spec.op import Family
 from keel.spec.ops.attention import attended, gradients, scale_of
 from keel.spec.ops.statistics import accurate
 from keel.spec.pytorch_kernels import Library
+from keel.spec.rules import Args
 
 aten = torch.ops.aten
 family = Family("variable-length attention", profile="attention")
 
 Tensor = torch.Tensor
+_VARLEN, _VARLEN_BACKWARD = "torch_attn._varlen_attn.default", "torch_attn._varlen_attn_backward.default"
 
 
 def _heads_first(x: Tensor) -> Tensor:
@@ -123,47 +126,17 @@ def _state(q: Tensor, *shape: int, dtype: torch.dtype = torch.uint64) -> Tensor:
     return aten.full.default(list(shape), 0, dtype=dtype, device=q.device)
 
 
-def _varlen(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    cu_seq_q: Tensor,
-    cu_seq_k: Tensor | None,
-    max_q: Any,
-    max_k: Any,
-    is_causal: bool = False,
-    scale: float | None = None,
-    window_size: Any = None,
-    enable_gqa: bool = False,
-    seqused_k: Tensor | None = None,
-    block_table: Tensor | None = None,
-    num_splits: Any = None,
-) -> tuple[Any, ...]:
-    if cu_seq_k is None or seqused_k is not None or block_table is not None:
+def _varlen(a: Args) -> Any:
+    if a["cu_seq_k"] is None or a["seqused_k"] is not None or a["block_table"] is not None:
         return NotImplemented
-    left, right = window_size or (None, None)
-    out, lse = _forward(q, k, v, cu_seq_q, cu_seq_k, is_causal, scale, left, right)
-    return out, lse, _state(q, 2)
+    names = ("query", "key", "value", "cu_seq_q", "cu_seq_k", "is_causal", "scale")
+    out, lse = _forward(*(a[name] for name in names), *(a["window_size"] or (None, None)))
+    return out, lse, _state(a["query"], 2)
 
 
-def _varlen_backward(
-    grad: Tensor,
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    out: Tensor,
-    lse: Tensor,
-    cu_seq_q: Tensor,
-    cu_seq_k: Tensor,
-    max_q: Any,
-    max_k: Any,
-    is_causal: bool,
-    rng_state: Tensor,
-    scale: float | None = None,
-    window_size: Any = None,
-) -> tuple[Tensor, ...]:
-    left, right = window_size or (None, None)
-    return _backward(grad, q, k, v, out, lse, cu_seq_q, cu_seq_k, is_causal, scale, left, right)
+def _varlen_backward(a: Args) -> Any:
+    names = ("grad_out", "query", "key", "value", "out", "lse", "cu_seq_q", "cu_seq_k", "is_causal", "scale")
+    return _backward(*(a[name] for name in names), *(a["window_size"] or (None, None)))
 
 
 @family(
@@ -182,7 +155,7 @@ def _varlen_backward(
         Clause("logsumexp is [batch, heads, tokens] or [heads, tokens], natural, in float32.", About.FLOAT32),
         "Results for tokens behind the last sequence are not specified.",
     ),
-    forms={"torch_attn._varlen_attn.default": _varlen},
+    forms={_VARLEN: by_name(_VARLEN, _varlen)},
     tags=frozenset({"contraction"}),
     cpu=None,
     libraries=(Library(("_flash_attention_forward",), "cuda"),),
@@ -224,7 +197,7 @@ def varlen_attention(
     "_flash_attention_backward",
     "torch_attn::_varlen_attn_backward",
     clauses=("The gradients are those of varlen_attention's definition, with weights exp(scores - logsumexp).",),
-    forms={"torch_attn._varlen_attn_backward.default": _varlen_backward},
+    forms={_VARLEN_BACKWARD: by_name(_VARLEN_BACKWARD, _varlen_backward)},
     tags=frozenset({"contraction"}),
     cpu=None,
     libraries=(Library(("_flash_attention_backward",), "cuda"),),

@@ -48,14 +48,7 @@ def _sized(dtype: torch.dtype) -> Iterator[Sample]:
     dtypes=ALL,
     tags=CREATION,
 )
-def zeros(
-    size: Sequence[Any],
-    *,
-    dtype: torch.dtype | None = None,
-    layout: Any = None,
-    device: Any = None,
-    pin_memory: Any = None,
-) -> Tensor:
+def zeros(size: Sequence[Any], *, dtype: torch.dtype | None = None, device: Any = None, **_: Any) -> Tensor:
     """Zeros."""
     return aten.full.default(size, 0, dtype=dtype or torch.get_default_dtype(), device=device)
 
@@ -67,14 +60,7 @@ def zeros(
     dtypes=ALL,
     tags=CREATION,
 )
-def ones(
-    size: Sequence[Any],
-    *,
-    dtype: torch.dtype | None = None,
-    layout: Any = None,
-    device: Any = None,
-    pin_memory: Any = None,
-) -> Tensor:
+def ones(size: Sequence[Any], *, dtype: torch.dtype | None = None, device: Any = None, **_: Any) -> Tensor:
     """Ones."""
     return aten.full.default(size, 1, dtype=dtype or torch.get_default_dtype(), device=device)
 
@@ -90,44 +76,19 @@ def _same(x: Tensor, size: Sequence[Any], value: Any, dtype: torch.dtype | None,
     dtypes=ALL,
     tags=CREATION,
 )
-def full_like(
-    x: Tensor,
-    fill_value: Any,
-    *,
-    dtype: torch.dtype | None = None,
-    layout: Any = None,
-    device: Any = None,
-    pin_memory: Any = None,
-    memory_format: Any = None,
-) -> Tensor:
+def full_like(x: Tensor, fill_value: Any, *, dtype: torch.dtype | None = None, device: Any = None, **_: Any) -> Tensor:
     """A constant of the operand's sizes."""
     return _same(x, x.shape, fill_value, dtype, device)
 
 
 @family("zeros_like", clauses=("Every element is +0.", _LIKE), samples=_operands, dtypes=ALL, tags=CREATION)
-def zeros_like(
-    x: Tensor,
-    *,
-    dtype: torch.dtype | None = None,
-    layout: Any = None,
-    device: Any = None,
-    pin_memory: Any = None,
-    memory_format: Any = None,
-) -> Tensor:
+def zeros_like(x: Tensor, *, dtype: torch.dtype | None = None, device: Any = None, **_: Any) -> Tensor:
     """Zeros of the operand's sizes."""
     return _same(x, x.shape, 0, dtype, device)
 
 
 @family("ones_like", clauses=("Every element is 1.", _LIKE), samples=_operands, dtypes=ALL, tags=CREATION)
-def ones_like(
-    x: Tensor,
-    *,
-    dtype: torch.dtype | None = None,
-    layout: Any = None,
-    device: Any = None,
-    pin_memory: Any = None,
-    memory_format: Any = None,
-) -> Tensor:
+def ones_like(x: Tensor, *, dtype: torch.dtype | None = None, device: Any = None, **_: Any) -> Tensor:
     """Ones of the operand's sizes."""
     return _same(x, x.shape, 1, dtype, device)
 
@@ -140,14 +101,7 @@ def ones_like(
     tags=CREATION,
 )
 def new_full(
-    x: Tensor,
-    size: Sequence[Any],
-    fill_value: Any,
-    *,
-    dtype: torch.dtype | None = None,
-    layout: Any = None,
-    device: Any = None,
-    pin_memory: Any = None,
+    x: Tensor, size: Sequence[Any], fill_value: Any, *, dtype: torch.dtype | None = None, device: Any = None, **_: Any
 ) -> Tensor:
     """A constant of the operand's dtype."""
     return _same(x, size, fill_value, dtype, device)
@@ -155,13 +109,7 @@ def new_full(
 
 @family("new_zeros", clauses=("Every element is +0.", _NEW), samples=_sized, dtypes=ALL, tags=CREATION)
 def new_zeros(
-    x: Tensor,
-    size: Sequence[Any],
-    *,
-    dtype: torch.dtype | None = None,
-    layout: Any = None,
-    device: Any = None,
-    pin_memory: Any = None,
+    x: Tensor, size: Sequence[Any], *, dtype: torch.dtype | None = None, device: Any = None, **_: Any
 ) -> Tensor:
     """Zeros of the operand's dtype."""
     return _same(x, size, 0, dtype, device)
@@ -169,13 +117,7 @@ def new_zeros(
 
 @family("new_ones", clauses=("Every element is 1.", _NEW), samples=_sized, dtypes=ALL, tags=CREATION)
 def new_ones(
-    x: Tensor,
-    size: Sequence[Any],
-    *,
-    dtype: torch.dtype | None = None,
-    layout: Any = None,
-    device: Any = None,
-    pin_memory: Any = None,
+    x: Tensor, size: Sequence[Any], *, dtype: torch.dtype | None = None, device: Any = None, **_: Any
 ) -> Tensor:
     """Ones of the operand's dtype."""
     return _same(x, size, 1, dtype, device)
@@ -189,14 +131,7 @@ def new_ones(
     tags=CREATION,
     name="zero_tensor",
 )
-def zero_tensor(
-    size: Sequence[Any],
-    *,
-    dtype: torch.dtype | None = None,
-    layout: Any = None,
-    device: Any = None,
-    pin_memory: Any = None,
-) -> Tensor:
+def zero_tensor(size: Sequence[Any], *, dtype: torch.dtype | None = None, device: Any = None, **_: Any) -> Tensor:
     """Zeros, which eager does not store."""
     return aten.full.default(size, 0, dtype=dtype or torch.get_default_dtype(), device=device)
 
@@ -243,14 +178,7 @@ def zero(x: Tensor) -> Tensor:
     ),
 )
 def linspace(
-    start: Any,
-    end: Any,
-    steps: int,
-    *,
-    dtype: torch.dtype | None = None,
-    layout: Any = None,
-    device: Any = None,
-    pin_memory: Any = None,
+    start: Any, end: Any, steps: int, *, dtype: torch.dtype | None = None, device: Any = None, **_: Any
 ) -> Tensor:
     """steps numbers from start to end, at equal distances."""
     given = [v for v in (start, end) if isinstance(v, torch.Tensor)]
@@ -308,9 +236,8 @@ def logspace(
     base: float = 10.0,
     *,
     dtype: torch.dtype | None = None,
-    layout: Any = None,
     device: Any = None,
-    pin_memory: Any = None,
+    **_: Any,
 ) -> Tensor:
     """base to the powers that linspace gives."""
     dtype = dtype or floating_dtype(start, end)

@@ -87,15 +87,7 @@ _LIKE = "The operand gives sizes, device and, where none is asked for, the dtype
     clauses=("Numbers between 0 and 1 as rand draws them.", _LIKE),
     libraries=(Library(("rand_like",)),),
 )
-def rand_like(
-    x: Tensor,
-    *,
-    dtype: torch.dtype | None = None,
-    layout: Any = None,
-    device: Any = None,
-    pin_memory: Any = None,
-    memory_format: Any = None,
-) -> Tensor:
+def rand_like(x: Tensor, *, dtype: torch.dtype | None = None, device: Any = None, **_: Any) -> Tensor:
     """Uniform numbers of the sizes of a tensor."""
     return aten.rand.default(list(x.shape), dtype=dtype or x.dtype, device=device or x.device)
 
@@ -106,15 +98,7 @@ def rand_like(
     clauses=("Normal numbers as randn draws them.", _LIKE),
     libraries=(Library(("randn_like",)),),
 )
-def randn_like(
-    x: Tensor,
-    *,
-    dtype: torch.dtype | None = None,
-    layout: Any = None,
-    device: Any = None,
-    pin_memory: Any = None,
-    memory_format: Any = None,
-) -> Tensor:
+def randn_like(x: Tensor, *, dtype: torch.dtype | None = None, device: Any = None, **_: Any) -> Tensor:
     """Normal numbers of the sizes of a tensor."""
     return aten.randn.default(list(x.shape), dtype=dtype or x.dtype, device=device or x.device)
 
@@ -126,15 +110,7 @@ def randn_like(
     clauses=(Clause("Integers from 0 on and less than high, all equally probable.", About.INTEGER),),
     libraries=(Library(("randint",)),),
 )
-def randint(
-    high: Any,
-    size: list[Any],
-    *,
-    dtype: Any = torch.int64,
-    layout: Any = None,
-    device: Any = None,
-    pin_memory: Any = None,
-) -> Tensor:
+def randint(high: Any, size: list[Any], *, dtype: Any = torch.int64, device: Any = None, **_: Any) -> Tensor:
     """Integers from 0 on."""
     return aten.randint.low(0, high, size, dtype=dtype, device=device)
 
@@ -148,16 +124,7 @@ def randint(
     ),
     libraries=(Library(("randint_like",)),),
 )
-def randint_like(
-    x: Tensor,
-    high: Any,
-    *,
-    dtype: torch.dtype | None = None,
-    layout: Any = None,
-    device: Any = None,
-    pin_memory: Any = None,
-    memory_format: Any = None,
-) -> Tensor:
+def randint_like(x: Tensor, high: Any, *, dtype: torch.dtype | None = None, device: Any = None, **_: Any) -> Tensor:
     """Integers of the sizes of a tensor."""
     return aten.randint.low(0, high, list(x.shape), dtype=dtype or x.dtype, device=device or x.device)
 
@@ -193,15 +160,7 @@ def randint_like_tensor(x: Tensor, high: Tensor, *, dtype: torch.dtype | None = 
     libraries=(Library(("randint_like.low_dtype",)),),
 )
 def randint_like_between(
-    x: Tensor,
-    low: Any,
-    high: Any,
-    *,
-    dtype: torch.dtype | None = None,
-    layout: Any = None,
-    device: Any = None,
-    pin_memory: Any = None,
-    memory_format: Any = None,
+    x: Tensor, low: Any, high: Any, *, dtype: torch.dtype | None = None, device: Any = None, **_: Any
 ) -> Tensor:
     """Integers of the sizes of a tensor."""
     return aten.randint.low(low, high, list(x.shape), dtype=dtype or x.dtype, device=device or x.device)
@@ -288,14 +247,7 @@ def normal_around(mean: Any, std: Any = 1.0) -> Tensor:
     ),
 )
 def normal_of_size(
-    mean: float,
-    std: float,
-    size: list[Any],
-    *,
-    dtype: torch.dtype | None = None,
-    layout: Any = None,
-    device: Any = None,
-    pin_memory: Any = None,
+    mean: float, std: float, size: list[Any], *, dtype: torch.dtype | None = None, device: Any = None, **_: Any
 ) -> Tensor:
     """Normal numbers of given sizes."""
     wanted = dtype or torch.get_default_dtype()

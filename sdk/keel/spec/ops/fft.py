@@ -197,13 +197,7 @@ family.primitive(
     ),
 )
 def fft_fftfreq(
-    n: Any,
-    d: float = 1.0,
-    *,
-    dtype: torch.dtype | None = None,
-    layout: Any = None,
-    device: Any = None,
-    pin_memory: Any = None,
+    n: Any, d: float = 1.0, *, dtype: torch.dtype | None = None, device: Any = None, **_: Any
 ) -> torch.Tensor:
     """The frequencies of a transform of n elements that are d apart, in cycles."""
     # Each half by itself: in 16 bits, places beyond 256 are not exact, and would not tell the halves apart.
@@ -220,13 +214,7 @@ def fft_fftfreq(
     ),
 )
 def fft_rfftfreq(
-    n: Any,
-    d: float = 1.0,
-    *,
-    dtype: torch.dtype | None = None,
-    layout: Any = None,
-    device: Any = None,
-    pin_memory: Any = None,
+    n: Any, d: float = 1.0, *, dtype: torch.dtype | None = None, device: Any = None, **_: Any
 ) -> torch.Tensor:
     """The frequencies of a one-sided transform of n real elements that are d apart, in cycles."""
     half = n // 2 if n >= 0 else -(-n // 2)

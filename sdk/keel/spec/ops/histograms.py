@@ -162,12 +162,7 @@ def histogram_of_count(
     clauses=(_RANGE[0].format(0.5), _RANGE[1], Clause("range has two bounds per column.", parameters=("range",))),
 )
 def histogramdd_edges(
-    x: Tensor,
-    bins: Sequence[int],
-    *,
-    range: Sequence[float] | None = None,
-    weight: Tensor | None = None,
-    density: bool = False,
+    x: Tensor, bins: Sequence[int], *, range: Sequence[float] | None = None, **_: Any
 ) -> list[Tensor]:
     """The edges of equal bins, for each column of points."""
     rows = aten.reshape.default(x, [-1, x.shape[-1]])

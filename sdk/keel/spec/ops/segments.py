@@ -89,11 +89,10 @@ def segment_reduce(
     reduce: str,
     *,
     lengths: Tensor | None = None,
-    indices: Tensor | None = None,
     offsets: Tensor | None = None,
     axis: int = 0,
-    unsafe: bool = False,
     initial: Any = None,
+    **_: Any,
 ) -> Tensor:
     """Segments along an axis, reduced to one element each."""
     if lengths is None and offsets is None:

@@ -127,14 +127,7 @@ def kaiser_window(window_length: int, periodic: bool = True, beta: float = 12.0,
     tags=_TAGS,
 )
 def range_inclusive(
-    start: Any,
-    end: Any,
-    step: Any = 1,
-    *,
-    dtype: torch.dtype | None = None,
-    layout: Any = None,
-    device: Any = None,
-    pin_memory: Any = None,
+    start: Any, end: Any, step: Any = 1, *, dtype: torch.dtype | None = None, device: Any = None, **_: Any
 ) -> Tensor:
     """Numbers at equal distances, the last included."""
     dtype = torch.get_default_dtype() if dtype is None else dtype
