@@ -39,8 +39,7 @@ EACH = (
     ("17x17", "contiguous", "row", "random"),
 )
 """Sizes, layout, partner and values that are tried with each dtype, in the form of most operands of that dtype."""
-MOST = 16
-WHOLE: Mapping[str, int] = {"convert": 64}
+MOST, MOST_CONVERSIONS = 16, 64
 """Forms of a member at most."""
 PAIRED = ((ALL, ALL), ("1025", "random"), ("257", "wide"))
 """The sizes and values of those that are tried with each dtype and form of such a member."""
@@ -90,7 +89,8 @@ def forms_of(name: str) -> tuple[SavedCall, ...]:
         dtypes = tuple(dict.fromkeys((*(found[key].dtypes if key in found else ()), *call.dtypes)))
         found[key] = SavedCall(call.overload, args, kwargs, dtypes)
     forms = list(found.values())
-    return tuple(select_diverse(forms, [facets(f) for f in forms])[: WHOLE.get(name, MOST)])
+    most = MOST_CONVERSIONS if MEMBERS[name].numerics.converts else MOST
+    return tuple(select_diverse(forms, [facets(f) for f in forms])[:most])
 
 
 def _bare(part: TensorSpec) -> TensorSpec:
@@ -117,22 +117,22 @@ def _domain(op: Op, forms: tuple[SavedCall, ...]) -> Domain:
         "partner": PARTNERS if broadcasts else ("alike", "dense") if max(counts) > 1 else ("alike",),
         "values": values,
     }
-    every = _whole_dtypes(op.name, factors, forms)
+    every = _whole_dtypes(op, factors, forms)
     domain = Domain(
         op,
         factors,
         lambda levels, dtype, draw: make(op, forms, levels, dtype, draw),
         rules,
         required=every
-        if op.name in WHOLE
+        if op.numerics.converts
         else (*every[:8], *_each(factors, forms, rules), *_forms(factors, forms, rules)),
         overload=lambda levels: forms[int(levels["form"][1:])].overload,
         facets={f"f{i}": facets(f) for i, f in enumerate(forms)},
     )
     return replace(
         domain,
-        priority=_casts(domain, forms) if op.name in WHOLE else _telling(domain),
-        added=() if op.name in WHOLE else (*_promoted(domain, forms), *_digits(domain, forms)),
+        priority=_casts(domain, forms) if op.numerics.converts else _telling(domain),
+        added=() if op.numerics.converts else (*_promoted(domain, forms), *_digits(domain, forms)),
     )
 
 
@@ -185,9 +185,7 @@ def _rules(forms: tuple[SavedCall, ...], broadcasts: bool) -> tuple[Rule, ...]:
     )
 
 
-def _whole_dtypes(
-    name: str, factors: Mapping[str, tuple[str, ...]], forms: tuple[SavedCall, ...]
-) -> tuple[Levels, ...]:
+def _whole_dtypes(op: Op, factors: Mapping[str, tuple[str, ...]], forms: tuple[SavedCall, ...]) -> tuple[Levels, ...]:
     """The levels on which an operand holds every value of a dtype; for an operator about dtypes, all pairs of these."""
     takes = {f"f{i}": f.dtypes for i, f in enumerate(forms)}
     whole, planes = _whole(forms), _planes(forms)
@@ -198,7 +196,7 @@ def _whole_dtypes(
         for form in takes
         if whole[form] and not planes[form] and DTYPES[d] in takes[form]
     ]
-    if name in WHOLE:  # of each dtype to each other one: what it is about
+    if op.numerics.converts:  # of each dtype to each other one: what it is about
         every += [
             {"dtype": d, "form": form, "shape": shape, "layout": "contiguous", "partner": "alike", "values": kind}
             for d in factors["dtype"]
