@@ -15,7 +15,7 @@ import torch
 
 from keel.extern_limits import Limit, corrected, limit_of
 from keel.loops.lower import lower
-from keel.plugin import Extern, Refusal
+from keel.plugin import Extern, LayoutPreference, Refusal
 from keel.spec import MEMBERS, Op
 from keel.spec.op import names
 from keel.spec.pytorch_kernels import Library
@@ -61,13 +61,21 @@ def _extern(op: Op, run: Any, device: str, has_loops: Limit) -> Extern | None:
     elif name in _INSTEAD:
         return Extern(run=_INSTEAD[name])
     elif library is not None and library.before_loops:
-        extern = Extern(run=run, view=bool(may_alias(run)))
+        extern = Extern(run=run, view=bool(may_alias(run)), layout=_layout(library))
     elif library is not None or (device == "cpu" and _is_kernel(op)):
         extern = Extern(run=run, refuse=has_loops, view=bool(may_alias(run)))
     else:
         return None
     limit = limit_of(op, device)
     return replace(extern, run=corrected(op, device, run), refuse=extern.refuse if limit is None else limit)
+
+
+def _layout(library: Library) -> LayoutPreference | None:
+    images = library.channels_last
+    if images is None:
+        return None
+    # Row-major images are read and written once more on their way in, and on their way out.
+    return LayoutPreference(arguments=images.arguments, results=images.results, passes=2, converted=images.weights)
 
 
 def _has(library: Library, op: Op, overload: str, device: str) -> bool:

@@ -22,6 +22,7 @@ from keel.loops.lower import lower
 from keel.loops.verify import verify
 from keel.plugin import Backend, CompileContext, Launcher, LoopTarget, Refusal, Source, Staged
 from keel.runtime.launch import program
+from keel.schedule.layout import choose_layouts
 from keel.schedule.schedule import Schedule, schedule
 from keel.schedule.tensor_graph import build_tensor_graph
 from keel.symbols import HostNumbers, evaluate, free_symbols
@@ -170,7 +171,8 @@ def fitted(kernel: Kernel, target: LoopTarget) -> Kernel:
 def schedule_part(target: LoopTarget, gm: fx.GraphModule, fuel: Fuel | None = None) -> Schedule:
     """The kernels and library calls of a part, before they are rendered."""
     tensors = build_tensor_graph(gm, lower, target.externs)
-    return schedule(tensors, target.limits, hints_of(gm, tensors.host), fuel)
+    hint = hints_of(gm, tensors.host)
+    return schedule(choose_layouts(tensors, hint, fuel), target.limits, hint, fuel)
 
 
 def verified(kernel: Kernel) -> Kernel:

@@ -250,23 +250,45 @@ class Limits:
 
 
 @dataclass(frozen=True, kw_only=True)
+class LayoutPreference:
+    """In which layout a library call is fastest: ``torch.channels_last`` for images of rank 4, ``channels_last_3d`` for
+    rank 5.
+
+    ``arguments`` are the positions of the images that it takes, ``results`` the numbers of those that it returns; if it
+    is given the former channels-last it returns the latter so. In any other layout it spends time on conversions of its
+    own, by which the bytes of these images go through memory ``passes`` times more. Arguments ``converted`` (weights)
+    are converted at each call that prefers them so and does not get them so. The preference is for images of
+    ``dtypes``.
+    """
+
+    arguments: tuple[int, ...]
+    results: tuple[int, ...]
+    passes: float
+    converted: tuple[int, ...] = ()
+    dtypes: frozenset[torch.dtype] = frozenset({torch.float32, torch.bfloat16, torch.float16})
+
+
+@dataclass(frozen=True, kw_only=True)
 class Extern:
     """An operator that a loop target does by a library call: contraction, convolution, sort …
 
     ``run`` takes the call's arguments (tensors for tensors) and returns fresh output tensors; ``out``, if given, takes
     the same and ``out=`` a tensor to fill (which may be any dense strided view). ``refuse`` restricts which calls are
-    taken. ``view`` says that the one result is not a fresh tensor but aliases the first tensor argument."""
+    taken. ``view`` says that the one result is not a fresh tensor but aliases the first tensor argument. ``layout`` is
+    the layout in which it is fastest, if it has one."""
 
     run: Callable[..., Any]
     out: Callable[..., Any] | None = None
     refuse: Refuses | None = None
     view: bool = False
+    layout: LayoutPreference | None = None
 
     def __post_init__(self) -> None:
         checked_call("An Extern", "run", self.run, "it takes the call's arguments, and returns fresh tensors")
         checked_call("An Extern", "out", self.out, "it takes the same and out=, a tensor to fill", optional=True)
         checked_call("An Extern", "refuse", self.refuse, _ANSWER, optional=True, takes=1)
         checked_flag("An Extern", "view", self.view)
+        checked_type("An Extern", "layout", self.layout, (LayoutPreference, type(None)), "a LayoutPreference, or none")
 
 
 @dataclass(frozen=True)
@@ -371,6 +393,7 @@ __all__ = [
     "Dim",
     "Extern",
     "Launcher",
+    "LayoutPreference",
     "Limits",
     "LoopTarget",
     "Refusal",

@@ -12,6 +12,15 @@ from keel.spec.rules import Args
 
 
 @dataclass(frozen=True)
+class Images:
+    """Which arguments and results of a kernel are images, and which arguments are weights."""
+
+    arguments: tuple[int, ...]
+    results: tuple[int, ...]
+    weights: tuple[int, ...]
+
+
+@dataclass(frozen=True)
 class Library:
     """PyTorch's kernels of an operator, for a loop target to call instead of loops or a decomposition.
 
@@ -25,6 +34,8 @@ class Library:
     """The type of the devices that have these kernels; None for all."""
     before_loops: bool = True
     """They are taken where there are loops as well."""
+    channels_last: Images | None = None
+    """What they work on channels-last; they convert it at each call if it lies row-major."""
 
 
 EVERY_DEVICE = (Library(),)

@@ -11,7 +11,7 @@ from keel.spec.clause import About, Clause
 from keel.spec.dtypes import COMPLEX, FLOATS
 from keel.spec.numerics import Numerics, Results
 from keel.spec.op import Budget, Family, Requires, Sample
-from keel.spec.pytorch_kernels import Library
+from keel.spec.pytorch_kernels import Images, Library
 from keel.spec.rules import Args, LayoutRule, Out, Shape, ShapeRule, like, number, sizes
 from keel.spec.rules_windows import (
     channels_last_strides,
@@ -29,6 +29,10 @@ _SUMS = Numerics(results=Results.SUMS)
 
 Tensor = torch.Tensor
 Sizes = Sequence[Any]
+
+
+def _onednn(overload: str, images: Images) -> Library:
+    return Library((overload,), "cpu", channels_last=images)
 
 
 def _sizes(args: Args) -> Shape:
@@ -184,7 +188,7 @@ family.primitive(
     requires=_REQUIRES,
     tags=frozenset({"convolution"}),
     numerics=_SUMS,
-    libraries=(Library(("convolution",)),),
+    libraries=(_onednn("convolution", Images((0,), (0,), (1,))), Library(("convolution",))),
 )
 
 
@@ -217,7 +221,7 @@ family.primitive(
     requires=_REQUIRES,
     tags=frozenset({"convolution"}),
     numerics=_SUMS,
-    libraries=(Library(("convolution_backward",)),),
+    libraries=(_onednn("convolution_backward", Images((0, 1), (0,), (2,))), Library(("convolution_backward",))),
 )
 
 
