@@ -8,7 +8,7 @@ from keel_cpp.probe import probe
 from keel_cpp.render import render
 
 # A fold at the top of a kernel is cut into chunks by the renderer, so one independent fold is enough.
-LIMITS = Limits(atomics=frozenset({"add", "min", "max", "mul"}), vector=16)
+LIMITS = Limits(atomics=frozenset({"add", "min", "max", "mul"}), vector=16, pieces=64)
 
 target = LoopTarget(
     name="cpp",

@@ -229,9 +229,10 @@ class Limits:
     atomic_dtypes: frozenset[torch.dtype] | None = None  # what these work on; None: all that the target has
     vector: int = 1  # lanes worth having in the innermost axis
     parallel: int = 1  # independent iterations that fill the machine
+    pieces: int = 1  # loops that one may be cut into, run one after the other, so that each compares positions less
 
     def __post_init__(self) -> None:
-        for name in ("max_buffers", "max_rank", "vector", "parallel"):
+        for name in ("max_buffers", "max_rank", "vector", "parallel", "pieces"):
             checked_count("A Limits", name, getattr(self, name))
         if self.atomics:
             object.__setattr__(self, "atomics", frozenset(texts("A Limits", "atomics", self.atomics, "add")))

@@ -278,7 +278,7 @@ class _Fuser:
         """True if the spaces stay a chain and enough iterations stay independent."""
         members = [_moved(m, solution.y) for m in group.members]
         chain = sorted({s for m in (*members, placed) for s in (m.space, m.body)}, key=len)
-        if not all(a < b for a, b in pairwise(chain)):
+        if not all(a < b for a, b in pairwise(chain)) or self._strides(members, placed, chain):
             return False
         before = min((self._size(m.space) for m in members), default=0)
         after = self._size(chain[0])
@@ -290,6 +290,21 @@ class _Fuser:
             made = {t for f in folds for t in f.node.results}
             return not (len(placed.body) > len(chain[0]) and self._depends(placed.node, made))
         return True
+
+    def _strides(self, members: Sequence[FusedNode], placed: FusedNode, chain: Sequence[Space]) -> bool:
+        """True if maps of the smallest space (of each channel, say) would make the loops stride through memory: they
+        come first, and neighbors in memory belong to it."""
+        smallest, *larger = chain
+        every = (*members, placed)
+        if not smallest or not larger or any(m.is_fold for m in every if m.space == smallest):
+            return False
+        results = [
+            (bytes_of(self.hint, self.tensors.tensors[t].type), t, m.coords) for m in every for t in m.node.results
+        ]
+        _, t, coords = max(results, key=lambda r: r[0])
+        type = self.tensors.tensors[t].type
+        dense = (axes_of(i) for i, n, s in zip(coords, type.shape, type.strides, strict=True) if n != 1 and s == 1)
+        return not smallest.isdisjoint(next(dense, frozenset()))
 
     def _depends(self, node: LoopNode, made: set[int]) -> bool:
         """True if the node needs one of ``made``, through members and inlined nodes."""

@@ -30,6 +30,7 @@ from keel.loops.ir import (
     results_of,
     walk,
 )
+from keel.loops.symbolic_sizes import is_positive
 from keel.types import Dim
 
 Hint = Callable[[Dim], int]
@@ -98,6 +99,7 @@ def _splittable(body: tuple[Stmt, ...]) -> Iterator[tuple[Axis, Dim]]:
                     isinstance(axis, Axis)
                     and axis not in ordered
                     and low is not None
+                    and is_positive(low)  # else the axis counts down, and begins at no multiple
                     and low not in (1, axis.size)
                     and quotient(axis.size, low) is not None
                 ):

@@ -4,7 +4,7 @@ import pytest
 import sympy
 import torch
 
-from keel.loops.index import Axis, index
+from keel.loops.index import Axis, index, mod
 from keel.loops.ir import Apply, Buffer, Kernel, Load, Loop, Reduce, Scan, Store
 from keel.schedule.loop_order import canonicalize
 
@@ -49,6 +49,13 @@ def test_division_by_a_divisor_splits_the_axis():
     (loop,) = canonicalize(double((p,), (index(p) // 4) + (index(p) % 4) * 3, index(p)), hint).body
     assert [a.size for a in loop.axes] == [3, 4]
     assert loop.body[0].index == index(loop.axes[0]) + index(loop.axes[1]) * 3
+
+
+def test_an_axis_that_counts_down_stays_whole():
+    """What lies before 10 - p begins at no multiple of 5."""
+    p = Axis("p", 10)
+    (loop,) = canonicalize(double((p,), mod(index(p) * -1 + 10, 5), index(p)), hint).body
+    assert [a.size for a in loop.axes] == [10]
 
 
 def test_axes_of_size_one_go():
