@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 from keel_conformance.report import Criterion
 from keel_conformance.workers.pool import Outcome
@@ -58,10 +59,15 @@ class Selection:
     device: str = "cpu"
     samples: int = 2
 
+    def job(self, part: str, model: str, mode: str, **other: Any) -> Job:
+        """A job with this selection's settings, and ``other`` ones."""
+        job = Job(part, model, self.backend, mode, "fp32", self.scale, "", self.rounds, self.threads, self.device)
+        return replace(job, **other)
+
     def jobs(self, part: str) -> list[Job]:
         """A job for each model, mode and precision."""
         return [
-            Job(part, model, self.backend, mode, precision, self.scale, "", self.rounds, self.threads, self.device)
+            self.job(part, model, mode, precision=precision)
             for model in self.models
             for mode in self.modes
             for precision in precisions(model, self.device)

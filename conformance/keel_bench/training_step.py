@@ -13,7 +13,6 @@ from torch import Tensor
 from keel_conformance.models import InDouble, ModelCase
 
 MODES = ("inference", "training")
-PRECISIONS = ("fp32", "bf16")
 
 
 @dataclass(frozen=True)

@@ -238,7 +238,6 @@ class Campaign:
                 markup=False,
                 highlight=False,
             )
-        self.eager_alarms = (eager_found, eager_count)
         return [
             *mutation_score.benign_bars(found, count, len(BENIGN), last),
             *mutation_score.eager_bars(eager_found, eager_count, [])[:1],

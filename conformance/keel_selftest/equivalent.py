@@ -154,25 +154,15 @@ def products_in_blocks(op: Any, *args: Any, **kw: Any) -> Any:
 
 
 @replacing("aten.convolution")
-def convolution_by_products(
-    op: Any,
-    x: Tensor,
-    w: Tensor,
-    bias: Any,
-    stride: Any,
-    padding: Any,
-    dilation: Any,
-    transposed: bool,
-    more: Any,
-    groups: int,
-) -> Any:
+def convolution_by_products(op: Any, x: Tensor, w: Tensor, bias: Any, *args: Any) -> Any:
     """A convolution in two dimensions is a product of matrices, of columns of windows."""
+    stride, padding, dilation, transposed, _, groups = args
     if not floats(x) or transposed or groups != 1 or x.dim() != 4 or len(stride) != 2 or not x.numel():
-        return op(x, w, bias, stride, padding, dilation, transposed, more, groups)
+        return op(x, w, bias, *args)
     columns = torch.nn.functional.unfold(x, w.shape[2:], dilation, padding, stride)
     found = w.flatten(1) @ columns
     found = found if bias is None else found + bias[:, None]
-    return found.reshape(op(x, w, bias, stride, padding, dilation, transposed, more, groups).shape)
+    return found.reshape(op(x, w, bias, *args).shape)
 
 
 @replacing("aten.cumsum")

@@ -35,7 +35,6 @@ from keel_cpp.index_text import is_positive
 from keel_cpp.op_table import COSTS
 from keel_cpp.statements import Picked
 
-Straight = Const | Position | Load | Check | Apply | Reduce | Scan | Store
 SMALL = 16
 """Iterations up to which a loop is unrolled, and below which an axis is too short to be cut into lanes."""
 COPIED = 128

@@ -21,6 +21,7 @@ from keel.graph.calls import alias_bases, type_of
 from keel.plugin import Backend
 from keel.runtime.contract_checks import bind, mismatch, strides_of
 from keel.runtime.link import is_size, resolve_lazy_bits
+from keel.serialize.save import unfit_program
 from keel.settings import read_settings
 from keel.torch_adapter import Captured, Symbolic, flatten_call, functional, tidied, unflatten, without_autocast
 from keel.types import TensorType, Type
@@ -78,20 +79,11 @@ def _stored(program: ExportedProgram) -> dict[str, torch.Tensor]:
             held = program.state_dict if target in program.state_dict else program.constants
             found[spec.arg.name] = held[target]
         elif spec.kind is not InputKind.USER_INPUT:
-            raise _unfit(spec.arg.name, spec.kind.name)
+            raise unfit_program(spec.arg.name, spec.kind.name)
     for out in program.graph_signature.output_specs:
         if out.kind not in (*_WRITES, OutputKind.USER_OUTPUT):
-            raise _unfit(out.arg.name, out.kind.name)
+            raise unfit_program(out.arg.name, out.kind.name)
     return found
-
-
-def _unfit(name: str, kind: str) -> KeelError:
-    return KeelError(
-        "bad-graph",
-        "The exported program does more than compute tensors from tensors.",
-        {name: f"It is of kind {kind}."},
-        do="Export it for inference, without effects and objects.",
-    )
 
 
 # -- before a call ---------------------------------------------------------------------------------------

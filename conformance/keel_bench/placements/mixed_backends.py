@@ -40,17 +40,7 @@ def mixture_jobs(chosen: Selection) -> list[Job]:
 
 
 def _job(part: str, model: str, names: Sequence[str], mode: str, chosen: Selection) -> Job:
-    return Job(
-        part,
-        model,
-        "+".join(names),
-        mode,
-        "fp32",
-        chosen.scale,
-        rounds=chosen.rounds,
-        threads=chosen.threads,
-        device=chosen.device,
-    )
+    return chosen.job(part, model, mode, compiler="+".join(names))
 
 
 def measure(job: Job) -> dict[str, Any]:

@@ -25,17 +25,7 @@ RANK = 0.9
 
 def jobs(chosen: Selection) -> list[Job]:
     return [
-        Job(
-            "prediction",
-            model,
-            "+".join(OVER[chosen.device]),
-            mode,
-            "fp32",
-            chosen.scale,
-            rounds=chosen.rounds,
-            threads=chosen.threads,
-            device=chosen.device,
-        )
+        chosen.job("prediction", model, mode, compiler="+".join(OVER[chosen.device]))
         for model in chosen.models
         for mode in chosen.modes
     ]

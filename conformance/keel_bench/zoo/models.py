@@ -32,16 +32,7 @@ def jobs(chosen: Selection) -> list[Job]:
     """
     models = [model for model in reversed(zoo.NAMES) if model in chosen.models]
     return [
-        Job(
-            "zoo-models",
-            model,
-            chosen.backend,
-            mode,
-            along=along,
-            rounds=chosen.rounds,
-            threads=chosen.threads,
-            device=chosen.device,
-        )
+        chosen.job("zoo-models", model, mode, along=along, scale="line")
         for mode in chosen.modes
         for along in ways.SIZES
         for model in models

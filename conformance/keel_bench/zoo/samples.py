@@ -28,16 +28,7 @@ from .ways import HOLDS, NOT_AOT, NOT_EAGER, RAISED, UNJUDGED, WRONG
 
 def jobs(chosen: Selection) -> list[Job]:
     return [
-        Job(
-            "zoo-samples",
-            name,
-            chosen.backend,
-            mode,
-            along=along,
-            rounds=chosen.samples,
-            threads=chosen.threads,
-            device=chosen.device,
-        )
+        chosen.job("zoo-samples", name, mode, along=along, scale="line", rounds=chosen.samples)
         for name in universe.names()
         if name in chosen.models
         for mode in chosen.modes

@@ -28,9 +28,6 @@ HOLDS, WRONG, RAISED, NOT_EAGER, NOT_AOT, UNJUDGED = (
 """What may come of a run: its results hold; they are wrong; it raises where ``aot_eager`` runs; eager PyTorch raises;
 ``aot_eager`` raises, too; eager PyTorch's own results are not the same twice, or have no reference in float64."""
 
-Ends = Mapping[str, list[str]]
-"""What came of the runs of a job: for each of the above a sentence a run, that names the run."""
-
 
 def keel(fn: Callable[..., Any], job: Job) -> Callable[..., Any]:
     """``fn`` compiled by the job's backend, and eager PyTorch for what that does not take."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 SHAPES = (
     "0d",
     "1",
@@ -60,6 +62,11 @@ EXTENTS = (1, 2, 7, 8, 9, 16, 17, 33, 64, 65, 129, 256, 257, 1025)
 def shape_of(name: str) -> tuple[int, ...]:
     """``2x3`` is (2, 3), ``0d`` is ()."""
     return () if name == "0d" else tuple(map(int, name.split("x")))
+
+
+def shapes(*names: str) -> Mapping[str, tuple[int, ...]]:
+    """Shapes by their names."""
+    return {name: shape_of(name) for name in names}
 
 
 def name_of(shape: tuple[int, ...]) -> str:

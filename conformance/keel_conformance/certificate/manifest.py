@@ -17,7 +17,7 @@ from ..harness.journal import FILE, read, stating
 from ..harness.parallel_plan import plan_in_parallel
 from ..harness.run import digest
 from ..report import machine
-from ..results.verdict import STATUSES, Verdict, conforms, totals
+from ..results.verdict import Verdict, conforms, totals
 from . import hashes
 
 CERTIFICATE, WAIVERS = "certificate.json", "waivers.toml"
@@ -142,8 +142,3 @@ def of_verdicts(verdicts: Sequence[Verdict]) -> str:
 def of_run(folder: Path) -> dict[str, str]:
     """Of the log and the reports."""
     return {name: hashes.of_file(folder / name) for name in (FILE, *OPTIONAL) if (folder / name).exists()}
-
-
-def count_of(manifest: Mapping[str, Any]) -> dict[str, int]:
-    """The totals that a manifest states, all fourteen."""
-    return {s: manifest["totals"][s] for s in STATUSES}

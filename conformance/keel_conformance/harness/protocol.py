@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 from keel import TensorType
 
@@ -111,7 +111,3 @@ class JudgeResponse:
     verdicts: list[Verdict]
     clock: dict[str, float] = field(default_factory=dict)
     spent: bool = False
-
-
-Answer = Any
-"""Performed, or Appraised."""

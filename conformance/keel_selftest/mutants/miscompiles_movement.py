@@ -224,20 +224,10 @@ def convolution_of_equal_strides(
 
 
 @wrong("aten.convolution", breaks="convolution", as_is=True)
-def convolution_without_output_padding(
-    op: Any,
-    x: Tensor,
-    w: Tensor,
-    bias: Any,
-    stride: Any,
-    padding: Any,
-    dilation: Any,
-    transposed: bool,
-    more: Any,
-    groups: int,
-) -> Any:
+def convolution_without_output_padding(op: Any, *args: Any) -> Any:
     """A transposed ``convolution`` ignores its output padding."""
-    return op(x, w, bias, stride, padding, dilation, transposed, [0] * len(more), groups)
+    *others, padding, groups = args
+    return op(*others, [0] * len(padding), groups)
 
 
 @wrong("aten.convolution", breaks="convolution")
@@ -268,18 +258,9 @@ def max_pool_indices_of_the_window(op: Any, x: Tensor, *args: Any) -> Any:
 
 
 @wrong("aten.avg_pool2d", breaks="avg_pool2d")
-def avg_pool_without_divisor(
-    op: Any,
-    x: Tensor,
-    size: Any,
-    stride: Any = (),
-    padding: Any = 0,
-    ceil_mode: bool = False,
-    count_include_pad: bool = True,
-    divisor: Any = None,
-) -> Any:
+def avg_pool_without_divisor(op: Any, *args: Any) -> Any:
     """``avg_pool2d`` ignores the divisor that is given."""
-    return op(x, size, stride, padding, ceil_mode, count_include_pad)
+    return op(*args[:6])
 
 
 @wrong("aten._adaptive_avg_pool2d", breaks="adaptive_avg_pool2d")

@@ -65,22 +65,11 @@ def convolution_without_dilation(
 
 
 @wrong("aten.convolution", breaks="convolution")
-def convolution_of_other_groups(
-    op: Any,
-    x: Tensor,
-    w: Tensor,
-    bias: Any,
-    stride: Any,
-    padding: Any,
-    dilation: Any,
-    transposed: bool,
-    more: Any,
-    groups: int,
-) -> Any:
+def convolution_of_other_groups(op: Any, x: Tensor, w: Tensor, *more: Any) -> Any:
     """``convolution`` gives each group the channels of the next one."""
-    at = 1 if x.dim() == w.dim() else 0
+    at, groups = (1 if x.dim() == w.dim() else 0), more[-1]
     turned = x.roll(-(x.shape[at] // groups), at) if groups > 1 else x
-    return op(turned, w, bias, stride, padding, dilation, transposed, more, groups)
+    return op(turned, w, *more)
 
 
 @wrong("aten.convolution", breaks="convolution")

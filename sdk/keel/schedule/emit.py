@@ -54,14 +54,6 @@ class Group:
     axes: tuple[Axis, ...]  # of all spaces, in loop order
 
 
-@dataclass(frozen=True, slots=True)
-class Emitted:
-    """A kernel whose buffers are still tensors: ``reads`` and ``writes`` name the tensor of each buffer, in order."""
-
-    kernel: Kernel
-    tensors: tuple[int, ...]
-
-
 @dataclass
 class _Block:
     axes: Space

@@ -17,7 +17,7 @@ from torch import fx
 from keel.errors import KeelError
 from keel.graph.assertion_calls import asserts
 from keel.graph.calls import call_of, source_line, type_of, types_of
-from keel.loops.builder import LoopDefinition, Read
+from keel.loops.builder import LoopDefinition
 from keel.loops.host_symbols import hosted_type
 from keel.loops.ir import Apply, Reduce
 from keel.plugin import Extern
@@ -271,7 +271,3 @@ def shares_storage(target: Any) -> bool:
     """True if the overload's result is a view of its argument: its schema is ``Tensor(a) -> Tensor(a)``."""
     text = str(getattr(target, "_schema", ""))
     return "Tensor(a)" in text.partition("->")[2]
-
-
-def reads_of(definition: LoopDefinition) -> tuple[Read, ...]:
-    return tuple(s for s in definition.steps if isinstance(s, Read))

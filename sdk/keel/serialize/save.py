@@ -157,7 +157,7 @@ def _exported(program: ExportedProgram) -> tuple[Data, dict[str, torch.Tensor]]:
             held = program.state_dict if str(spec.target) in program.state_dict else program.constants
             constants[spec.arg.name] = held[str(spec.target)]
         elif spec.kind is not InputKind.USER_INPUT:
-            raise _unfit(spec.arg.name, spec.kind.name)
+            raise unfit_program(spec.arg.name, spec.kind.name)
         elif not isinstance(value := placeholders[spec.arg.name].meta["val"], torch.Tensor | Symbolic):
             fixed[spec.arg.name] = value
     captured = tidied(program.graph_module, "inference")
@@ -172,7 +172,7 @@ def _exported(program: ExportedProgram) -> tuple[Data, dict[str, torch.Tensor]]:
         elif out.kind is OutputKind.USER_OUTPUT:
             results.append(encode(value))
         else:
-            raise _unfit(out.arg.name, out.kind.name)
+            raise unfit_program(out.arg.name, out.kind.name)
     data = _program(whole, constants, fixed, results, writes)
     for name, span in ((str(s), span) for s, span in program.range_constraints.items()):
         if name in data["symbols"]:
@@ -194,7 +194,8 @@ def _bound(value: Any) -> int | None:
     return int(value) if getattr(value, "is_Integer", isinstance(value, int)) and abs(int(value)) < 2**62 else None
 
 
-def _unfit(name: str, kind: str) -> KeelError:
+def unfit_program(name: str, kind: str) -> KeelError:
+    """The error for an exported program with an input or a result of that ``kind``."""
     return KeelError(
         "bad-graph",
         "The exported program does more than compute tensors from tensors.",

@@ -188,59 +188,29 @@ class Family:
     def __call__(self, *overloads: Overload | str, clauses: Stated, **more: Any) -> Callable[..., Any]:
         def declare(function: Callable[..., Any]) -> Callable[..., Any]:
             name = more.pop("name", function.__name__.strip("_"))
-            self._add(
-                Op(
-                    name,
-                    "composite",
-                    self.name,
-                    names(overloads),
-                    function.__doc__ or "",
-                    clauses_of(clauses),
-                    decompose=function,
-                    **{"profile": self.profile, **more},
-                )
-            )
+            self._add(name, "composite", overloads, function.__doc__ or "", clauses, decompose=function, **more)
             return function
 
         return declare
 
     def composite(self, name: str, *overloads: Overload | str, doc: str, clauses: Stated, **more: Any) -> None:
         """A composite whose decomposition is PyTorch's."""
-        self._add(
-            Op(
-                name,
-                "composite",
-                self.name,
-                names(overloads),
-                doc,
-                clauses_of(clauses),
-                **{"profile": self.profile, **more},
-            )
-        )
+        self._add(name, "composite", overloads, doc, clauses, **more)
 
     def primitive(self, name: str, *overloads: Overload | str, doc: str, clauses: Stated, **more: Any) -> None:
-        self._add(
-            Op(
-                name,
-                "primitive",
-                self.name,
-                names(overloads),
-                doc,
-                clauses_of(clauses),
-                **{"profile": self.profile, **more},
-            )
-        )
+        self._add(name, "primitive", overloads, doc, clauses, **more)
 
     def opaque(self, name: str, *overloads: Overload | str, doc: str, reason: str, **more: Any) -> None:
         """An operator that is neither decomposed nor asked of a backend, and why."""
-        self._add(
-            Op(name, "opaque", self.name, names(overloads), doc, (), reason=reason, **{"profile": self.profile, **more})
-        )
+        self._add(name, "opaque", overloads, doc, (), reason=reason, **more)
 
-    def _add(self, op: Op) -> None:
-        if op.name in self.members:
-            raise ValueError(f"{op.name} is declared twice.")
-        self.members[op.name] = op
+    def _add(
+        self, name: str, kind: Kind, overloads: tuple[Overload | str, ...], doc: str, clauses: Stated, **more: Any
+    ) -> None:
+        if name in self.members:
+            raise ValueError(f"{name} is declared twice.")
+        facts = {"profile": self.profile, **more}
+        self.members[name] = Op(name, kind, self.name, names(overloads), doc, clauses_of(clauses), **facts)
 
 
 def names(overloads: Iterable[Overload | str]) -> tuple[str, ...]:

@@ -12,21 +12,14 @@ from keel.opset import Op
 
 from ...by_member import ByMember
 from ..domain import DTYPES, Domain, InvalidCall, Levels, Rule
+from ..shapes import shapes
 from ..values import SeededValues
 from .call_templates import CallTemplate, TensorArg, always, domain, invalid_call, when
 
-TOKENS: Mapping[str, tuple[int, ...]] = {
-    "3": (3,),
-    "2x3x4": (2, 3, 4),
-    "0": (0,),
-    "0d": (),
-    "17x5": (17, 5),
-    "1025": (1025,),
-    "1x7x1": (1, 7, 1),
-}
+TOKENS = shapes("3", "2x3x4", "0", "0d", "17x5", "1025", "1x7x1")
 OF: Mapping[str, torch.dtype] = {"f32": torch.float32, "i64": torch.int64, "bf16": torch.bfloat16, "b8": torch.bool}
 """Dtypes of a token beside a condition."""
-ONE: Mapping[str, tuple[int, ...]] = {"0d": (), "1": (1,), "1x1": (1, 1)}
+ONE = shapes("0d", "1", "1x1")
 _DTYPES = (
     torch.float32,
     torch.float64,

@@ -44,7 +44,6 @@ SCALES: Mapping[str, tuple[float, float]] = {
 }
 """beta and alpha."""
 BESIDES = ("full", "row", "rows", "column", "scalar")
-IGNORED = when(scale=("ignored", "nan_ignored"))
 NOTHING = when(k="0")
 
 
@@ -55,10 +54,17 @@ def _sizes(levels: Levels) -> tuple[int, int, int] | None:
     return None if k >= 1000 and m * n > 40 else (m, k, n)
 
 
+def _batched(levels: Levels) -> tuple[int, int, int, int] | None:
+    """The number of matrices, m, k, n; a few matrices where these are large."""
+    sizes, b = _sizes(levels), int(levels["batch"])
+    if sizes is None or (b > 3 and (sizes[1] >= 1000 or sizes[0] * sizes[2] > 200)):
+        return None
+    return b, *sizes
+
+
 def _scales(levels: Levels) -> dict[str, Any]:
     """beta and alpha, whole numbers where they are, as integers ask for."""
-    beta, alpha = SCALES[levels["scale"]]
-    return {"beta": beta, "alpha": alpha}
+    return dict(zip(("beta", "alpha"), SCALES[levels["scale"]], strict=True))
 
 
 def _added(shape: tuple[int, ...], levels: Levels) -> TensorArg:
@@ -75,11 +81,9 @@ def _mm(levels: Levels) -> CallTemplate | None:
 
 
 def _bmm(levels: Levels) -> CallTemplate | None:
-    if (sizes := _sizes(levels)) is None:
+    if (sizes := _batched(levels)) is None:
         return None
-    (m, k, n), b = sizes, int(levels["batch"])
-    if (k >= 1000 and b > 3) or (b > 3 and m * n > 200):
-        return None
+    b, m, k, n = sizes
     return CallTemplate(
         "aten.bmm.default", (TensorArg((b, m, k), products=k), TensorArg((b, k, n), products=k)), exact=True
     )
@@ -101,11 +105,9 @@ def _addmm(name: str) -> Callable[[Levels], CallTemplate | None]:
 
 
 def _baddbmm(levels: Levels) -> CallTemplate | None:
-    if (sizes := _sizes(levels)) is None:
+    if (sizes := _batched(levels)) is None:
         return None
-    (m, k, n), b = sizes, int(levels["batch"])
-    if (k >= 1000 and b > 3) or (b > 3 and m * n > 200):
-        return None
+    b, m, k, n = sizes
     return CallTemplate(
         "aten.baddbmm.default",
         (_added((b, m, n), levels), TensorArg((b, m, k), products=k), TensorArg((b, k, n), products=k)),
@@ -114,11 +116,9 @@ def _baddbmm(levels: Levels) -> CallTemplate | None:
 
 
 def _addbmm(levels: Levels) -> CallTemplate | None:
-    if (sizes := _sizes(levels)) is None:
+    if (sizes := _batched(levels)) is None:
         return None
-    (m, k, n), b = sizes, int(levels["batch"])
-    if (k >= 1000 and b > 3) or (b > 3 and m * n > 200):
-        return None
+    b, m, k, n = sizes
     return CallTemplate(
         "aten.addbmm.default",
         (_added((m, n), levels), TensorArg((b, m, k), products=b * k), TensorArg((b, k, n), products=b * k)),

@@ -13,23 +13,11 @@ from keel.opset import MEMBERS, Op
 
 from ...by_member import ByMember
 from ..domain import Domain, InvalidCall, Levels, Rule
+from ..shapes import shapes
 from .call_templates import FLOATS, CallTemplate, TensorArg, domain, invalid_call, when
 
 KINDS = ("random", "nonfinite", "cancel", "exact", "duplicates")
-SIZES: Mapping[str, tuple[int, ...]] = {
-    "7x9": (7, 9),
-    "13": (13,),
-    "5x4x6": (5, 4, 6),
-    "33": (33,),
-    "1x1": (1, 1),
-    "8x8": (8, 8),
-    "17x5": (17, 5),
-    "1": (1,),
-    "129": (129,),
-    "2x3x3": (2, 3, 3),
-    "3x3": (3, 3),
-    "4x33": (4, 33),
-}
+SIZES = shapes("7x9", "13", "5x4x6", "33", "1x1", "8x8", "17x5", "1", "129", "2x3x3", "3x3", "4x33")
 """Of planes."""
 
 

@@ -11,24 +11,10 @@ from keel.opset import Op
 from ...by_member import ByMember
 from .. import layouts
 from ..domain import Domain, Levels, Rule
+from ..shapes import shapes
 from .call_templates import OWN, CallTemplate, TensorArg, domain
 
-SHAPES: Mapping[str, tuple[int, ...]] = {
-    "0d": (),
-    "1": (1,),
-    "17": (17,),
-    "1025": (1025,),
-    "70001": (70001,),
-    "3x5": (3, 5),
-    "17x17": (17, 17),
-    "2x3x4": (2, 3, 4),
-    "1x7": (1, 7),
-    "7x1": (7, 1),
-    "2x3x4x5": (2, 3, 4, 5),
-    "0": (0,),
-    "3x0": (3, 0),
-    "0x4": (0, 4),
-}
+SHAPES = shapes("0d", "1", "17", "1025", "70001", "3x5", "17x17", "2x3x4", "1x7", "7x1", "2x3x4x5", "0", "3x0", "0x4")
 SIDES: Mapping[str, int] = {"0": 0, "1": 1, "2": 2, "5": 5, "8": 8, "17": 17, "65": 65}
 OFFSETS = ("none", "0", "1", "-1", "3", "-4", "16", "-70")
 

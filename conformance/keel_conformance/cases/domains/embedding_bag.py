@@ -13,17 +13,11 @@ from keel.opset import Op
 
 from ...by_member import ByMember
 from ..domain import Domain, Levels, Rule
+from ..shapes import shapes
 from ..values import SeededValues
 from .call_templates import FLOATS, CallTemplate, TensorArg, always, domain
 
-TABLES: Mapping[str, tuple[int, int]] = {
-    "9x5": (9, 5),
-    "33x16": (33, 16),
-    "129x8": (129, 8),
-    "7x33": (7, 33),
-    "17x17": (17, 17),
-    "3x129": (3, 129),
-}
+TABLES = shapes("9x5", "33x16", "129x8", "7x33", "17x17", "3x129")
 """Rows, and elements of each."""
 TAKEN: Mapping[str, tuple[int, int, torch.dtype]] = {
     "7in3": (7, 3, torch.int64),

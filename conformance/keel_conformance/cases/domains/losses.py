@@ -13,20 +13,13 @@ from keel.opset import Op
 
 from ...by_member import ByMember
 from ..domain import Domain, Levels
+from ..shapes import shapes
 from ..values import SeededValues
 from .call_templates import FLOATS, CallTemplate, DerivedArg, TensorArg, domain, when
 
 aten = torch.ops.aten
 REDUCTIONS: Mapping[str, int] = {"each": 0, "mean": 1, "sum": 2}
-SHAPES: Mapping[str, tuple[int, ...]] = {
-    "3x5": (3, 5),
-    "17": (17,),
-    "0d": (),
-    "2x3x4x5": (2, 3, 4, 5),
-    "1": (1,),
-    "33x65": (33, 65),
-    "1025": (1025,),
-}
+SHAPES = shapes("3x5", "17", "0d", "2x3x4x5", "1", "33x65", "1025")
 _Drawn = Callable[[SeededValues, torch.dtype, tuple[int, ...], str], torch.Tensor]
 
 
@@ -339,17 +332,18 @@ declare(
 declare(
     "nll_loss2d_backward", lambda op: domain(op, _of_image(True, True), _nll(True), kinds=_KINDS, lay=("contiguous",))
 )
+_MARGIN = {
+    "size": tuple(CLASSES),
+    "reduction": tuple(REDUCTIONS),
+    "p": ("1", "2"),
+    "margin": ("1", "0.5", "2"),
+    "weight": ("weight", "none"),
+}
 declare(
     "multi_margin_loss",
     lambda op: domain(
         op,
-        {
-            "size": tuple(CLASSES),
-            "reduction": tuple(REDUCTIONS),
-            "p": ("1", "2"),
-            "margin": ("1", "0.5", "2"),
-            "weight": ("weight", "none"),
-        },
+        _MARGIN,
         _margin(False),
         dtypes=FLOATS[:2],
         kinds=_KINDS[::2],
@@ -360,13 +354,7 @@ declare(
     "multi_margin_loss_backward",
     lambda op: domain(
         op,
-        {
-            "size": tuple(CLASSES),
-            "reduction": tuple(REDUCTIONS),
-            "p": ("1", "2"),
-            "margin": ("1", "0.5", "2"),
-            "weight": ("weight", "none"),
-        },
+        _MARGIN,
         _margin(True),
         dtypes=FLOATS[:2],
         kinds=("random", "duplicates"),

@@ -12,6 +12,7 @@ from keel.opset import Op
 
 from ...by_member import ByMember
 from ..domain import Domain, Levels
+from ..shapes import shapes
 from ..values import SeededValues
 from .call_templates import CallTemplate, DerivedArg, TensorArg, domain, when
 
@@ -29,16 +30,7 @@ ROWS: Mapping[str, tuple[tuple[int, ...], int]] = {
     "1x1000": ((1, 1000), 1),
 }
 """Sizes, and how many of the last are normalized over."""
-IMAGES: Mapping[str, tuple[int, ...]] = {
-    "2x6x4x5": (2, 6, 4, 5),
-    "3x4": (3, 4),
-    "2x8x9": (2, 8, 9),
-    "1x6x1x1": (1, 6, 1, 1),
-    "2x2x3x2x3": (2, 2, 3, 2, 3),
-    "4x12x17": (4, 12, 17),
-    "5x1x33": (5, 1, 33),
-    "2x32x2x2": (2, 32, 2, 2),
-}
+IMAGES = shapes("2x6x4x5", "3x4", "2x8x9", "1x6x1x1", "2x2x3x2x3", "4x12x17", "5x1x33", "2x32x2x2")
 DATA = ("plain", "large_mean", "tiny", "constant", "nonfinite", "large", "exact")
 """What the elements are like; with a large mean, sums of squares alone lose the variance."""
 AFFINE = ("both", "neither", "weight", "bias")

@@ -15,6 +15,7 @@ from keel.opset import About, Op
 
 from ...by_member import ByMember
 from ..domain import Domain, Levels
+from ..shapes import shapes
 from ..values import SeededValues
 from .call_templates import OWN, CallTemplate, TensorArg, always, domain, when
 from .quantize import RANGES, around, integers
@@ -23,31 +24,9 @@ Spread = Callable[[torch.Tensor], torch.Tensor]
 """One value per scale, as one for each element, in row-major order."""
 _Drawn = Callable[[SeededValues, torch.dtype, tuple[int, ...], str], torch.Tensor]
 
-TOKENS: Mapping[str, tuple[int, ...]] = {
-    "3x5": (3, 5),
-    "17": (17,),
-    "2x3x4x5": (2, 3, 4, 5),
-    "33x65": (33, 65),
-    "1x1": (1, 1),
-    "1x1025": (1, 1025),
-    "0x4": (0, 4),
-    "129x8": (129, 8),
-    "17x17": (17, 17),
-    "5x5x5": (5, 5, 5),
-    "7x1": (7, 1),
-    "4x257": (4, 257),
-}
+TOKENS = shapes("3x5", "17", "2x3x4x5", "33x65", "1x1", "1x1025", "0x4", "129x8", "17x17", "5x5x5", "7x1", "4x257")
 """Sizes whose last dimension is a token."""
-MATRICES: Mapping[str, tuple[int, int]] = {
-    "3x8": (3, 8),
-    "17x32": (17, 32),
-    "1x128": (1, 128),
-    "5x6": (5, 6),
-    "33x64": (33, 64),
-    "2x256": (2, 256),
-    "0x8": (0, 8),
-    "16x16": (16, 16),
-}
+MATRICES = shapes("3x8", "17x32", "1x128", "5x6", "33x64", "2x256", "0x8", "16x16")
 GROUPS = ("2", "8", "32", "128", "3", "long")
 """Elements of a group; ``long`` is more than a row has, which is one group then."""
 SCALES = ("powers", "any", "wide")
@@ -163,7 +142,7 @@ def _back_per_token(levels: Levels) -> CallTemplate:
     )
 
 
-def _grouped(levels: Levels) -> tuple[tuple[int, int], int, int] | None:
+def _grouped(levels: Levels) -> tuple[tuple[int, ...], int, int] | None:
     """Sizes, elements of a group, and the number that is given for it."""
     shape, named = MATRICES[levels["size"]], levels["group"]
     size = shape[1] if named == "long" else int(named)
@@ -210,19 +189,7 @@ DATA = ("both", "positive", "negative", "equal", "zeros", "tiny", "large", "one"
 a.
 """
 EPS: Mapping[str, float] = {"2^-23": 2.0**-23, "1e-3": 1e-3, "0.5": 0.5}
-CHOSEN: Mapping[str, tuple[int, ...]] = {
-    "3x5": (3, 5),
-    "17": (17,),
-    "2x3x4x5": (2, 3, 4, 5),
-    "33x65": (33, 65),
-    "1x1": (1, 1),
-    "1025": (1025,),
-    "0d": (),
-    "300x257": (300, 257),
-    "17x17": (17, 17),
-    "5x5x5": (5, 5, 5),
-    "129x8": (129, 8),
-}
+CHOSEN = shapes("3x5", "17", "2x3x4x5", "33x65", "1x1", "1025", "0d", "300x257", "17x17", "5x5x5", "129x8")
 
 
 def _elements(data: str, row: int | None = None) -> _Drawn:
@@ -274,18 +241,7 @@ def _chosen_per_token(levels: Levels) -> CallTemplate:
 
 # -- learned -----------------------------------------------------------------------------------------------------------
 
-LEARNED: Mapping[str, tuple[int, ...]] = {
-    "3x5": (3, 5),
-    "17": (17,),
-    "2x3x4x5": (2, 3, 4, 5),
-    "33x65": (33, 65),
-    "1x1": (1, 1),
-    "1025": (1025,),
-    "129x8": (129, 8),
-    "17x17": (17, 17),
-    "5x5x5": (5, 5, 5),
-    "7x1": (7, 1),
-}
+LEARNED = shapes("3x5", "17", "2x3x4x5", "33x65", "1x1", "1025", "129x8", "17x17", "5x5x5", "7x1")
 FACTORS: Mapping[str, float] = {"1": 1.0, "0.25": 0.25}
 STEP: Mapping[str, float] = {"0.1": 0.1, "1": 1.0, "2^-5": 0.03125, "0.7": 0.7}
 

@@ -12,21 +12,11 @@ from keel.opset import About, Op
 
 from ...by_member import ByMember
 from ..domain import Domain, Levels
+from ..shapes import shapes
 from ..values import SeededValues
 from .call_templates import CallTemplate, TensorArg, domain, when
 
-SIZES: Mapping[str, tuple[int, ...]] = {
-    "3x5": (3, 5),
-    "17": (17,),
-    "2x3x4x5": (2, 3, 4, 5),
-    "33x65": (33, 65),
-    "1x1": (1, 1),
-    "1025": (1025,),
-    "0x4": (0, 4),
-    "129x8": (129, 8),
-    "17x17": (17, 17),
-    "5x5x5": (5, 5, 5),
-}
+SIZES = shapes("3x5", "17", "2x3x4x5", "33x65", "1x1", "1025", "0x4", "129x8", "17x17", "5x5x5")
 RANGES: Mapping[str, tuple[int, int, torch.dtype]] = {
     "i8": (-128, 127, torch.int8),
     "u8": (0, 255, torch.uint8),

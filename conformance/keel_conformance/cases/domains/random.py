@@ -14,27 +14,28 @@ from keel.opset import Op
 
 from ...by_member import ByMember
 from ..domain import Domain, InvalidCall, Levels, Rule
+from ..shapes import shapes
 from ..values import SeededValues
 from .call_templates import FLOATS, OWN, CallTemplate, TensorArg, always, domain, invalid_call
 
-SHAPES: Mapping[str, tuple[int, ...]] = {
-    "129x8": (129, 8),
-    "7x33": (7, 33),
-    "2x3x4x50": (2, 3, 4, 50),
-    "70001": (70001,),
-    "1025": (1025,),
-    "33x65": (33, 65),
-    "1000": (1000,),
-    "255": (255,),
-    "127x3": (127, 3),
-    "50x1x9": (50, 1, 9),
-    "257": (257,),
-    "2x0x3": (2, 0, 3),
-    "17": (17,),
-    "0d": (),
-    "1": (1,),
-    "0": (0,),
-}
+SHAPES = shapes(
+    "129x8",
+    "7x33",
+    "2x3x4x50",
+    "70001",
+    "1025",
+    "33x65",
+    "1000",
+    "255",
+    "127x3",
+    "50x1x9",
+    "257",
+    "2x0x3",
+    "17",
+    "0d",
+    "1",
+    "0",
+)
 FEW = ("17", "0d", "1", "0", "2x0x3")
 """Sizes of so few draws that these say little: not in each layout."""
 PAIRS: Mapping[str, tuple[float, float]] = {
@@ -57,19 +58,7 @@ RANGES = ("own", "to_coin", "to_byte", "to_high")
 """Of integers in a tensor's own dtype: all that it holds, or those up to a number. No graph that PyTorch writes as
 Python has the overload with a lower bound, whose name is ``from``.
 """
-ROWS: Mapping[str, tuple[int, ...]] = {
-    "20000x3": (20000, 3),
-    "1025x5": (1025, 5),
-    "33x65": (33, 65),
-    "7x2": (7, 2),
-    "50x1x9": (50, 1, 9),
-    "3": (3,),
-    "257x33": (257, 33),
-    "129x8": (129, 8),
-    "2x0x3": (2, 0, 3),
-    "0x4": (0, 4),
-    "400x2": (400, 2),
-}
+ROWS = shapes("20000x3", "1025x5", "33x65", "7x2", "50x1x9", "3", "257x33", "129x8", "2x0x3", "0x4", "400x2")
 """Sizes whose last dimension is drawn together."""
 ALPHAS: Mapping[str, tuple[float, float]] = {
     "small": (0.3, 0.9),

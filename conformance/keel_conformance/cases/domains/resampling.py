@@ -12,6 +12,7 @@ from keel.opset import MEMBERS, About, Op
 
 from ...by_member import ByMember
 from ..domain import Domain, Levels
+from ..shapes import shapes
 from ..values import SeededValues
 from .call_templates import FLOATS, CallTemplate, TensorArg, domain, when
 
@@ -33,7 +34,7 @@ RESIZED: Mapping[str, tuple[tuple[int, ...], tuple[int, ...]]] = {
     "1x2x3to2x2x7": ((1, 2, 3), (2, 2, 7)),
     "3x5x7to5x8x4": ((3, 5, 7), (5, 8, 4)),
 }
-BATCH: Mapping[str, tuple[int, int]] = {"2x3": (2, 3), "1x1": (1, 1), "1x17": (1, 17)}
+BATCH = shapes("2x3", "1x1", "1x17")
 SCALES = ("none", "ratio", "other")
 """No scales, those that sizes have, and ones near them, as a caller that rounds gives them."""
 
