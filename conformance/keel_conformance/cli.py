@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from datetime import date
 from pathlib import Path
@@ -198,12 +198,11 @@ def _accepted(
     *,
     whole: bool,
     part: bool = False,
-    today: Callable[[], date] = date.today,
 ) -> tuple[list[Verdict], list[str]]:
     """The verdicts with waivers applied, and what is wrong with these. Of a ``part``, a shard, no share says
     anything.
     """
-    day = today()
+    day = date.today()
     wrong = waivers.problems(verdicts, accepted, [c.id for c in cases], day, whole=whole and not part)
     found = waivers.apply_waivers(verdicts, accepted, day)
     return found, wrong + ([] if part else waivers.excess(found, whole=whole))

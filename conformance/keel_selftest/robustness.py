@@ -84,11 +84,11 @@ def some_of(name: str) -> list[Case]:
     return [*[c for c in mine if c.dtype == "f64"][:FEW], *[c for c in mine if c.dtype in ("f32", "i32")][:REST]]
 
 
-def resume_bars(out: Path, standard: int, kills: int = KILLS) -> list[Criterion]:
+def resume_bars(out: Path, standard: int) -> list[Criterion]:
     """A run that is killed at random times beside one that is not. ``standard`` is how many cases the standard tier
     has, which is too long a run to be killed so often."""
     folder, draw = out / "killed", random.Random(0)
-    for _ in range(kills):
+    for _ in range(KILLS):
         killed_once(folder, draw.randint(1, 5))
     for there in (folder, out / "whole"):
         cases_begun(there).wait()
@@ -98,18 +98,18 @@ def resume_bars(out: Path, standard: int, kills: int = KILLS) -> list[Criterion]
     statuses = ", ".join(f"{n} {s}" for s, n in Counter(v.status for v in want.values()).most_common(3))
     return [
         Criterion(
-            f"verdicts that differ after {kills} kills",
+            f"verdicts that differ after {KILLS} kills",
             len(other),
             "0",
             bool(want) and not other,
             f"{len(want)} cases: {statuses}",
         ),
         Criterion(
-            f"cases repeated after {kills} kills",
+            f"cases repeated after {KILLS} kills",
             percent(repeated, standard),
             "at most 1.0 % of a standard run",
             repeated <= 0.01 * standard,
-            f"{repeated} cases, {repeated / kills:.1f} a kill, of {standard}",
+            f"{repeated} cases, {repeated / KILLS:.1f} a kill, of {standard}",
         ),
     ]
 

@@ -114,9 +114,9 @@ FAMILIES: Mapping[str, Callable[[int], fx.GraphModule]] = {
 }
 
 
-def unsupported(units: placement.CallGraph, seed: int = 0) -> set[str]:
+def unsupported(units: placement.CallGraph) -> set[str]:
     """The names of a tenth of the calls."""
-    r = random.Random(seed)
+    r = random.Random(0)
     return {node.name for node in units.nodes if r.random() < UNSUPPORTED}
 
 

@@ -59,7 +59,7 @@ def _followed(tree: Any, evaluate: Evaluate) -> Any:
     return tree_map(tree, lambda x: tracked(x, evaluate) if isinstance(x, Tensor) and not hasattr(x, "plain") else x)
 
 
-def envelope(run: Callable[[Evaluate], Sequence[Any]], values: Sequence[Any], runs: int = RUNS) -> list[Tensor | None]:
+def envelope(run: Callable[[Evaluate], Sequence[Any]], values: Sequence[Any]) -> list[Tensor | None]:
     """For each result of ``run`` (which gets what operators are to do) how far ``RUNS`` runs are from ``values``, the
     exact results, times ``FACTOR``; None for what is no float.  Deterministic.  Raises NoRule for what draws.
     """
@@ -67,7 +67,7 @@ def envelope(run: Callable[[Evaluate], Sequence[Any]], values: Sequence[Any], ru
         torch.zeros(v.shape, dtype=torch.float64) if isinstance(v, Tensor) and inexact(v.dtype) else None
         for v in values
     ]
-    for seed in range(runs):
+    for seed in range(RUNS):
         random = torch.Generator().manual_seed(seed)
         for k, got in enumerate(run(partial(sampled, random=random))):
             far = farthest[k]

@@ -81,9 +81,7 @@ def legalize(
     return Legalized(gm, {n.name: desk.reasons(n) for n in gm.graph.nodes if is_call(n)})
 
 
-def unclaimed_calls(
-    captured: Captured, backends: Sequence[Backend], *, descent: Lookup = descent
-) -> list[tuple[Call, str]]:
+def unclaimed_calls(captured: Captured, backends: Sequence[Backend]) -> list[tuple[Call, str]]:
     """The calls at the bottom that nobody takes, and why each is not written out: what ``legalize`` would need for all
     of the graph to have an owner.  Empty if it has one already.
     """
