@@ -210,8 +210,15 @@ def _texts() -> dict[str, ast.expr]:
     for node in ast.walk(ast.parse(inspect.getsource(graph_ir))):
         if isinstance(node, ast.AnnAssign) and getattr(node.target, "id", "") == "OPS":
             assert isinstance(node.value, ast.Dict)
-            return {str(ast.literal_eval(k)): v for k, v in zip(node.value.keys, node.value.values, strict=True) if k}
+            smooth = {name: ast.parse(_path(f), mode="eval").body for name, f in graph_ir.SMOOTH.items()}
+            written = zip(node.value.keys, node.value.values, strict=True)
+            return smooth | {str(ast.literal_eval(k)): v for k, v in written if k}
     raise LookupError("The table of operators is not where it was.")
+
+
+def _path(function: Callable[..., Any]) -> str:
+    """Where a script finds a function of PyTorch."""
+    return f"torch.{function.__name__}" if hasattr(torch, function.__name__) else f"F.{function.__name__}"
 
 
 class _Substitute(ast.NodeTransformer):
