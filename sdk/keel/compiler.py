@@ -29,6 +29,7 @@ from keel.plugin import CompileContext
 from keel.runtime.autotune import Candidate, PlanTiming, autotuned, devices_of, reason
 from keel.runtime.compile_parts import PartFailure, Runs, compile_parts, report_failures
 from keel.runtime.link import link
+from keel.saved_images import saved_images
 from keel.selection import Planner, Selection
 from keel.settings import Settings
 from keel.torch_adapter import Boxed, Captured, GraphPair, capture, compiled_graphs, unwrapped
@@ -59,7 +60,7 @@ class DynamoBackend:
 
         with unwrapped(), no_collection():
             reject_excluded_inputs(gm)
-            return capture(gm, example_inputs, compiler)
+            return capture(gm, example_inputs, compiler, partial(saved_images, backends=self.settings.backends))
 
 
 @in_one_chunk

@@ -38,10 +38,12 @@ _RUNTIME = frozenset({"control", "collective", "host", "effect"})
 def aten_externs(device: str, dtypes: Collection[torch.dtype] = tuple(DTYPE_NAMES)) -> Mapping[str, Extern]:
     """PyTorch's kernels for a device type (``cpu``, ``cuda``), by overload name, as ``LoopTarget.externs`` takes them.
 
-    Results, random ones too, are bitwise equal to eager's, except for halves on CUDA if its kernels keep partial sums
-    in halves, and where Keel gives a kernel images in the layout that it prefers. Calls that these kernels cannot run, or run differently from the operator set, are refused with the
-    reason. On a CPU every primitive of the operator set is covered: a primitive is lowered to loops if it has a
-    lowering on ``dtypes``, those of the target, unless an extern is better."""
+    Results, random ones too, are bitwise equal to eager's, except for halves on CUDA if its kernels keep partial
+    sums in halves, and where Keel gives a kernel images in the layout that it prefers. Calls that these kernels
+    cannot run, or run differently from the operator set, are refused with the reason. On a CPU every primitive of
+    the operator set is covered: a primitive is lowered to loops if it has a lowering on ``dtypes``, those of the
+    target, unless an extern is better.
+    """
     has_loops = partial(_has_loops, dtypes=frozenset(dtypes))
     outside = (run for name in _OUTSIDE.get(device, ()) if (run := _overload(name)) is not None)
     return {

@@ -268,6 +268,10 @@ class LayoutPreference:
     converted: tuple[int, ...] = ()
     dtypes: frozenset[torch.dtype] = frozenset({torch.float32, torch.bfloat16, torch.float16})
 
+    def is_about(self, args: Sequence[Any]) -> bool:
+        """Whether these positional arguments have all that it names; others may be given by name."""
+        return max((*self.arguments, *self.converted), default=-1) < len(args)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Extern:

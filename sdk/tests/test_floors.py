@@ -48,6 +48,7 @@ FLOORS = (
     "discovery",
     "pins",
     "settings",
+    "saved_images",
     "selection",
     "events",
     "compiler",

@@ -26,7 +26,7 @@ from keel.loops.index import Axis, Index, axes_of, index, substitute
 from keel.loops.symbolic_sizes import canonicalize
 from keel.plugin import LayoutPreference
 from keel.schedule.inline import Hint, bytes_of
-from keel.schedule.tensor_graph import ExternCall, LoopNode, Slot, Tensor, TensorGraph
+from keel.schedule.tensor_graph import ExternCall, LoopNode, Node, Slot, Tensor, TensorGraph
 from keel.types import Dim, TensorType, as_dim, contiguous_strides
 
 UNLIKE = 2
@@ -44,6 +44,16 @@ def row_major(type: TensorType) -> TensorType:
     return replace(type, strides=contiguous_strides(type.shape))
 
 
+def matters(type: TensorType) -> bool:
+    """True if channels-last is another layout than row-major for a tensor of that dtype and shape."""
+    return type.rank in (4, 5) and not _lies_as(row_major(type), channels_last(type))
+
+
+def lies_row_major(type: TensorType) -> bool:
+    """True if a tensor is known to lie row-major, and not channels-last as well."""
+    return matters(type) and _lies_as(type, row_major(type))
+
+
 def choose_layouts(graph: TensorGraph, hint: Hint, fuel: Fuel | None = None) -> TensorGraph:
     """Returns ``graph`` with the layouts that cost least, and conversions where a library call needs another.
 
@@ -53,13 +63,13 @@ def choose_layouts(graph: TensorGraph, hint: Hint, fuel: Fuel | None = None) -> 
     calls = [n for n in graph.nodes if isinstance(n, ExternCall) and _preference(n, graph) is not None]
     fuel = fuel or Fuel()
     honored = [n for n in calls if fuel.take()]
-    return _Chooser(graph, honored, hint).run() if honored else graph
+    return _without_copies(_Chooser(graph, honored, hint).run()) if honored else graph
 
 
 def _preference(node: ExternCall, graph: TensorGraph) -> LayoutPreference | None:
     """Returns what the library prefers for this call, if it prefers anything for its ranks and dtypes."""
     preference = node.extern.layout
-    if preference is None or not _images(node, preference):
+    if preference is None or not preference.is_about(node.args) or not _images(node, preference):
         return None
     types = [graph.tensors[t].type for t in _images(node, preference)]
     return preference if all(t.rank in (4, 5) and t.dtype in preference.dtypes for t in types) else None
@@ -69,6 +79,49 @@ def _images(node: ExternCall, preference: LayoutPreference) -> list[int]:
     """Returns the tensors that have the preferred layout, arguments and results."""
     images = [a.number for n in preference.arguments if isinstance(a := node.args[n], Slot)]
     return [*images, *(node.results[n] for n in preference.results if node.results[n] >= 0)]
+
+
+def _without_copies(graph: TensorGraph) -> TensorGraph:
+    """Returns the graph without copies of what lies already as the copy is to lie.
+
+    A result of the part stays a copy of an input, for it must not share its memory.
+    """
+    same: dict[int, int] = {}
+    inputs = {t for t in graph.inputs if isinstance(t, int)}
+    outputs = {t for t in graph.outputs if isinstance(t, int)}
+    nodes: list[Node] = []
+    for node in graph.nodes:
+        source = same.get(node.operands[0], node.operands[0]) if node.operands else None
+        if source is None or not _copies(graph, node, source) or (node.results[0] in outputs and source in inputs):
+            nodes.append(node)
+        else:
+            same[node.results[0]] = source
+    return replace(
+        graph,
+        tensors=[
+            x if x.alias is None else replace(x, alias=(same.get(x.alias[0], x.alias[0]), x.alias[1]))
+            for x in graph.tensors
+        ],
+        nodes=[_reading(n, same) for n in nodes],
+        outputs=[same.get(t, t) if isinstance(t, int) else t for t in graph.outputs],
+    )
+
+
+def _copies(graph: TensorGraph, node: Node, source: int) -> bool:
+    (result, *_) = node.results
+    if not isinstance(node, LoopNode) or not node.definition.is_view:
+        return False
+    (read,) = node.definition.steps
+    assert isinstance(read, Read)
+    one, other = graph.tensors[source], graph.tensors[result]
+    whole = one.alias is None and other.alias is None and read.at == tuple(map(index, node.definition.axes))
+    return whole and one.type.shape == other.type.shape and _lies_as(one.type, other.type)
+
+
+def _reading(node: Node, same: Mapping[int, int]) -> Node:
+    if isinstance(node, ExternCall):
+        return _with_slots(node, same)
+    return replace(node, operands=tuple(same.get(t, t) for t in node.operands))
 
 
 @dataclass(frozen=True)
@@ -131,13 +184,11 @@ class _Chooser:
         outputs = {t for t in self.graph.outputs if isinstance(t, int)}
         for number, tensor in enumerate(self.graph.tensors):
             movable = number in made and tensor.alias is None and number not in viewed | outputs
-            if not (movable and self._matters(number) and _lies_as(tensor.type, row_major(tensor.type))):
+            if not (movable and lies_row_major(tensor.type)):
                 yield number, self._matters(number) and _lies_as(tensor.type, channels_last(tensor.type))
 
     def _matters(self, number: int) -> bool:
-        """True if channels-last is another layout for the tensor than row-major."""
-        type = self.graph.tensors[number].type
-        return type.rank in (4, 5) and not _lies_as(row_major(type), channels_last(type))
+        return matters(self.graph.tensors[number].type)
 
     def _in_place(self, node: LoopNode) -> bool:
         """True if readers of a view read what it is a view of."""

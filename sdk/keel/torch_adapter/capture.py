@@ -31,6 +31,7 @@ from keel.torch_adapter.meta_bugs.upsample import resampled
 from keel.torch_adapter.mutations import taken_out
 from keel.torch_adapter.recorder import fake_mode_of
 from keel.torch_adapter.regions import without_writes
+from keel.torch_adapter.saved_layouts import Images, lay_out_saved, no_images
 from keel.torch_adapter.squeezed import assert_kept
 from keel.torch_adapter.traced_assertions import factorizations_checked, read_apart, said
 
@@ -65,10 +66,13 @@ class Captured:
 Compiler = Callable[[Captured], Boxed]
 
 
-def capture(gm: fx.GraphModule, example_inputs: Sequence[Any], compiler: Compiler) -> Callable[..., Any]:
+def capture(
+    gm: fx.GraphModule, example_inputs: Sequence[Any], compiler: Compiler, images: Images = no_images
+) -> Callable[..., Any]:
     """What Dynamo gets back for ``gm``: a callable with its calling convention, made of what ``compiler`` makes.
 
     ``compiler`` is called for an inference graph, or for a forward and (now or when first needed) a backward graph.
+    What the forward graph saves of its ``images`` is saved channels-last.
     Nothing is decomposed but what PyTorch's dispatcher decomposes by itself.
     """
     # Importing these takes longer than importing torch, and who only writes a backend does not need them.
@@ -77,7 +81,7 @@ def capture(gm: fx.GraphModule, example_inputs: Sequence[Any], compiler: Compile
     from torch._functorch.aot_autograd import aot_module_simplified
 
     if any(isinstance(x, list | tuple | dict) for x in example_inputs):  # the whole backward of compiled autograd
-        return flatten_graph_inputs(gm, example_inputs, lambda flat, given: capture(flat, given, compiler))
+        return flatten_graph_inputs(gm, example_inputs, lambda flat, given: capture(flat, given, compiler, images))
     read_apart(gm)
     of = partial(_compile_function, compiler, torch._C._get_mkldnn_enabled())
     # The backward graph is compiled inside the user's frame, or even inside autograd's thread.
@@ -100,7 +104,7 @@ def capture(gm: fx.GraphModule, example_inputs: Sequence[Any], compiler: Compile
             fw_compiler=of("forward"),
             bw_compiler=backward,
             inference_compiler=of("inference"),
-            partition_fn=_partition,
+            partition_fn=partial(_partition, images),
             decompositions={},
             keep_inference_input_mutations=True,
         )
@@ -133,13 +137,14 @@ def _compile_function(compiler: Compiler, onednn: bool, kind: Kind) -> Callable[
     return compile_graph
 
 
-def _partition(joint: fx.GraphModule, *args: Any, **kwargs: Any) -> Any:
+def _partition(images: Images, joint: fx.GraphModule, *args: Any, **kwargs: Any) -> Any:
     """The forward and the backward graph of a joint one."""
     from torch._functorch.partitioners import min_cut_rematerialization_partition
 
     apply_fixes(joint)  # before what is saved becomes a backward input
     read_late(joint, kwargs["num_fwd_outputs"])
     forward, backward = min_cut_rematerialization_partition(joint, *args, **kwargs)
+    lay_out_saved(forward, backward, kwargs["num_fwd_outputs"], images)
     keep_saved(forward, backward, kwargs["num_fwd_outputs"])
     return forward, backward
 
