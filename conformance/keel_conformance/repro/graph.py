@@ -216,7 +216,7 @@ def _texts() -> dict[str, ast.expr]:
     raise LookupError("The table of operators is not where it was.")
 
 
-def _path(function: Callable[..., Any]) -> str:
+def _path(function: Callable[..., Tensor]) -> str:
     """Where a script finds a function of PyTorch."""
     return f"torch.{function.__name__}" if hasattr(torch, function.__name__) else f"F.{function.__name__}"
 
