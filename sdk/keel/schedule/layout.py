@@ -84,18 +84,21 @@ def _images(node: ExternCall, preference: LayoutPreference) -> list[int]:
 def _without_copies(graph: TensorGraph) -> TensorGraph:
     """Returns the graph without copies of what lies already as the copy is to lie.
 
-    A result of the part stays a copy of an input, for it must not share its memory.
+    A result of the part stays a copy of an input or of another result, for it must not share their memory.
     """
     same: dict[int, int] = {}
-    inputs = {t for t in graph.inputs if isinstance(t, int)}
     outputs = {t for t in graph.outputs if isinstance(t, int)}
+    shared = {graph.base(t)[0] for t in (*graph.inputs, *graph.outputs) if isinstance(t, int)}
     nodes: list[Node] = []
     for node in graph.nodes:
         source = same.get(node.operands[0], node.operands[0]) if node.operands else None
-        if source is None or not _copies(graph, node, source) or (node.results[0] in outputs and source in inputs):
+        result = node.results[0]
+        if source is None or not _copies(graph, node, source) or (result in outputs and source in shared):
             nodes.append(node)
-        else:
-            same[node.results[0]] = source
+            continue
+        same[result] = source
+        if result in outputs:
+            shared.add(source)
     return replace(
         graph,
         tensors=[
@@ -115,7 +118,7 @@ def _copies(graph: TensorGraph, node: Node, source: int) -> bool:
     assert isinstance(read, Read)
     one, other = graph.tensors[source], graph.tensors[result]
     whole = one.alias is None and other.alias is None and read.at == tuple(map(index, node.definition.axes))
-    return whole and one.type.shape == other.type.shape and _lies_as(one.type, other.type)
+    return whole and one.type == replace(other.type, strides=one.type.strides) and _lies_as(one.type, other.type)
 
 
 def _reading(node: Node, same: Mapping[int, int]) -> Node:

@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+import keel
 from keel.fuel import Fuel
 from keel.schedule.layout import Choices, channels_last, choose_layouts
 from keel.schedule.schedule import Schedule
@@ -111,6 +112,18 @@ def test_a_view_of_memory_keeps_what_it_is_a_view_of(scheduled: Any) -> None:
 
     (schedule,) = scheduled(fn, torch.randn(2, 16, 6, 6), dw(16), torch.randn(16 * 16, 8))
     assert not any(n.startswith("relu") for n in moved(schedule))
+
+
+def test_results_share_no_memory() -> None:
+    def fn(x: Tensor, w: Tensor) -> tuple[Tensor, ...]:
+        y = F.relu(F.conv2d(x, w, groups=16))
+        z = F.conv2d(y, w, groups=16)
+        return y, y.clone(), z, x.clone(), x.clone(memory_format=torch.channels_last)
+
+    args = torch.randn(2, 16, 12, 12), dw(16)
+    results = keel.compile(fn, backends=["interp"], strict=True)(*args)
+    torch.testing.assert_close(results, fn(*args))
+    assert len({t.untyped_storage().data_ptr() for t in (*results, *args)}) == 7
 
 
 def test_fuel_bounds_how_many_preferences_are_heard(
