@@ -20,7 +20,7 @@ class ByMember(Generic[T]):
         self._found: dict[str, T] = {}
 
     def __call__(self, *members: str) -> Callable[[T], T]:
-        """Raises ValueError for what is no member, or has one already."""
+        """Raises ValueError for a name that is not a member, or that is declared already."""
 
         def below(thing: T) -> T:
             for name in members:
@@ -32,7 +32,7 @@ class ByMember(Generic[T]):
     def declare(self, member: str, thing: T) -> None:
         """Raises ValueError as a call does."""
         if member not in MEMBERS or member in self._found:
-            raise ValueError(f"{member} is no member, or is declared twice.")
+            raise ValueError(f"{member} is not a member, or is declared twice.")
         self._found[member] = thing
 
     @property

@@ -49,7 +49,7 @@ def conform(
     profile: Annotated[str, typer.Option(help=f"What it has to hold: {', '.join(PROFILES)}.")] = "core",
     tier: Annotated[str, typer.Option(help=f"How many cases: {', '.join(TIERS)}.")] = "standard",
     op: Annotated[list[str] | None, typer.Option(help="Only what fits this pattern; repeatable.")] = None,
-    seed: Annotated[int, typer.Option(help="Of the cases' choice and values.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed for choosing the cases and drawing their values.")] = 0,
     out: Annotated[Path | None, typer.Option(help="The folder of the run: its log and its reports.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in the --out folder.")] = False,
     shard: Annotated[str, typer.Option(help="Only the cases of this host, number i of n: i/n.")] = "1/1",
@@ -199,8 +199,8 @@ def _accepted(
     whole: bool,
     part: bool = False,
 ) -> tuple[list[Verdict], list[str]]:
-    """The verdicts with waivers applied, and what is wrong with these. Of a ``part``, a shard, no share says
-    anything.
+    """Returns the verdicts with waivers applied, and what is wrong with the waivers. The limits on how much is waived
+    are not applied to a ``part``, that is a shard.
     """
     day = date.today()
     wrong = waivers.problems(verdicts, accepted, [c.id for c in cases], day, whole=whole and not part)

@@ -31,7 +31,9 @@ def choose(what: str, names: Sequence[str] | None, known: tuple[str, ...]) -> tu
 
 
 def match_patterns(names: Iterable[str], patterns: Sequence[str] | None) -> list[str]:
-    """The names that fit a pattern, all if there is none. Raises KeelError[bad-option] where nothing does."""
+    """Returns the names that match a pattern, or all names without patterns. Raises KeelError[bad-option] if no name
+    matches.
+    """
     found = [n for n in names if any(fnmatchcase(n, p) for p in patterns or ["*"])]
     if not found:
         raise KeelError("bad-option", f"Nothing is called {' or '.join(patterns or ())}.", do="* matches anything.")

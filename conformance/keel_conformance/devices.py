@@ -13,7 +13,7 @@ HOST = "cpu"
 
 @cache
 def has_eager(device: str) -> bool:
-    """Whether eager PyTorch does. A vendor's device need not have an eager mode."""
+    """True if eager PyTorch runs on the device. A vendor's device may lack an eager mode."""
     try:
         read_value(device)
     except Exception:
@@ -47,10 +47,11 @@ def default_device(device: str) -> AbstractContextManager[Any]:
 
 
 def force_ieee() -> None:
-    """Has PyTorch's libraries for CUDA round as IEEE arithmetic does and add in one order, in the rest of this process.
+    """Makes PyTorch's CUDA libraries round as IEEE arithmetic does, and add in a fixed order, in the rest of this
+    process.
 
-    As it is shipped they may multiply float32 with 10 bits, keep partial sums of halves in halves, and take whichever
-    convolution is fastest. Backends are told by the same settings that this is not wanted.
+    By default they may multiply float32 with 10 bits of precision, keep partial sums of half-precision tensors in half
+    precision, and choose the fastest convolution. Backends can read the same settings and should respect them.
     """
     torch.backends.cuda.matmul.allow_tf32 = False
     torch.backends.cudnn.allow_tf32 = False

@@ -10,9 +10,9 @@ import torch
 
 @contextmanager
 def threads(count: int) -> Iterator[None]:
-    """Within it there are so many."""
+    """Runs the block with ``count`` threads of PyTorch."""
     before = torch.get_num_threads()
-    if count != before:  # to set them costs, even as they are
+    if count != before:  # setting the number takes time even if it does not change
         torch.set_num_threads(count)
     try:
         yield

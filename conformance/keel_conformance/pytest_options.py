@@ -13,7 +13,7 @@ OPTIONS = {
     "keel_profile": ("what it has to hold", "string", "core"),
     "keel_tier": ("how many cases: smoke, standard, full", "string", "smoke"),
     "keel_ops": ("only what fits one of these patterns", "args", []),
-    "keel_seed": ("of the cases' choice and values", "string", "0"),
+    "keel_seed": ("seed for choosing the cases and drawing their values", "string", "0"),
     "keel_waivers": ("a TOML file with failures that are known and accepted for a while", "string", ""),
     "keel_in_process": ("run cases in the process of the tests", "bool", False),
 }

@@ -65,7 +65,9 @@ def join_names(names: Iterable[str], most: int = 8) -> str:
 
 
 def by_need(reasons: Iterable[tuple[str, Mapping[str, str]]]) -> list[tuple[str, list[str], str]]:
-    """From who needs what, and why: each thing needed, by whom, why; what most need comes first."""
+    """Groups needs by the thing needed: its name, the names of those that need it, and why. The thing that most of them
+    need comes first.
+    """
     needed: dict[str, tuple[list[str], str]] = {}
     for who, needs in reasons:
         for name, why in needs.items():

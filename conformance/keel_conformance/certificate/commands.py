@@ -42,8 +42,8 @@ def certify_command(
 
 def verify_command(
     folder: Folder,
-    share: Annotated[float, typer.Option(min=0.0, max=1.0, help="Of the cases this share is run again.")] = SHARE,
-    least: Annotated[int, typer.Option(min=0, help="At least so many of them.")] = LEAST,
+    share: Annotated[float, typer.Option(min=0.0, max=1.0, help="Fraction of the cases to run again.")] = SHARE,
+    least: Annotated[int, typer.Option(min=0, help="Smallest number of cases to run again.")] = LEAST,
     jobs: Annotated[int, typer.Option(min=1, help="Processes at a time that run cases.")] = CORES,
     backend: Annotated[
         str,

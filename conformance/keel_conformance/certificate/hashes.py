@@ -27,7 +27,9 @@ def of_bytes(data: bytes) -> str:
 
 
 def of_file(path: Path) -> str:
-    """Raises KeelError[bad-file] for what is no file, or too large, and KeelError[bad-option] where there is none."""
+    """Raises KeelError[bad-option] if the path does not exist, and KeelError[bad-file] if it is not a file or is too
+    large.
+    """
     try:
         return of_bytes(documents.bytes_of(path, MOST_BYTES))
     except documents.Malformed as e:
@@ -35,18 +37,21 @@ def of_file(path: Path) -> str:
 
 
 def of_data(value: Any) -> str:
-    """Of a value's canonical JSON."""
+    """Returns the hash of the canonical JSON of a value."""
     return of_bytes(json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False).encode())
 
 
 def of_files(top: Path, files: Iterable[Path]) -> str:
-    """Of files with their names below ``top``: what is renamed, added or taken away counts as what is changed does."""
+    """Returns one hash of the files and their names below ``top``. Adding, renaming or removing a file changes it."""
     found = sorted((p.relative_to(top).as_posix(), of_file(p)) for p in files)
     return of_data(found)
 
 
 def of_package(name: str) -> str:
-    """Of all files of an installed package, or of a module's one.  Raises KeelError[bad-option] if there is none."""
+    """Returns the hash of all files of an installed package, or of the one file of a module.
+
+    Raises KeelError[bad-option] if the package is not installed.
+    """
     top, files = package_files(name)
     return of_files(top, files)
 
@@ -80,9 +85,9 @@ def pytorch() -> dict[str, str]:
 
 
 def plugin(subject: str) -> dict[str, str]:
-    """The package that carries the backend that ``subject`` names, its distribution and version, and its files' hash.
+    """Describes the package of the backend that ``subject`` names: its distribution, its version and its files' hash.
 
-    Of a backend of ``torch.compile`` that no package of its own registers, PyTorch's.
+    PyTorch is the package of a ``torch.compile`` backend that no other package registers.
     """
     points = [p for group in (GROUP, "torch_dynamo_backends") for p in claims_of(group).get(subject, ())]
     if ":" in subject:

@@ -28,7 +28,7 @@ ABOUT = ("profile", "tier", "seed", "ops", "shard", "cases", "digest")
 
 
 def planned_of(head: Mapping[str, Any]) -> tuple[Case, ...]:
-    """The cases that a run with this head has.  Raises KeelError[bad-option] if there are none."""
+    """Returns the cases of a run with this head.  Raises KeelError[bad-option] if it has no cases."""
     return _planned(str(head["profile"]), str(head["tier"]), int(head["seed"]), tuple(head["ops"]))
 
 
@@ -69,7 +69,7 @@ def certify(folder: Path, *, waived: Path | None = None, now: datetime | None = 
             "bad-option",
             f"The run in {folder} cannot be certified.",
             reasons,
-            do="keel conform says what is wrong; a certificate is of a whole run of which nothing is bad.",
+            do="keel conform says what is wrong. Only a complete run without bad verdicts can be certified.",
         )
     manifest: dict[str, Any] = {
         "format": FORMAT,
@@ -135,10 +135,10 @@ def wrong_waivers(
 
 
 def of_verdicts(verdicts: Sequence[Verdict]) -> str:
-    """Of case, status, oracle, sentence and clause of each, in the plan's order."""
+    """Returns the hash of the case, status, oracle, sentence and clause of each verdict, in the order of the plan."""
     return hashes.of_data([[v.case, v.status, v.oracle, v.sentence, v.clause] for v in verdicts])
 
 
 def of_run(folder: Path) -> dict[str, str]:
-    """Of the log and the reports."""
+    """Returns the hashes of the log and of the reports, by file name."""
     return {name: hashes.of_file(folder / name) for name in (FILE, *OPTIONAL) if (folder / name).exists()}

@@ -1,6 +1,7 @@
-"""Whether a certificate holds: every hash taken anew, every count counted anew, and a sample of cases run anew.
+"""Verifies a certificate: recomputes every hash and every count, and runs a sample of the cases again.
 
-Who changes files and seals them again is found by the sample alone, with the probability that it has a changed case.
+If someone changes files and then seals them again, only the sample can show it: it does so when it contains a case
+whose verdict was changed.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from .manifest import (
 )
 
 SHARE, LEAST = 0.01, 20
-"""Of the cases that were run so many are run again, at least this number of them."""
+"""The fraction of the cases in the run that is run again, and the smallest number of them."""
 FIELDS = frozenset(
     {
         "format",
@@ -78,10 +79,11 @@ def verify(
     backend: str = "",
     draw: random.Random | None = None,
 ) -> list[str]:
-    """What is wrong with the certificate in the folder, in sentences; nothing if it holds.
+    """Returns what is wrong with the certificate in the folder, in sentences; an empty list means that it holds.
 
-    ``share`` of the cases, ``least`` of them at any rate, are run again; 0 and 0 run none. A ``backend`` that is given
-    has to be the certificate's; one that is no installed backend but a module is imported only where it is given.
+    A fraction ``share`` of the cases is run again, but at least ``least`` of them; 0 and 0 run nothing. ``backend``, if
+    given, must be the backend that the certificate names. A backend of the form ``module:attribute`` is imported only
+    if ``backend`` names it.
     """
     if not (folder / CERTIFICATE).exists():
         return [f"There is no {CERTIFICATE}."]
@@ -109,28 +111,31 @@ def verify(
             f"To run cases again, {subject.partition(':')[0]} would be imported, because the certificate says "
             f"so. If you trust it, say --backend {subject}."
         )
-    if not wrong:  # what is changed already need not be run
+    if not wrong:  # once a change is found, running cases adds nothing
         wrong += _again(subject, cases, verdicts, share, least, jobs, draw or random.SystemRandom())
     return wrong
 
 
 def read(path: Path) -> Any:
-    """What a certificate says, not yet held to anything.  Raises KeelError[bad-file] for what is no JSON."""
+    """Returns the content of a certificate, unchecked.  Raises KeelError[bad-file] if the file is not JSON."""
     try:
         return documents.parsed(documents.text_of(path))
     except documents.Malformed as e:
-        raise documents.bad_file(path, e, what="It is no certificate.") from e
+        raise documents.bad_file(path, e, what="It is not a certificate.") from e
 
 
 def form(path: Path) -> list[str]:
-    """What is wrong with a certificate by itself, whatever it is of.  Raises KeelError[bad-file] for what is none."""
+    """Returns what is wrong with the certificate alone, without its run.
+
+    Raises KeelError[bad-file] if the file is not a certificate.
+    """
     manifest = read(path)
     if wrong := [*_form(manifest)]:
         return wrong
     try:
         _check(documents.Item(manifest))
     except documents.Malformed as e:
-        raise documents.bad_file(path, e, what="It is no certificate.") from e
+        raise documents.bad_file(path, e, what="It is not a certificate.") from e
     return []
 
 
@@ -165,7 +170,7 @@ def _check(manifest: documents.Item) -> None:
 def _form(manifest: Any) -> Iterator[str]:
     """The manifest by itself: its fields and its seal."""
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
-        yield f"It is no certificate of format {FORMAT}."
+        yield f"It is not a certificate of format {FORMAT}."
         return
     if odd := FIELDS ^ manifest.keys():
         yield f"Fields are lacking or unknown: {join_names(map(documents.shown, sorted(odd)))}."
@@ -173,7 +178,7 @@ def _form(manifest: Any) -> Iterator[str]:
     try:
         seal = hashes.of_data({k: v for k, v in manifest.items() if k != "seal"})
     except ValueError as e:
-        yield f"It has what JSON has not: {e}"
+        yield f"It has a value that JSON cannot represent: {e}"
         return
     if seal != manifest["seal"]:
         yield "The seal is not that of the manifest: it was changed after it was made."
@@ -304,7 +309,7 @@ def read_report(file: Path) -> tuple[dict[str, int], str, str]:
         about = said["run"].table(64)
         return counts, said["subject"].text(1 << 10), about["digest"].text(1 << 10) if "digest" in about else ""
     except documents.Malformed as e:
-        raise documents.bad_file(file, e, what="It is no report of a run.") from e
+        raise documents.bad_file(file, e, what="It is not the report of a run.") from e
 
 
 def _again(

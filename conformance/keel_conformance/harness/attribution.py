@@ -24,7 +24,9 @@ def of_exception(what: ExceptionInfo) -> str:
 
 
 def of_later_call(first: Sequence[Any], later: Sequence[Any]) -> str:
-    """Of a call that is wrong where the first was right: if it has the first one's results, they were kept."""
+    """Returns the clause that a wrong later call breaks, if the first call was right and the later one repeats its
+    results.
+    """
     same = len(first) == len(later) and all(
         isinstance(a, Tensor) and isinstance(b, Tensor) and a.numel() > 0 and same_bits(a, b)
         for a, b in zip(first, later, strict=True)

@@ -372,11 +372,11 @@ def _run_invalid_call(
 def _run_programs(
     job: RunRequest, under_test: BackendUnderTest, kind: Kind, clock: Clock, tell: ReportPhase
 ) -> list[CaseResult]:
-    """Cases of which each leaves in a file of its own what was observed."""
+    """Runs cases that each write what was observed to a file of their own."""
     room = package_of(kind)
     target = under_test.backend.target
     if kind == "kernel" and target is None:
-        why = f"{under_test.name} is no loop target, so it is given no kernels."
+        why = f"{under_test.name} has no loop target, so it is given no kernels."
         return [CaseResult(c.id, claimed=False, refusals=why) for c in job.cases]
     tell("running")
     torch.compiler.reset()

@@ -32,8 +32,8 @@ class Journal:
 
     @staticmethod
     def opened(folder: Path, head: Mapping[str, Any], *, resume: bool = False) -> Journal:
-        """A log that is begun, or one that is gone on with. Raises KeelError[bad-option] if the earlier run in
-        ``folder`` was about something else, and KeelError[bad-file] if its log is none.
+        """Returns a new log, or with ``resume`` the log of the earlier run in ``folder``. Raises KeelError[bad-option]
+        if the earlier run has a different head, and KeelError[bad-file] if its log cannot be read.
         """
         folder.mkdir(parents=True, exist_ok=True)
         path, journal = folder / FILE, Journal(folder, json.loads(json.dumps(head)))
@@ -74,13 +74,13 @@ class Journal:
                 "bad-option",
                 f"The run in {path.parent} is another one.",
                 {k: f"{head.get(k)} there, {self.head.get(k)} asked for" for k in sorted(other)},
-                do="Give the options of that run, or leave --resume out to begin anew.",
+                do="Give the options of that run, or leave out --resume to start a new run.",
             )
 
 
 def read(path: Path) -> tuple[Mapping[str, Any] | None, dict[str, Verdict], int]:
-    """What a log says: what its run is about, the verdicts by case, how often cases were begun. A last line that was
-    cut off does not count. Raises KeelError[bad-file] with the line that is none of a log.
+    """Returns the head of a log, its verdicts by case, and how often cases were begun. A last line that was cut off is
+    ignored. Raises KeelError[bad-file] with the line that cannot be read.
     """
     head: Mapping[str, Any] | None = None
     verdicts: dict[str, Verdict] = {}
@@ -98,7 +98,7 @@ def read(path: Path) -> tuple[Mapping[str, Any] | None, dict[str, Verdict], int]
                             raise documents.Malformed(v.case[:200], f"There is no status {v.status[:80]!r}.")
                         verdicts[v.case] = v
     except documents.Malformed as e:
-        raise documents.bad_file(path, e, what="It is no log of a run.") from e
+        raise documents.bad_file(path, e, what="It is not the log of a run.") from e
     return head, verdicts, begun
 
 
@@ -144,11 +144,11 @@ _SHARD = re.compile(r"[0-9]{1,6}/[0-9]{1,6}")
 
 
 def stating(path: Path, head: Mapping[str, Any] | None, *names: str) -> Mapping[str, Any]:
-    """``head``, where it states these. Raises KeelError[bad-file]."""
+    """Returns ``head`` if it has these fields. Raises KeelError[bad-file] otherwise."""
     if head is None or (lacking := [k for k in names if k not in head]):
         why = "It has no head." if head is None else f"Its head lacks {', '.join(lacking)}."
         wrong = documents.Malformed("line 1", why)
-        raise documents.bad_file(path, wrong, what="It is no log of a run.", do="Run it again.")
+        raise documents.bad_file(path, wrong, what="It is not the log of a run.", do="Run it again.")
     return head
 
 
@@ -182,5 +182,5 @@ def _figure(figure: str, item: documents.Item) -> Any:
     if figure in _PLACES:
         return item.integer(0, 1 << 16)
     if type(item.value) not in (int, float):  # floats may also be NaN or infinite
-        item.refuse("It is no number.")
+        item.refuse("It is not a number.")
     return float(item.value) if isinstance(item.value, float) else item.integer()

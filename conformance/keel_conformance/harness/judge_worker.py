@@ -221,9 +221,11 @@ def _fatal(verdict: Verdict, device: str) -> Verdict:
 
 
 def _is_deterministic(case: Case) -> bool:
-    """Whether the same arguments give the same bits: not where numbers are drawn, memory is left as it is found, or
-    several elements are added to one place, or to those before them, in an order that a clause leaves open.  That of a
-    reduction is open too, but need not be another at every call.
+    """True if the same arguments must give the same bits.
+
+    False for operators that draw random numbers or return uninitialized memory. False also for scans and for operators
+    that add several elements to one place, if a clause leaves the order of the additions open. A clause leaves the
+    order of a reduction open too, but the order must not change from call to call.
     """
     member = MEMBERS.get(case.op)
     random = torch.Tag.nondeterministic_seeded in getattr(overload(case.overload), "tags", ())

@@ -27,7 +27,9 @@ class Merged:
 
 
 def merge_shards(folders: Sequence[Path]) -> Merged:
-    """The verdicts of all runs. Raises KeelError[bad-option] where these are no shards of one run, or no runs."""
+    """Returns the verdicts of all runs. Raises KeelError[bad-option] if a folder has no run, or if the runs are not
+    shards of one run.
+    """
     heads: dict[Path, Mapping[str, Any]] = {}
     verdicts: dict[str, Verdict] = {}
     for folder in folders:

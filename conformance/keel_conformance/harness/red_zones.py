@@ -1,6 +1,7 @@
-"""Arguments at addresses of their own, between red zones: a write to them or beside them is seen afterwards.
+"""Arguments at addresses of their own, between red zones: a write to them or beside them is found afterwards.
 
-Before, after and in the gaps of each tensor lies poison, NaN in floating dtypes, so that whoever reads there shows it.
+The memory before and after each tensor, and in its gaps, is filled with poison, which is NaN in floating dtypes. A
+kernel that reads there returns wrong results.
 """
 
 from __future__ import annotations

@@ -28,7 +28,9 @@ SHOWN = 30
 def show(
     console: Console, verdicts: Sequence[Verdict], planned: int, facts: Sequence[str] = (), problems: Sequence[str] = ()
 ) -> None:
-    """The counts, failures that are alike together, what is not claimed, and ``problems``, which are no case's."""
+    """Prints the failures in groups, the reasons for cases that are not claimed or not run, the counts, and
+    ``problems``, which do not belong to a case.
+    """
     _failures(console, [v for v in verdicts if v.status in BAD])
     for status in ("not claimed", "not run"):
         _why(console, status, [v for v in verdicts if v.status == status])

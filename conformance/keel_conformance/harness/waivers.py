@@ -81,11 +81,11 @@ def _waiver(entry: documents.Item) -> Waiver:
         entry.refuse(f"It lacks {', '.join(empty)}.")
     texts = {f: said[f].text(_LONGEST) for f in said if f != "expires"}
     if type(said["expires"].value) is not date:
-        said["expires"].refuse(f"{documents.shown(said['expires'].value)} is no date, as 2027-01-31 is.")
+        said["expires"].refuse(f"{documents.shown(said['expires'].value)} is not a date like 2027-01-31.")
     if texts.get("expect", "") not in ("", "fail"):
         said["expect"].refuse(f'{texts["expect"]!r} is not "fail".')
     if not texts["url"].startswith(("https://", "http://")):
-        said["url"].refuse(f"{texts['url']!r} is no address.")
+        said["url"].refuse(f"{texts['url']!r} is not a web address.")
     operator = texts["case"].partition("/")[0]
     if not operator or any(c in operator for c in _WILD):
         said["case"].refuse(
@@ -121,11 +121,11 @@ SHARE, SHARE_OF_ONE = 0.05, 0.5
 
 
 def excess(verdicts: Iterable[Verdict], *, whole: bool = True) -> list[str]:
-    """Where more is waived than a run that conforms may have, in sentences.
+    """Says, in sentences, where a run has more waived cases than a run that conforms may have.
 
-    Waivers are for what is known and small. A backend that computes an operator wrongly in most of its cases does not
-    conform for it: it should refuse the operator, or the dtype, which is counted as not claimed and costs nothing. Of a
-    run that is not ``whole``, of some operators alone, the share of all cases says nothing.
+    Waivers are for failures that are known and few. A backend that computes an operator wrongly in most of its cases
+    does not conform for it. It should refuse the operator or the dtype, which counts as not claimed and has no penalty.
+    The limit on the share of all cases does not apply to a run that is not ``whole``, that is of some operators only.
     """
     ran, waived = Counter[str](), Counter[str]()
     for v in verdicts:
@@ -156,8 +156,9 @@ def used(verdicts: Iterable[Verdict], waivers: Sequence[Waiver], today: date) ->
 def problems(
     verdicts: Sequence[Verdict], waivers: Sequence[Waiver], planned: Iterable[str], today: date, *, whole: bool = True
 ) -> list[str]:
-    """What is wrong with waivers, in sentences: it has expired, it matches no case that is ``planned``, nothing that it
-    waives fails any more. Of a run that is not ``whole``, a part of the plan, only the first can be said.
+    """Returns what is wrong with waivers, in sentences: a waiver has expired, it matches no case that is ``planned``,
+    or no case that it matches fails any more. Only the first is reported for a run that is not ``whole``, a part of the
+    plan.
     """
     by_case = {v.case: v.status for v in verdicts}
     cases, found = list(planned), []

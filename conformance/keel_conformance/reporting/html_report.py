@@ -41,7 +41,7 @@ CLASSES = {
     "vacuous": "open",
 }
 ORDER = ("not run", "not claimed", "vacuous", "pass", "quality warning", "xfail", "waived")
-"""Of the statuses of one cell that are not bad, the later one shows."""
+"""A cell without bad verdicts shows the status that comes last here."""
 
 
 def render(found: Mapping[str, Any], scripts: Mapping[str, str] | None = None) -> str:
@@ -149,7 +149,7 @@ def _cell(counts: Mapping[str, int]) -> dict[str, Any]:
 
 
 def _failures(verdicts: Iterable[Mapping[str, Any]], scripts: Mapping[str, str], shown: int) -> list[dict[str, Any]]:
-    """Bad verdicts by operator, those that are alike together; who has most first."""
+    """Groups the bad verdicts by operator, and similar ones within it. The operator with the most comes first."""
     ops: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
     for v in verdicts:
         if v["status"] in BAD:

@@ -30,9 +30,11 @@ _NO_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 
 @dataclass(frozen=True)
 class Run:
-    """What the files of a run are made of. ``head`` is the log's, ``planned`` its cases in order, ``verdicts`` those
-    that there are, waivers applied; ``problems`` are no case's. ``scripts`` has, by case, where its script lies below
-    the folder of the run.
+    """The data from which the reports of a run are made.
+
+    ``head`` is the head of the log, ``planned`` the cases in order. ``verdicts`` are the verdicts reached so far, with
+    waivers applied. ``problems`` do not belong to a case. ``scripts`` maps a case to the path of its script below the
+    folder of the run.
     """
 
     head: Mapping[str, Any]
@@ -90,7 +92,7 @@ def document(
 
 
 def _table(verdicts: Iterable[Verdict], by_id: Mapping[str, Case]) -> list[dict[str, Any]]:
-    """Of each operator, or program, and each dtype, how many cases have each status that any has."""
+    """Counts the cases of each status, for each operator or program and each dtype."""
     cells: dict[tuple[str, str, str, str], Counter[str]] = defaultdict(Counter)
     for v in verdicts:
         c = by_id[v.case]
@@ -120,7 +122,7 @@ def _verdict_entry(v: Verdict, case: Case, script: str | None) -> dict[str, Any]
 
 
 def _worst(verdicts: Iterable[Verdict], by_id: Mapping[str, Case]) -> list[dict[str, Any]]:
-    """Of each operator the element that is furthest off, in units in the last place, passed or not."""
+    """Returns the element with the largest error in units in the last place for each operator, passed or not."""
     found: dict[str, Verdict] = {}
     for v in verdicts:
         op = by_id[v.case].op
@@ -142,7 +144,7 @@ def _worst(verdicts: Iterable[Verdict], by_id: Mapping[str, Case]) -> list[dict[
 
 
 def _plain(value: Any) -> Any:
-    """``value`` as JSON has it: what is no number there becomes a word."""
+    """Converts ``value`` to what JSON can represent: NaN and infinities become strings."""
     match value:
         case bool() | int() | str() | None:
             return value
@@ -245,5 +247,5 @@ def _sums(verdicts: Sequence[Verdict]) -> dict[str, str]:
 
 
 def _legal(text: str) -> str:
-    """``text`` without characters that XML has not."""
+    """Replaces the characters of ``text`` that XML does not allow."""
     return _NO_XML.sub("\ufffd", text)

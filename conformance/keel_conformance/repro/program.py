@@ -141,7 +141,7 @@ def _checked(name: str) -> str:
     """A name that comes to stand in the text, which is run: an identifier, and none that the text has already.  Raises
     ValueError."""
     if not (name.isidentifier() and name.isascii()) or iskeyword(name) or name in ("torch", "inf", "nan", "program"):
-        raise ValueError(f"{name!r} is no name that a text can have.")
+        raise ValueError(f"{name!r} cannot be used as a name in a script.")
     return name
 
 

@@ -65,7 +65,7 @@ def backend_of(text: str) -> Backend:
 
 
 def title(verdict: Verdict, subject: str) -> str:
-    """The first line of a script: who fails at what, and how."""
+    """Returns the first line of a script: which backend fails at which case, and how."""
     said = " ".join(filter(None, [verdict.sentence, verdict.clause and f"[{verdict.clause}]"]))
     line = f"{subject}: {verdict.status} at {verdict.case}. {shorten(said, 300)}"
     return '"""' + line.replace("\\", "/").replace('"""', "'''") + ' """'
@@ -105,8 +105,8 @@ def assemble(head: str, imports: Sequence[str], body: Sequence[str]) -> str:
 
 
 def of_calls(calls: FailingCalls, verdict: Verdict, *, plain: bool = False) -> str:
-    """The script of a call, or of some one after another, of one operator. ``plain`` takes a backend of torch.compile
-    as ``torch.compile`` does, without Keel.  Raises ValueError for what has no text.
+    """Returns the script of one or more calls of one operator. ``plain`` passes a backend of torch.compile to
+    ``torch.compile`` directly, without Keel.  Raises ValueError if an argument cannot be written as text.
     """
     backend, device = backend_of(calls.subject), load_backend(calls.subject).device
     names, lines = _arguments(calls, device, zone=_writes(verdict))

@@ -58,13 +58,13 @@ def write(
             deadline = Deadline(min(each if first else each / 15, whole.end - Deadline(0).end))
             try:
                 found.append(_one(folder, subject, case, v, bench, deadline, trying=not whole.over))
-            except Exception as e:  # what has no script must not cost the others theirs
+            except Exception as e:  # one case without a script must not stop the others
                 found.append(Written(case.id, lacking=f"{type(e).__name__}: {str(e)[:300]}"))
     return found
 
 
 def paths(found: Sequence[Written]) -> Mapping[str, str]:
-    """Of each case its script."""
+    """Maps each case to the path of its script."""
     return {w.case: w.path for w in found if w.path}
 
 

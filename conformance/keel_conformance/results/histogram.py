@@ -9,8 +9,8 @@ from torch import Tensor
 
 EDGES = (0.0, 0.5, 1.0, 2.0, 4.0, 16.0, 256.0, 2.0**12, 2.0**16, 2.0**24)
 LABELS = ("0", "½", "1", "2", "4", "16", "256", "4Ki", "64Ki", "16Mi", "more", "class")
-"""Of each count the most ulps that it holds; ``class`` counts elements that are NaN or infinite and should not be, or
-the other way round.
+"""The largest error in ulps that each count includes. ``class`` counts elements that are NaN or infinite where the
+reference is finite, or the other way round.
 """
 
 

@@ -25,17 +25,18 @@ Status = Literal[
 ]
 STATUSES: tuple[Status, ...] = get_args(Status)
 BAD: frozenset[Status] = frozenset({"fail", "xpass", "crash", "timeout", "resource", "flaky", "harness error"})
-"""With one of these a run does not conform. A vacuous case tells nothing of the backend, for or against."""
+"""A run with one of these does not conform. A vacuous case is not evidence for or against the backend."""
 
 
 @dataclass(frozen=True)
 class Verdict:
     """``oracle`` is the one that decided; ``sentence`` says what is wrong, on what, by how much and what was allowed.
 
-    ``clause`` is the one that is broken, where a single one is. ``figures`` are what the oracle measured: ``ulps``, the
-    worst error in units in the last place, ``ratio``, that error over the bound, ``masked``, the share of elements left
-    out, ``index``, where the worst element is, in which ``result`` of which ``call`` (0 if it is not said), and of a
-    breach of the contract the kind of ``fault``. ``seconds`` is the backend's time, judging left out.
+    ``clause`` is the broken clause, if it is a single one. ``figures`` are what the oracle measured. ``ulps`` is the
+    worst error in units in the last place, ``ratio`` is that error divided by the bound, and ``masked`` is the share of
+    elements left out. ``index`` is the place of the worst element, in the result ``result`` of the call ``call``, both
+    0 if not given. ``fault`` is the kind of a breach of the contract. ``seconds`` is the time of the backend, without
+    the time to judge it.
     """
 
     case: str

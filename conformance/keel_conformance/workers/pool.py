@@ -64,8 +64,8 @@ class Process:
 
 
 Start = Callable[[Any, Connection, Path], Process]
-"""Starts a process for a job and for those that may follow, which it takes from the connection until there is none. It
-says through the connection what it does, and prints into ``log`` in the folder.
+"""Starts a process for a job. The process then takes further jobs from the connection until no more come. It reports
+through the connection what it does, and prints into ``log`` in the folder.
 """
 
 

@@ -59,7 +59,7 @@ class ResultLog:
 
     def _error(self, wrong: documents.Malformed) -> KeelError:
         return documents.bad_file(
-            self.path, wrong, what="It is no log of a measurement.", do="Take it away, and all is measured again."
+            self.path, wrong, what="It is not the log of a measurement.", do="Delete it to measure everything again."
         )
 
     def _outcome(self, entry: documents.Item) -> tuple[Any, Outcome]:

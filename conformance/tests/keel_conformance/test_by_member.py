@@ -1,4 +1,4 @@
-"""What is declared for members is found by their names; what is no member, or has been declared, is refused."""
+"""A declaration for a member is found by the member's name; an unknown name or a second declaration is refused."""
 
 from __future__ import annotations
 
@@ -20,5 +20,5 @@ def test_a_function_is_declared_for_several_members() -> None:
 def test_what_is_no_member_or_declared_twice_is_refused(name: str) -> None:
     rule: ByMember[object] = ByMember()
     rule("sum")(1)
-    with pytest.raises(ValueError, match=f"{name} is no member, or is declared twice"):
+    with pytest.raises(ValueError, match=f"{name} is not a member, or is declared twice"):
         rule(name)(2)

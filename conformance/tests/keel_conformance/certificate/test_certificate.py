@@ -125,7 +125,7 @@ def first(**change: Any) -> Callable[[list[dict[str, Any]]], None]:
 TAMPERING: dict[str, tuple[Callable[[Path], Any], str]] = {
     "no certificate": (lambda f: (f / CERTIFICATE).unlink(), "There is no certificate.json."),
     "no JSON": (lambda f: (f / CERTIFICATE).write_text("{"), "cannot be read"),
-    "another format": (lambda f: manifest(f, lambda m: m.update(format=1)), "no certificate of format 2"),
+    "another format": (lambda f: manifest(f, lambda m: m.update(format=1)), "not a certificate of format 2"),
     "a field more": (lambda f: manifest(f, lambda m: m.update(gold=True)), "lacking or unknown: 'gold'"),
     "a field less": (lambda f: manifest(f, lambda m: m.pop("plugin")), "lacking or unknown: 'plugin'"),
     "changed and not sealed": (lambda f: manifest(f, lambda m: m.update(subject="cpp"), seal=False), "The seal is not"),
@@ -308,7 +308,7 @@ def test_fields_of_other_kinds_are_said(field: str, value: Any, run: Path) -> No
 def test_a_report_that_is_none_is_said(report: str, run: Path) -> None:
     (run / "report.json").write_text(report)
     manifest(run, lambda m: m["files"].update({"report.json": hashes.of_file(run / "report.json")}))
-    assert any("It is no report of a run" in s for s in verify(run, share=0.0, least=0))
+    assert any("It is not the report of a run" in s for s in verify(run, share=0.0, least=0))
 
 
 def test_an_expired_waiver_is_no_waiver(certified: Path, tmp_path: Path) -> None:

@@ -64,13 +64,13 @@ def test_a_waiver_is_of_a_backend(tmp_path: Path) -> None:
     ("text", "said"),
     [
         ('[[waiver]]\ncase = "x"', "waiver[0]: It lacks reason, url, owner, expires."),
-        (FILE.replace("2027-01-01", '"soon"'), "'soon' is no date"),
-        (FILE.replace("2027-01-01", "0x" + "f" * 8000), "an integer of more than 64 bits is no date"),
+        (FILE.replace("2027-01-01", '"soon"'), "'soon' is not a date"),
+        (FILE.replace("2027-01-01", "0x" + "f" * 8000), "an integer of more than 64 bits is not a date"),
         (FILE.replace("expires = 2027-01-01", "expires" + ".a" * 3000 + " = 1"), "nested more than 100 times"),
         (".".join(["a"] * 400_000) + " = 1", "a line of more than 8192 characters"),
         (FILE.replace("expect", "expects"), "It has an unknown key 'expects'."),
         (FILE.replace('"fail"', '"pass"'), 'is not "fail"'),
-        (FILE.replace("https", "ftp"), "is no address"),
+        (FILE.replace("https", "ftp"), "is not a web address"),
         ("[[waiver", "cannot be read"),
         ("waiver = 3", "waiver: It is 3, not a list."),
         ("x = 1", "unknown key"),
@@ -78,7 +78,7 @@ def test_a_waiver_is_of_a_backend(tmp_path: Path) -> None:
         ("a = " + "[" * 5000, "It is no TOML"),
         (FILE.replace('"ada"', "7"), "owner: It is 7, not a text."),
         (FILE.replace('"ada"', '""'), "It lacks owner."),
-        (FILE.replace("2027-01-01", "2027-01-01T00:00:00"), "is no date"),
+        (FILE.replace("2027-01-01", "2027-01-01T00:00:00"), "is not a date"),
         *(
             (FILE.replace('"neg/*"', f'"{case}"'), "does not name the operator")
             for case in ("*", "*/f32/*", "[a-z]*/f32", "n?g/*", "/f32")

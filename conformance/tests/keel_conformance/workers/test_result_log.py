@@ -65,6 +65,6 @@ def test_a_line_of_no_job_is_said(line: str, tmp_path: Path) -> None:
 def test_a_log_that_is_no_file_is_said(put: Callable[[Path], Any], tmp_path: Path) -> None:
     log = ResultLog.for_file(tmp_path / "bars.json", Job, lambda job, row: Row(**row))
     put(log.path)
-    with pytest.raises(KeelError, match="It is no log of a measurement") as raised:
+    with pytest.raises(KeelError, match="It is not the log of a measurement") as raised:
         log.resume()
     assert raised.value.code == "bad-file"
