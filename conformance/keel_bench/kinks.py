@@ -1,10 +1,10 @@
 """How the exact result of a step moves when its numbers move as little as rounding moves them.
 
-Near a kink, such as a ReLU whose argument rounds to the other side, exact gradients jump.  A compiler's may jump so
-too, and that is no error.  A jump is known by two things.  The float64 reference makes it as well, when parameters and
-what modules return are perturbed by a few unit roundoffs (``motion``).  And it moves the gradients of all parameters
-that feed the kink at once, by amounts in a fixed proportion; so the moves of references explain what a tensor is off by
-only if the other tensors are off by their parts of the same moves (``unexplained``).
+Near a kink, such as a ReLU whose argument rounds to the other side, exact gradients jump.  The gradients of a compiler
+may jump in the same way without an error.  Two things identify a jump.  First, the float64 reference jumps as well when
+parameters and the results of modules are perturbed by a few unit roundoffs (``motion``).  Second, a jump moves the
+gradients of all parameters that feed the kink at once, by amounts in a fixed proportion.  So the moves of the reference
+explain the error of one tensor only if the other tensors have their parts of the same moves (``unexplained``).
 """
 
 from __future__ import annotations

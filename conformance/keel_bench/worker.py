@@ -35,8 +35,9 @@ def environment(shared: Path, job: Job, folder: Path) -> dict[str, str]:
     Only the jobs that measure compile time start with empty caches, in their own ``folder``. The others share caches
     that start empty with the bench, so that what Inductor prepares once for a machine is prepared once.
 
-    Where placements are timed, malloc keeps what is freed, as allocators of servers do: else the kernel takes it back
-    and gives it anew, page by page, for a third of the time of a step, or not, by what ran before.
+    Where placements are timed, malloc keeps freed memory, as the allocators of servers do. Otherwise it may return the
+    memory to the operating system and get it back page by page. That can take a third of the time of a step, and
+    whether it happens depends on what ran before.
     """
     caches = folder if job.part == "compile" else shared
     return {

@@ -27,7 +27,7 @@ app = typer.Typer(add_completion=False)
 @app.callback(invoke_without_command=True)
 def selftest(
     tier: Annotated[str, typer.Option(help=f"How many cases: {', '.join(TIERS)}.")] = "smoke",
-    profile: Annotated[str, typer.Option(help="Of the cases.")] = "strict",
+    profile: Annotated[str, typer.Option(help="Profile of the cases.")] = "strict",
     seeds: Annotated[
         int, typer.Option(min=1, help="How many seeds; what is promised is of 5, and of 3 for variants that must pass.")
     ] = 1,

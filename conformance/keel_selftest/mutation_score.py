@@ -20,7 +20,7 @@ KILLS = BAD - {"harness error", "vacuous", "xpass"}
 ROBUST = 3
 """Independent cases that should kill a mutant at tier standard."""
 SHARE = 0.95
-"""Of mutants, that are killed by so many, and of kills, that name what is wrong."""
+"""The share of mutants that ``ROBUST`` cases should kill, and the share of kills that should name what is wrong."""
 TARGETS = {"smoke": 0.8, "standard": 1.0, "full": 1.0}
 
 

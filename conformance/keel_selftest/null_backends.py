@@ -127,7 +127,6 @@ MEANT: Mapping[str, frozenset[str]] = {
     "nan": frozenset({"empty"}),
     "uninitialised": frozenset({"empty"}),
 }
-"""Members that do, by what they are, what a control does: they give a constant, or their argument's elements in order
-(in another dtype, which results are written in anyway), or memory as it is found. Their cases bear no values that could
-tell.
+"""Members whose right results are those of a control: a constant, uninitialized memory, or the elements of the argument
+in order. The elements may have another dtype, because results are converted anyway. No values can show the difference.
 """

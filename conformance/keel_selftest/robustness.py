@@ -24,7 +24,7 @@ from .crashes import CRASHES
 
 KILLS = 20
 MEMBERS_KILLED = ("add", "sub", "mul", "neg", "abs", "exp", "sum", "amax")
-"""Of which the run that is killed consists."""
+"""The members whose cases make up the run that is killed."""
 SUBJECT = "keel_selftest.mutants.pointwise:mul_without_tail.backend"
 """A backend of which some cases fail, so that the same verdicts are not just passes."""
 PATIENCE = 600.0
@@ -147,7 +147,7 @@ def cases_begun(folder: Path) -> subprocess.Popen[bytes]:
 
 
 def killed_once(folder: Path, more: int) -> None:
-    """After so many more lines of the log."""
+    """Kills the run after ``more`` lines are added to its log."""
     process, limit, first = cases_begun(folder), time.monotonic() + PATIENCE, lines(folder / FILE)
     while process.poll() is None and lines(folder / FILE) < first + more and time.monotonic() < limit:
         time.sleep(0.01)

@@ -44,8 +44,8 @@ def run_tasks(
     heard: Callable[[int], None] = lambda count: None,
     stopped: Callable[[], bool] = lambda: False,
 ) -> dict[str, Verdicts]:
-    """The verdicts of each task; ``heard`` is told how many more cases have ended. Raises KeelError[bad-option] where
-    ``resume`` finds a run of other cases.
+    """Returns the verdicts of each task. ``heard`` is called with the number of cases that ended since its last call.
+    Raises KeelError[bad-option] if ``resume`` finds a run of other cases.
     """
     found: dict[str, Verdicts] = {}
     for k in range(0, len(tasks), AT_ONCE):

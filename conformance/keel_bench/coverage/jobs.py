@@ -35,10 +35,11 @@ class Job:
 class Row:
     """What became of one OpInfo's samples; plain data.
 
-    Of ``samples``, ``traced`` are those that PyTorch runs and traces, ``whole`` those of which no call is left to eager
-    PyTorch. ``left`` are the calls that are, by name, with the reason; ``host`` those among them that are the runtime's
-    and no kernel's, which do not count. ``ways`` counts calls by how they are done. ``stranger`` has what Keel says of
-    samples with tensors without strides, which it does not take and which count as not whole.
+    ``traced`` counts the ``samples`` that PyTorch runs and traces, and ``whole`` those that leave no call to eager
+    PyTorch. ``left`` has the calls that are left to eager PyTorch, by name, with the reason. ``host`` has those among
+    them that the runtime does without a kernel; they do not count against ``whole``. ``ways`` counts calls by how they
+    are done. ``stranger`` has what Keel says about samples with tensors that have no strides; Keel refuses them, and
+    they do not count as whole.
     """
 
     samples: int = 0

@@ -33,11 +33,11 @@ def fuzz(
         float,
         typer.Option(
             min=0.0,
-            help="Instead, search guided by branches for so long, for each "
-            "loader (with atheris: pip install 'torch-keel[fuzz]').",
+            help="Minutes of a search guided by branches, for each loader, "
+            "instead (with atheris: pip install 'torch-keel[fuzz]').",
         ),
     ] = 0.0,
-    seed: Annotated[int, typer.Option(help="Of the mutations.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the mutations.")] = 0,
     jobs: Annotated[int, typer.Option(min=1, help="Processes at a time.")] = CORES,
     corpus: Annotated[Path | None, typer.Option(help="Where a guided search keeps what it found.")] = None,
     out: Annotated[Path | None, typer.Option("--json", help="Write the figures to this file.")] = None,

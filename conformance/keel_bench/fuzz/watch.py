@@ -167,7 +167,7 @@ def unexpected(source: Any) -> str | None:
         case []:
             return None
         case _:
-            return "It is no function forward."
+            return "It is not a function named forward."
     for node in ast.walk(tree):
         if isinstance(node, ast.Import | ast.ImportFrom | ast.Lambda | ast.ClassDef | ast.AsyncFunctionDef):
             return type(node).__name__

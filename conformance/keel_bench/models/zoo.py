@@ -30,7 +30,9 @@ class Size:
 
 
 def sizes(name: str) -> tuple[Size, Size, Size]:
-    """Three sizes that the model takes.  The third side is no multiple of what most networks downsample by."""
+    """Three sizes that the model takes.  The third side is not a multiple of the factor by which most networks
+    downsample.
+    """
     if name in TEXT:
         return Size(2, 64), Size(3, 48), Size(4, 32)
     if name in LINE:

@@ -201,7 +201,7 @@ def _drawn_backends(seed: int) -> tuple[list[Backend], _Prices]:
             kind = (call.name, str(out.dtype) if isinstance(out, TensorType) else "")
             for what, share in ((kind[0], 0.3), (kind, 0.1), ((*kind, len(call.tensors)), 0.1)):
                 if random.Random(f"{seed} {number} {what}").random() < share:
-                    return f"{call.name} is none of its operators."
+                    return f"{call.name} is not one of its operators."
             return None
 
         return why if number < count - 1 else lambda call: None

@@ -1,8 +1,8 @@
 """Every model of the zoo, compiled once and run at three sizes: outputs, gradients and buffers against float64.
 
-A tensor is judged as the accuracy part of the line judges it.  One that is over in the first draw of weights is judged
-over three, then over twelve, so that a kink in one draw is told from an error (see ``errors``).  What eager PyTorch and
-float64 make of a draw is computed once, however often it is asked for.
+A tensor is judged as the accuracy part of the line judges it.  A tensor that is over the bound in the first draw of
+weights is judged over three draws, then over twelve, to distinguish a kink in one draw from an error (see ``errors``).
+The results of eager PyTorch and of float64 are computed once for each draw.
 """
 
 from __future__ import annotations
@@ -26,9 +26,11 @@ from .ways import HOLDS, NOT_AOT, NOT_EAGER, RAISED, UNJUDGED, WRONG
 
 
 def jobs(chosen: Selection) -> list[Job]:
-    """Cheap ways first, so that a run that is cut short has ended most jobs; and one model's ways far apart, so that
-    each finds the kernels that another compiled.  Of a way the models of images come first, which are dearest: no long
-    job is left when the others have ended.
+    """Returns the jobs in the order in which they should start.
+
+    Cheap ways come first, so that a run that is cut short has finished most jobs.  The ways of one model are far apart,
+    so that each finds the kernels that another compiled.  Within a way the image models come first, because they take
+    longest: no long job is left when the others have ended.
     """
     models = [model for model in reversed(zoo.NAMES) if model in chosen.models]
     return [

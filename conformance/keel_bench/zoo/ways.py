@@ -15,7 +15,7 @@ from ..compilers import EAGER
 from ..jobs import Job
 
 SIZES = ("static", "dynamic")
-"""What ``torch.compile`` is told of sizes: ``dynamic=False`` or ``dynamic=True``."""
+"""How ``torch.compile`` treats sizes: ``dynamic=False`` or ``dynamic=True``."""
 
 HOLDS, WRONG, RAISED, NOT_EAGER, NOT_AOT, UNJUDGED = (
     "holds",

@@ -55,7 +55,7 @@ def broken_by_an_exception(gm: fx.GraphModule) -> Called:
 
 @broken(breaks=("contract.gradients", "contract.calls"), programs=("gradients-*", "layouts-incoming*", "training-*"))
 def gradients_of_the_last_forward(gm: fx.GraphModule) -> Called:
-    """What the backward pass needs lies where the next forward pass writes: results of which nothing is returned."""
+    """The next forward pass overwrites what this one saved for the backward pass."""
     held: dict[Any, list[Any]] = {}
 
     def call(*inputs: Any) -> Any:

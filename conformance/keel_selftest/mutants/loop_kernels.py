@@ -66,8 +66,8 @@ def rewritten(kernel: Kernel, change: Change) -> Kernel:
 
 
 def loops(*calls: str, breaks: tuple[str, ...]) -> Callable[[Change], Mutant]:
-    """Makes a mutant of a change of statements. The operators ``calls`` are such as are rendered with them; where the
-    interpreter's target has library calls for all that would be, kernels alone show it.
+    """Makes a mutant from a change of statements. Each of the operators ``calls`` is rendered with such statements. If
+    the interpreter's target has library calls for all of them, only kernel cases show the mutant.
     """
 
     def made(change: Change) -> Mutant:

@@ -294,7 +294,7 @@ def batch_norm_biased_statistics(
 def group_norm_of_one_group(
     op: Any, x: Tensor, weight: Any, bias: Any, n: int, c: int, hw: int, group: int, eps: float
 ) -> Any:
-    """``group_norm`` normalises over all channels."""
+    """``group_norm`` normalizes over all channels."""
     value, _, _ = op(x, weight, bias, n, c, hw, 1, eps)
     return (value, *op(x, weight, bias, n, c, hw, group, eps)[1:])
 

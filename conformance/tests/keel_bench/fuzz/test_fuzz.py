@@ -84,8 +84,8 @@ def test_what_fails_or_takes_long_is_noticed() -> None:
     ("source", "odd"),
     [
         ("def forward(self, x):\n  y = torch.ops.aten.neg.default(x); x = None\n  return (y,)", None),
-        ("def forward(self, x=open('y')):\n  return x", "no function forward"),
-        ("import os", "no function forward"),
+        ("def forward(self, x=open('y')):\n  return x", "not a function named forward"),
+        ("import os", "not a function named forward"),
         ("def forward(self, x):\n  return open(x)", "It calls open."),
         ("def forward(", "SyntaxError"),
         ("def forward(self): return x.__class__", "__class__"),
