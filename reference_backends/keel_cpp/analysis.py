@@ -27,6 +27,7 @@ from keel.loops import (
     bounds,
     loaded_of,
     non_negative,
+    operands_of,
     quotient,
     results_of,
     walk,
@@ -67,7 +68,7 @@ def _survey(body: tuple[Stmt, ...], around: frozenset[Axis], facts: Facts) -> No
                 for r in fold.results:
                     facts.varies[r] -= frozenset(stmt.axes)
             continue
-        for v in used_by(stmt):
+        for v in operands_of(stmt):
             facts.users.setdefault(v, []).append(stmt)
         if isinstance(stmt, Const):
             facts.constants[stmt.result] = stmt
@@ -84,24 +85,7 @@ def _bound_here(stmt: Stmt, facts: Facts) -> bool:
 def axes_used(stmt: Stmt, facts: Facts) -> frozenset[Axis]:
     """The axes that the statement, or what it uses, varies with."""
     own = axes_of(stmt.index) if isinstance(stmt, Position | Load | Store) else set()
-    return frozenset(own).union(*(facts.varies[v] for v in used_by(stmt)))
-
-
-def used_by(stmt: Stmt) -> tuple[int, ...]:
-    """The values that a statement reads, those in its indices and its mask too; a loop's own statements not."""
-    match stmt:
-        case Position():
-            return tuple(sorted(loaded_of(stmt.index)))
-        case Load():
-            return (*sorted(loaded_of(stmt.index)), *(() if stmt.mask is None else (stmt.mask,)))
-        case Check():
-            return (stmt.value, *(() if stmt.mask is None else (stmt.mask,)))
-        case Apply() | Reduce() | Scan():
-            return stmt.args
-        case Store():
-            return (stmt.value, *sorted(loaded_of(stmt.index)), *(() if stmt.mask is None else (stmt.mask,)))
-        case _:
-            return ()
+    return frozenset(own).union(*(facts.varies[v] for v in operands_of(stmt)))
 
 
 def dtypes_of(stmt: Stmt) -> tuple[torch.dtype, ...]:
@@ -260,7 +244,7 @@ def levels(body: Sequence[Stmt], axes: Sequence[Axis], facts: Facts) -> list[lis
     for stmt in body:
         varies = axes_used(stmt, facts).union(*(facts.varies[r] for r in results_of(stmt)))
         k = max((n + 1 for n, a in enumerate(axes) if a in varies), default=0)
-        k = max([k, *(depth.get(v, 0) for v in used_by(stmt))])
+        k = max([k, *(depth.get(v, 0) for v in operands_of(stmt))])
         if isinstance(stmt, Load):
             k = max(k, sure)
         elif isinstance(stmt, Store | Reduce | Scan):

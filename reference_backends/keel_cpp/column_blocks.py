@@ -11,9 +11,9 @@ from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from itertools import product
 
-from keel.loops import Axis, Load, Loop, Position, Reduce, Scan, Stmt, Store, axes_of, results_of, walk
+from keel.loops import Axis, Load, Loop, Position, Reduce, Scan, Stmt, Store, axes_of, operands_of, results_of, walk
 from keel_cpp.accumulators import Fold
-from keel_cpp.analysis import axes_used, folds_of, has_loops, is_small, unrolls, used_by, vectorises
+from keel_cpp.analysis import axes_used, folds_of, has_loops, is_small, unrolls, vectorises
 from keel_cpp.emitter import Text
 from keel_cpp.index_text import size_text
 from keel_cpp.op_table import STORED, loaded
@@ -136,7 +136,7 @@ class _Block:
         with text.watched(varying, simd), text.lanes(head, simd=simd):
             if any(self.shape.axis in axes_of(s.index) for s in inner if isinstance(s, Position | Load | Store)):
                 text.line(f"const i64 {text.name(self.shape.axis.name)} = {self.shape.low} + l;")
-            for n in sorted({v for s in inner for v in used_by(s)} & self.arrays.keys()):
+            for n in sorted({v for s in inner for v in operands_of(s)} & self.arrays.keys()):
                 text.define(n, self.arrays[n])
             for stmt in varying:
                 self._statement(stmt, simd)
@@ -148,7 +148,7 @@ class _Block:
             return False
         return (
             self.shape.axis not in axes_used(stmt, self.text.facts)
-            and not self.varying & set(used_by(stmt))
+            and not self.varying & set(operands_of(stmt))
             and self.shape.axis not in self.text.facts.varies[stmt.result]
         )
 

@@ -26,10 +26,11 @@ from keel.loops import (
     Stmt,
     axes_of,
     loaded_of,
+    operands_of,
     results_of,
     walk,
 )
-from keel_cpp.analysis import for_lanes, has_loops, innermost, survey, used_by
+from keel_cpp.analysis import for_lanes, has_loops, innermost, survey
 from keel_cpp.statements import Address, Picked
 
 
@@ -245,6 +246,6 @@ def _used(body: Sequence[Stmt], used: set[int]) -> tuple[Stmt, ...]:
         if isinstance(stmt, Loop):
             out.append(replace(stmt, body=_used(stmt.body, used)))
         elif not isinstance(stmt, Const | Position | Load | Apply) or stmt.result in used:
-            used |= set(used_by(stmt))
+            used |= set(operands_of(stmt))
             out.append(stmt)
     return tuple(reversed(out))

@@ -25,9 +25,10 @@ from keel.loops import (
     Scan,
     Stmt,
     Store,
+    operands_of,
     results_of,
 )
-from keel_cpp.analysis import Facts, for_lanes, has_loops, in_order, is_small, used_by
+from keel_cpp.analysis import Facts, for_lanes, has_loops, in_order, is_small
 from keel_cpp.op_table import COSTS
 from keel_cpp.statements import Address
 
@@ -124,7 +125,7 @@ class _Rows:
                 self.arrays[known[0]] = place.length
                 self.places[r] = place
             else:
-                live |= set(used_by(inner))
+                live |= set(operands_of(inner))
         body = tuple(s for s in loop.body if self._needed(s, live))
         for r in (r for s in body for r in results_of(s)):
             if r in keys and r not in self.read and self.facts.varies[r].issuperset(place.axes):
@@ -172,7 +173,7 @@ class _Rows:
         for s in loop.body:
             own = COSTS.get(s.op, 1) if isinstance(s, Apply) else 1 if isinstance(s, Load) else 0
             for r in results_of(s):
-                costs[r] = own + sum(costs.get(v, 0) for v in used_by(s))
+                costs[r] = own + sum(costs.get(v, 0) for v in operands_of(s))
                 if costs[r] >= WORTH and r in keys and (place.kind, keys[r]) in self.first:
                     worth.add(r)
                     costs[r] = 1

@@ -19,11 +19,9 @@ from keel.loops import (
     Load,
     Loop,
     Position,
-    Reduce,
-    Scan,
     Stmt,
     Store,
-    loaded_of,
+    operands_of,
     results_of,
     walk,
 )
@@ -53,19 +51,7 @@ def launches(kernel: Kernel) -> tuple[tuple[Piece, ...], ...]:
 def reads(body: Iterable[Stmt]) -> Iterator[int]:
     """The numbers of all values that the statements read, those of their own included."""
     for s in walk(tuple(body)):
-        match s:
-            case Position():
-                yield from loaded_of(s.index)
-            case Load():
-                yield from loaded_of(s.index)
-                yield from () if s.mask is None else (s.mask,)
-            case Check():
-                yield from (s.value,) if s.mask is None else (s.value, s.mask)
-            case Apply() | Reduce() | Scan():
-                yield from s.args
-            case Store():
-                yield from loaded_of(s.index)
-                yield from (s.value,) if s.mask is None else (s.value, s.mask)
+        yield from operands_of(s)
 
 
 def indices(body: Iterable[Stmt]) -> Iterator[Index]:

@@ -15,7 +15,7 @@ from typing import Literal
 import sympy
 import torch
 
-from keel.loops.index import Axis, Index, dims_of
+from keel.loops.index import Axis, Index, dims_of, loaded_of
 from keel.loops.scalar_ops import SCALARS
 from keel.loops.symbolic_sizes import assumption_of, format_size
 from keel.types import DTYPE_NAMES, Dim, symbols_of
@@ -206,6 +206,23 @@ def results_of(stmt: Stmt) -> tuple[int, ...]:
         case Reduce() | Scan():
             return stmt.results
         case Store() | Loop():
+            return ()
+
+
+def operands_of(stmt: Stmt) -> tuple[int, ...]:
+    """The numbers of the values that the statement reads, also in its index and its mask; of a loop none."""
+    match stmt:
+        case Position():
+            return tuple(sorted(loaded_of(stmt.index)))
+        case Load():
+            return (*sorted(loaded_of(stmt.index)), *(() if stmt.mask is None else (stmt.mask,)))
+        case Check():
+            return (stmt.value, *(() if stmt.mask is None else (stmt.mask,)))
+        case Apply() | Reduce() | Scan():
+            return stmt.args
+        case Store():
+            return (stmt.value, *sorted(loaded_of(stmt.index)), *(() if stmt.mask is None else (stmt.mask,)))
+        case _:
             return ()
 
 

@@ -12,7 +12,7 @@ from keel.loops.ir import Kernel, Scan, Store
 from keel.plugin import Limits
 from keel.schedule.emit import Emitter, Group
 from keel.schedule.fuse import Fusion, fuse
-from keel.schedule.loop_order import canonicalize, rename_canonically
+from keel.schedule.loop_order import canonicalize
 from keel.schedule.split_ranges import split_ranges
 from keel.schedule.split_reduction import split_reduction
 from keel.schedule.tensor_graph import ExternCall, LoopNode, Tensor, TensorGraph
@@ -98,7 +98,7 @@ def _launches(tensors: TensorGraph, limits: Limits, hint: Hint, launch: KernelLa
     kernel = canonicalize(launch.kernel, hint)
     halves = split_reduction(kernel, limits, hint)
     if halves is None:
-        yield KernelLaunch(rename_canonically(split_ranges(kernel, limits)), launch.tensors)
+        yield KernelLaunch(split_ranges(kernel, limits), launch.tensors)
         return
     numbers = dict(zip((b.name for b in kernel.buffers), launch.tensors, strict=True))
     device = tensors.tensors[launch.tensors[0]].type.device
@@ -106,7 +106,7 @@ def _launches(tensors: TensorGraph, limits: Limits, hint: Hint, launch: KernelLa
         tensors.tensors.append(Tensor(partial.name, TensorType.dense(partial.dtype, (partial.size,), device)))
         numbers[partial.name] = len(tensors.tensors) - 1
     for half in (halves.first, halves.second):
-        split = rename_canonically(split_ranges(canonicalize(half, hint), limits))
+        split = split_ranges(canonicalize(half, hint), limits)
         yield KernelLaunch(split, tuple(numbers[b.name] for b in half.buffers))
 
 

@@ -12,9 +12,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count, pairwise
 
-from keel.loops.index import Axis, Index, bounds, index, loaded_of, substitute
+from keel.loops.index import Axis, Index, bounds, index, substitute
 from keel.loops.ir import Apply, Check, Const, Kernel, Load, Loop, Position, Reduce, Scan, Stmt, Store, results_of, walk
 from keel.plugin import Limits
+from keel.schedule.loop_order import rename_canonically
+from keel.schedule.split_reduction import live
 
 PAYS = 0.75
 """The most work for an element, beside that in one loop, with which pieces are better."""
@@ -24,11 +26,11 @@ ENDS: Mapping[str, tuple[int, ...]] = {"lt": (0,), "ge": (0,), "le": (1,), "gt":
 
 
 def split_ranges(kernel: Kernel, limits: Limits) -> Kernel:
-    """Returns ``kernel`` with loops in pieces where that saves work, by ``limits.pieces`` and ``limits.vector``.
-
-    Values and axes keep no canonical names.
+    """Returns ``kernel``, which has canonical names, with loops in pieces where that saves work, by ``limits.pieces``
+    and ``limits.vector``.
     """
-    return replace(kernel, body=_Splitter(kernel, limits).block(kernel.body)) if limits.pieces > 1 else kernel
+    body = _Splitter(kernel, limits).block(kernel.body) if limits.pieces > 1 else kernel.body
+    return kernel if body == kernel.body else rename_canonically(replace(kernel, body=body))
 
 
 class _Splitter:
@@ -76,8 +78,7 @@ class _Splitter:
         """Returns the innermost loop from ``low`` to ``high``."""
         part = Axis(f"{axis.name}_{next(self.names)}", high - low)
         known = _Known({axis: index(part) + low}, self, dict(self.constants))
-        needed, _ = _needed(known.block(body), frozenset())
-        return Loop("parallel", (part,), needed)
+        return Loop("parallel", (part,), live(known.block(body)))
 
 
 def changes(position: Index, axis: Axis, end: int) -> Iterator[int]:
@@ -178,33 +179,3 @@ def compared(op: str, one: Range, other: Range) -> bool | None:
         return (op == "ne") if unlike else (op == "eq") if same else None
     outcome = True if one[1] < other[0] else False if one[0] >= other[1] else None
     return outcome if op == "lt" or outcome is None else not outcome
-
-
-def _needed(body: Sequence[Stmt], used: frozenset[int]) -> tuple[tuple[Stmt, ...], frozenset[int]]:
-    """Returns the statements without those that compute what nothing uses, and what they use."""
-    needed: list[Stmt] = []
-    for s in reversed(body):
-        match s:
-            case Const() | Position() | Load() | Apply() if s.result not in used:
-                continue
-            case _:
-                needed.append(s)
-                used |= _uses(s)
-    return tuple(reversed(needed)), used
-
-
-def _uses(s: Stmt) -> frozenset[int]:
-    match s:
-        case Load() | Store() | Position():
-            uses = {*loaded_of(s.index)}
-            if isinstance(s, Store):
-                uses.add(s.value)
-            if not isinstance(s, Position) and s.mask is not None:
-                uses.add(s.mask)
-            return frozenset(uses)
-        case Check():
-            return frozenset({s.value} if s.mask is None else {s.value, s.mask})
-        case Apply():
-            return frozenset(s.args)
-        case _:
-            return frozenset()

@@ -12,7 +12,7 @@ from itertools import count
 
 import torch
 
-from keel.loops.index import Axis, Index, flatten, index, loaded_of, quotient, substitute
+from keel.loops.index import Axis, Index, flatten, index, quotient, substitute
 from keel.loops.ir import (
     Apply,
     Buffer,
@@ -25,6 +25,7 @@ from keel.loops.ir import (
     Reduce,
     Stmt,
     Store,
+    operands_of,
     results_of,
     walk,
 )
@@ -215,12 +216,7 @@ def live(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
                 continue
             if not isinstance(stmt, Store | Check) and not used & set(results_of(stmt)):
                 continue
-            if not isinstance(stmt, Const | Position):
-                used.update(getattr(stmt, "args", ()), [v for v in (getattr(stmt, "mask", None),) if v is not None])
-            if isinstance(stmt, Store | Check):
-                used.add(stmt.value)
-            if isinstance(stmt, Load | Store | Position):
-                used.update(loaded_of(stmt.index))
+            used.update(operands_of(stmt))
             live_stmts.append(stmt)
         return tuple(reversed(live_stmts))
 
