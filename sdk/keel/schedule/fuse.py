@@ -278,7 +278,7 @@ class _Fuser:
         """True if the spaces stay a chain and enough iterations stay independent."""
         members = [_moved(m, solution.y) for m in group.members]
         chain = sorted({s for m in (*members, placed) for s in (m.space, m.body)}, key=len)
-        if not all(a < b for a, b in pairwise(chain)) or self._strides(members, placed, chain):
+        if not all(a < b for a, b in pairwise(chain)) or self._strides_through_memory(members, placed, chain):
             return False
         before = min((self._size(m.space) for m in members), default=0)
         after = self._size(chain[0])
@@ -291,7 +291,7 @@ class _Fuser:
             return not (len(placed.body) > len(chain[0]) and self._depends(placed.node, made))
         return True
 
-    def _strides(self, members: Sequence[FusedNode], placed: FusedNode, chain: Sequence[Space]) -> bool:
+    def _strides_through_memory(self, members: Sequence[FusedNode], placed: FusedNode, chain: Sequence[Space]) -> bool:
         """True if maps of the smallest space (of each channel, say) would make the loops stride through memory: they
         come first, and neighbors in memory belong to it."""
         smallest, *larger = chain

@@ -24,9 +24,9 @@ from keel.fuel import Fuel
 from keel.loops.builder import LoopDefinition, Read
 from keel.loops.index import Axis, Index, axes_of, index, substitute
 from keel.loops.symbolic_sizes import canonicalize
-from keel.plugin import LayoutPreference
 from keel.schedule.inline import Hint, bytes_of
 from keel.schedule.tensor_graph import ExternCall, LoopNode, Node, Slot, Tensor, TensorGraph
+from keel.torch_adapter import map_leaves
 from keel.types import Dim, TensorType, as_dim, contiguous_strides
 
 UNLIKE = 2
@@ -40,18 +40,14 @@ def channels_last(type: TensorType) -> TensorType:
     return replace(type, strides=(outer[0], within, *outer[1:]))
 
 
-def row_major(type: TensorType) -> TensorType:
-    return replace(type, strides=contiguous_strides(type.shape))
-
-
 def matters(type: TensorType) -> bool:
     """True if channels-last is another layout than row-major for a tensor of that dtype and shape."""
-    return type.rank in (4, 5) and not _lies_as(row_major(type), channels_last(type))
+    return type.rank in (4, 5) and not _lies_as(_row_major(type), channels_last(type))
 
 
 def lies_row_major(type: TensorType) -> bool:
     """True if a tensor is known to lie row-major, and not channels-last as well."""
-    return matters(type) and _lies_as(type, row_major(type))
+    return matters(type) and _lies_as(type, _row_major(type))
 
 
 def choose_layouts(graph: TensorGraph, hint: Hint, fuel: Fuel | None = None) -> TensorGraph:
@@ -60,25 +56,38 @@ def choose_layouts(graph: TensorGraph, hint: Hint, fuel: Fuel | None = None) -> 
     Returns it unchanged if no library call in it prefers a layout.  ``hint`` estimates symbolic sizes; each call whose
     preference is honored takes ``fuel``.
     """
-    calls = [n for n in graph.nodes if isinstance(n, ExternCall) and _preference(n, graph) is not None]
+    wishes = [w for n in graph.nodes if isinstance(n, ExternCall) and (w := _wish(n, graph)) is not None]
     fuel = fuel or Fuel()
-    honored = [n for n in calls if fuel.take()]
+    honored = [w for w in wishes if fuel.take()]
     return _without_copies(_Chooser(graph, honored, hint).run()) if honored else graph
 
 
-def _preference(node: ExternCall, graph: TensorGraph) -> LayoutPreference | None:
+@dataclass(frozen=True)
+class _Wish:
+    """A library call with a preference, and the tensors that it is about, by what it says of them."""
+
+    call: str
+    passes: float
+    arguments: frozenset[int]
+    results: tuple[int, ...]
+    converted: frozenset[int]
+
+
+def _wish(node: ExternCall, graph: TensorGraph) -> _Wish | None:
     """Returns what the library prefers for this call, if it prefers anything for its ranks and dtypes."""
     preference = node.extern.layout
-    if preference is None or not preference.is_about(node.args) or not _images(node, preference):
+    if preference is None or not preference.is_about(node.args):
         return None
-    types = [graph.tensors[t].type for t in _images(node, preference)]
-    return preference if all(t.rank in (4, 5) and t.dtype in preference.dtypes for t in types) else None
 
+    def tensors(positions: Sequence[int]) -> frozenset[int]:
+        return frozenset(a.number for n in positions if isinstance(a := node.args[n], Slot))
 
-def _images(node: ExternCall, preference: LayoutPreference) -> list[int]:
-    """Returns the tensors that have the preferred layout, arguments and results."""
-    images = [a.number for n in preference.arguments if isinstance(a := node.args[n], Slot)]
-    return [*images, *(node.results[n] for n in preference.results if node.results[n] >= 0)]
+    results = tuple(t for n in preference.results if (t := node.results[n]) >= 0)
+    arguments = tensors(preference.arguments)
+    types = [graph.tensors[t].type for t in (*arguments, *results)]
+    if not types or not all(t.rank in (4, 5) and t.dtype in preference.dtypes for t in types):
+        return None
+    return _Wish(node.name, preference.passes, arguments, results, tensors(preference.converted))
 
 
 def _without_copies(graph: TensorGraph) -> TensorGraph:
@@ -127,42 +136,19 @@ def _reading(node: Node, same: Mapping[int, int]) -> Node:
     return replace(node, operands=tuple(same.get(t, t) for t in node.operands))
 
 
-@dataclass(frozen=True)
-class _Wish:
-    """A library call with a preference that is honored, and the number of its choice."""
-
-    node: ExternCall
-    preference: LayoutPreference
-    choice: int
-
-    @property
-    def arguments(self) -> frozenset[int]:
-        """The tensors that the call wants in the layout."""
-        return frozenset(a.number for n in self.preference.arguments if isinstance(a := self.node.args[n], Slot))
-
-    @property
-    def results(self) -> tuple[int, ...]:
-        return tuple(t for n in self.preference.results if (t := self.node.results[n]) >= 0)
-
-    @property
-    def converted(self) -> frozenset[int]:
-        return frozenset(a.number for n in self.preference.converted if isinstance(a := self.node.args[n], Slot))
-
-
 class _Chooser:
     """A choice is true if something lies, or works, channels-last.
 
-    Choices are numbered: those of tensors by the tensor's number, then those of ``wishes``.
+    Choices are numbered: those of tensors by the tensor's number, then those of ``wishes``.  ``images`` are the tensors
+    for which they make a difference.
     """
 
-    def __init__(self, graph: TensorGraph, honored: Sequence[ExternCall], hint: Hint):
+    def __init__(self, graph: TensorGraph, honored: Sequence[_Wish], hint: Hint):
         self.graph, self.hint = graph, hint
         count = len(graph.tensors)
-        self.wishes = {
-            n.name: _Wish(n, preference, count + k)
-            for k, n in enumerate(honored)
-            if (preference := n.extern.layout) is not None
-        }
+        self.wishes = {w.call: w for w in honored}
+        self.choice = {w.call: count + k for k, w in enumerate(honored)}
+        self.images = {t for t, x in enumerate(graph.tensors) if matters(x.type)}
         self.calls = [n for n in graph.nodes if isinstance(n, ExternCall)]
         self.producers = {t: n for n in graph.nodes if isinstance(n, LoopNode) for t in n.results}
         self.escaping = {t for t in graph.outputs if isinstance(t, int)}.union(*(n.operands for n in self.calls))
@@ -187,11 +173,9 @@ class _Chooser:
         outputs = {t for t in self.graph.outputs if isinstance(t, int)}
         for number, tensor in enumerate(self.graph.tensors):
             movable = number in made and tensor.alias is None and number not in viewed | outputs
-            if not (movable and lies_row_major(tensor.type)):
-                yield number, self._matters(number) and _lies_as(tensor.type, channels_last(tensor.type))
-
-    def _matters(self, number: int) -> bool:
-        return matters(self.graph.tensors[number].type)
+            image = number in self.images
+            if not (movable and image and _lies_as(tensor.type, _row_major(tensor.type))):
+                yield number, image and _lies_as(tensor.type, channels_last(tensor.type))
 
     def _in_place(self, node: LoopNode) -> bool:
         """True if readers of a view read what it is a view of."""
@@ -204,11 +188,11 @@ class _Chooser:
     # -- costs --------------------------------------------------------------------------------------------
 
     def _add_wish(self, wish: _Wish) -> None:
-        images = [t for t in (*wish.arguments, *wish.results) if self._matters(t)]
-        costs, choice = self.costs, wish.choice
-        costs.add(choice, -wish.preference.passes * sum(map(self._bytes, images)))
-        costs.add(choice, UNLIKE * sum(self._bytes(t) for t in wish.converted if self._matters(t)))
-        for t in filter(self._matters, wish.results):
+        images = [t for t in (*wish.arguments, *wish.results) if t in self.images]
+        costs, choice = self.costs, self.choice[wish.call]
+        costs.add(choice, -wish.passes * sum(map(self._bytes, images)))
+        costs.add(choice, UNLIKE * sum(map(self._bytes, wish.converted & self.images)))
+        for t in filter(self.images.__contains__, wish.results):
             cost = costs.never if t not in costs.fixed else UNLIKE * self._bytes(t)
             costs.add_pair(choice, t, cost)
             costs.add_pair(t, choice, cost)
@@ -218,8 +202,8 @@ class _Chooser:
         readers: dict[int, list[int | bool]] = {}
         for call in self.calls:
             wish = self.wishes.get(call.name)
-            for t in filter(self._matters, dict.fromkeys(call.operands)):
-                choice = wish.choice if wish is not None and t in wish.arguments else False
+            for t in filter(self.images.__contains__, dict.fromkeys(call.operands)):
+                choice = self.choice[call.name] if wish is not None and t in wish.arguments else False
                 readers.setdefault(t, []).append(choice)
         for t, choices in readers.items():
             some, all_ = self.costs.new(), self.costs.new()  # some reader wants it channels-last; all do
@@ -232,7 +216,7 @@ class _Chooser:
     def _add_kernel(self, node: LoopNode) -> None:
         result = node.results[0]
         for t, at in dict.fromkeys(self._reads(node)):
-            if self._matters(t) or self._matters(result):
+            if t in self.images or result in self.images:
                 table = {
                     (read, made): UNLIKE * self._bytes(t) * self._across(node, t, at, read, made)
                     for read, made in combinations((False, True), repeat=2)
@@ -294,8 +278,8 @@ class _Chooser:
     ) -> Iterator[tuple[int, bool]]:
         """Yields the operands that lie otherwise than the call needs, and whether it needs them channels-last."""
         wish = self.wishes.get(call.name)
-        images = wish.arguments if wish is not None and chosen(wish.choice) else frozenset()
-        for t in filter(self._matters, dict.fromkeys(call.operands)):
+        images = wish.arguments if wish is not None and chosen(self.choice[call.name]) else frozenset()
+        for t in filter(self.images.__contains__, dict.fromkeys(call.operands)):
             if t in images and not (t in moved or self.costs.fixed.get(t, False)):
                 yield t, True
             elif t in moved and t not in images:
@@ -366,6 +350,10 @@ class Choices:
 _TRUE, _FALSE = -1, -2
 
 
+def _row_major(type: TensorType) -> TensorType:
+    return TensorType.dense(type.dtype, type.shape, type.device)
+
+
 def _lies_as(one: TensorType, other: TensorType) -> bool:
     """True if the strides are known to be equal, those of dimensions of size 1 aside."""
     pairs = zip(one.shape, one.strides, other.strides, strict=True)
@@ -402,8 +390,6 @@ def _copy(name: str, type: TensorType, source: int, result: int) -> LoopNode:
 
 def _with_slots(node: ExternCall, slots: Mapping[int, int]) -> ExternCall:
     def one(arg: Any) -> Any:
-        if isinstance(arg, Slot):
-            return Slot(slots.get(arg.number, arg.number))
-        return [one(a) for a in arg] if isinstance(arg, list | tuple) else arg
+        return Slot(slots.get(arg.number, arg.number)) if isinstance(arg, Slot) else arg
 
-    return replace(node, args=tuple(map(one, node.args)), kwargs={k: one(v) for k, v in node.kwargs.items()})
+    return replace(node, args=map_leaves(one, node.args), kwargs=map_leaves(one, dict(node.kwargs)))

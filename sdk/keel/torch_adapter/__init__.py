@@ -55,7 +55,17 @@ from keel.torch_adapter.symbols import (
     same,
     symbols_of,
 )
-from keel.torch_adapter.trees import Tree, flat, flatten_call, is_call_tree, nest, tree_of, tree_text, unflatten
+from keel.torch_adapter.trees import (
+    Tree,
+    flat,
+    flatten_call,
+    is_call_tree,
+    map_leaves,
+    nest,
+    tree_of,
+    tree_text,
+    unflatten,
+)
 
 __all__ = [
     "LEFT_OUT",
@@ -102,6 +112,7 @@ __all__ = [
     "is_taken_apart",
     "late",
     "makes_sizes",
+    "map_leaves",
     "may_alias",
     "nest",
     "number",
