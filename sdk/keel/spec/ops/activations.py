@@ -85,20 +85,10 @@ def _backward(
     doc: str,
     *clauses: Clause | str,
     more: tuple[tuple[Any, ...], ...] = (),
-    aten: str = "",
     samples: Samples | None = None,
     **facts: Any,
 ) -> None:
-    family.composite(
-        name,
-        aten or name,
-        doc=doc,
-        clauses=clauses,
-        samples=samples or gradients(*more),
-        dtypes=FLOATS,
-        tags=_TAGS,
-        **facts,
-    )
+    _forward(name, doc, *clauses, samples=samples or gradients(*more), **facts)
 
 
 # -- rectifiers ---------------------------------------------------------------------------------------
