@@ -31,6 +31,16 @@ def dynamo_graphs(fn: Callable[..., Any], *inputs: Tensor) -> list[fx.GraphModul
     return graphs
 
 
+def _raises(error: type[Exception], words: str, call: Callable[[], Any]) -> bool:
+    """True if a call raises that error, which says these words; another error is a defect of the trial."""
+    try:
+        call()
+    except error as raised:
+        assert words in str(raised)
+        return True
+    return False
+
+
 @cache
 def keeps_messages() -> bool:
     """Dynamo gives a backend the messages of torch._check."""
@@ -51,12 +61,9 @@ def asserts_floats() -> bool:
         torch._check(x.sum().item() == 2.5)
         return x + 1
 
-    try:
-        dynamo_graphs(fn, torch.tensor([1.0, 1.5]))
-    except torch._dynamo.exc.InternalTorchDynamoError as raised:
-        assert "Runtime assertion failed" in str(raised)  # its own, of an integer that it takes the float for
-        return False
-    return True
+    # Its own assertion, of an integer that it takes the float for.
+    error, words = torch._dynamo.exc.InternalTorchDynamoError, "Runtime assertion failed"
+    return not _raises(error, words, lambda: dynamo_graphs(fn, torch.tensor([1.0, 1.5])))
 
 
 @cache
@@ -69,12 +76,7 @@ def exports_flags() -> bool:
             return x + 1
 
     program = torch.export.export(Flag(), (torch.tensor([True, False]),))
-    try:
-        program.run_decompositions()
-    except RuntimeError as raised:
-        assert "is not tracked with proxy" in str(raised)
-        return False
-    return True
+    return not _raises(RuntimeError, "is not tracked with proxy", program.run_decompositions)
 
 
 @cache
@@ -86,12 +88,8 @@ def writes_to_unknown_slices() -> bool:
         x[place : place + 2] = x[:2] * 2
         return x + 1
 
-    try:
-        dynamo_graphs(fn, torch.ones(4), torch.tensor([1]))
-    except torch._dynamo.exc.UserError as raised:
-        assert "data-dependent" in str(raised)
-        return False
-    return True
+    error, inputs = torch._dynamo.exc.UserError, (torch.ones(4), torch.tensor([1]))
+    return not _raises(error, "data-dependent", lambda: dynamo_graphs(fn, *inputs))
 
 
 @cache
@@ -107,12 +105,8 @@ def runs_control_deps() -> bool:
 @cache
 def shifts_by_sizes() -> bool:
     """Dynamo takes a shift by a size that only a run gives."""
-    try:
-        torch.compile(lambda x, n: x + (1 << n), backend="eager", dynamic=True)(torch.ones(2), 5)
-    except torch._dynamo.exc.TorchRuntimeError as raised:
-        assert "lshift" in str(raised)
-        return False
-    return True
+    shifted = torch.compile(lambda x, n: x + (1 << n), backend="eager", dynamic=True)
+    return not _raises(torch._dynamo.exc.TorchRuntimeError, "lshift", lambda: shifted(torch.ones(2), 5))
 
 
 @cache
@@ -123,10 +117,6 @@ def writes_in_branches() -> bool:
         return torch.cond(p, lambda x: x.mul_(2), lambda x: x.cos(), (x,))
 
     torch.compiler.reset()
-    try:
-        with torch.no_grad():
-            torch.compile(fn, backend="eager")(torch.tensor(True), torch.ones(2))
-    except torch._dynamo.exc.UncapturedHigherOrderOpError as raised:
-        assert "input mutation" in str(raised)
-        return False
-    return True
+    compiled = torch.no_grad()(torch.compile(fn, backend="eager"))
+    error, inputs = torch._dynamo.exc.UncapturedHigherOrderOpError, (torch.tensor(True), torch.ones(2))
+    return not _raises(error, "input mutation", lambda: compiled(*inputs))
