@@ -51,19 +51,19 @@ RULES: Mapping[str, str] = {
     "such as are": r"\bsuch as (?:are|is)\b",
     "hears of, is told, tells nothing": r"\b(?:hears? of|heard of|(?:is|are) told|(?:tells?) nothing|nothing tells)\b",
     "as it is found, one and the same": r"\bas it (?:is|was) found\b|\bone and the same\b|\bthe one or the other\b",
-    "a British spelling": r"\b(?:de|re|un)?-?(?:" + "|".join(_BRITISH.split()) + ")",
+    "a British spelling": r"(?i)\b(?:de|re|un)?-?(?:" + "|".join(_BRITISH.split()) + ")",
     "a sentence of more than 45 words": r"(?:[^\s.:;!?|]+[,)\]]? ){45}",
 }
 """A name for each rule, and the pattern of what breaks it."""
 
 CEILINGS = {
-    "conformance": 81,
+    "conformance": 0,
     "docs": 0,
     "reference_backends": 0,
     "sdk/keel": 0,
     "sdk/keel/spec": 0,
     "templates": 0,
-    "tests": 28,
+    "tests": 0,
     "the root": 0,
 }
 """How often each room breaks the rules. A change that takes some away lowers the ceiling with them."""

@@ -1,4 +1,5 @@
-"""Calls with arguments that samples do not give: of each parameter that is no tensor other numbers, words and flags.
+"""Calls with arguments that samples do not have: other numbers, words and flags for each parameter that is not a
+tensor.
 
 Eager PyTorch accepts or refuses each call, and the declaration decides which of them it claims. ``FILE`` stores them.
 ``python -m keel_conformance.cases.attribute_variants`` writes it again; each call is tried in a process of its own,
@@ -183,9 +184,9 @@ def _sound(op: Op, made: SavedCall | None) -> SavedCall | None:
 
 
 def spoken_of(op: Op, made: SavedCall, dtype: torch.dtype) -> bool:
-    """Whether the operator set speaks of a call that eager PyTorch does: its results are no sparse ones, and what it is
-    written out into can be computed, too, and gives results of the same types. Some kernels accept words and numbers
-    that no clause knows, and dtypes of which they give something else than what is asked for.
+    """True if the operator set covers a call that eager PyTorch runs: the results are strided, and the decomposition
+    runs too and has results of the same types. Some kernels accept words and numbers that no clause mentions, and some
+    return another dtype than the one that was asked for.
     """
     target = next(t for t in op.targets if str(t) == made.overload)
     args, kwargs = redrawn(made, dtype)
@@ -196,7 +197,7 @@ def spoken_of(op: Op, made: SavedCall, dtype: torch.dtype) -> bool:
             results = target(*args, **kwargs)
             decompose = decomposition_of(target)
             written_out = results if decompose is None else decompose(*args, **kwargs)
-        except Exception:  # whatever it is, this is no case
+        except Exception:  # whatever the reason, the call cannot be a case
             return False
     found, others = tensor_leaves(results), tensor_leaves(written_out)
     return all(r.layout == torch.strided for r in found) and (

@@ -1,7 +1,7 @@
 """One thing to try on a backend, as plain data: what it is about, how its arguments are drawn, which clauses it cites.
 
-Nothing of a case is a tensor. Whoever needs its arguments, the process of the backend or the one that judges, makes
-them from the case alone and gets the same bits.
+A case holds no tensors. Each process that needs the arguments (the backend's and the judge's) draws them from the case
+alone and gets the same bits.
 """
 
 from __future__ import annotations

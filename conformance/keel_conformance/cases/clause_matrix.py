@@ -1,7 +1,8 @@
 """The matrix of clauses and cases: how many cases of each kind witness every clause, or why none does.
 
-``python -m keel_conformance.cases.clause_matrix`` prints it; with names of members, theirs. ``... trace write`` writes
-``uncovered_clauses.json`` anew, which has a reason for each clause that no case at tier standard witnesses.
+``python -m keel_conformance.cases.clause_matrix`` prints the matrix, or the rows of the members that are named. ``...
+clause_matrix write`` rewrites ``uncovered_clauses.json``, which has a reason for each clause that no case at tier
+standard witnesses.
 """
 
 from __future__ import annotations

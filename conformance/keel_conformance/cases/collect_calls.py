@@ -117,7 +117,7 @@ def with_dtypes(op: Op, made: SavedCall, dtypes: Sequence[torch.dtype] = MAX_TRI
             with warnings.catch_warnings(), torch.no_grad():
                 warnings.simplefilter("ignore")
                 out = target(*args, **kwargs)
-        except Exception:  # whatever eager refuses is no case
+        except Exception:  # a call that eager refuses cannot be a case
             continue
         if not (isinstance(out, torch.Tensor) and out.dtype == torch.complex32):  # which the opset leaves out
             good.append(dtype)

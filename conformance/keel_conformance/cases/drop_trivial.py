@@ -1,7 +1,8 @@
-"""Choices of which no values tell anything: the sum of one element is that element, and no integer is infinite.
+"""Limits the number of trivial choices: those whose right results a backend that computes nothing has for any values.
 
-A choice is tried on plain arguments of its kind of dtype and size. Where nothing computed has the results all the same,
-it takes few of the places of an operator's cases; others are drawn instead.
+The sum of one element is that element, for example, and no integer is infinite. A choice is tried on plain arguments of
+its kind of dtype and of its size. If a trivial result (zeros, the argument, ...) passes every time, only few such
+choices become cases of the operator, and others are drawn instead.
 """
 
 from __future__ import annotations
@@ -20,13 +21,14 @@ from .smoke_tier import SIZES
 from .values import SeededValues
 
 KEEP, ENOUGH = 3, 60
-"""So many of them stay for each thing that may pass for their results, of sizes and attributes of their own; all do,
-where fewer than that many others are left.
+"""``KEEP`` trivial choices stay for each kind of trivial result, with different sizes and attributes. All stay if fewer
+than ``ENOUGH`` other choices are left.
 """
 EMPTIES = 8
-"""One choice of so many may be without results: how much is in them is little, whatever dtype and layout they have."""
+"""At most one choice of ``EMPTIES`` may have empty results. Empty results test little, whatever their dtype and layout.
+"""
 NOTHING = "of nothing"
-"""The arguments have no elements, and the results have: what a fold begins with, which no values tell."""
+"""The arguments are empty and the results are not: they are the identity of a reduction, whatever the values."""
 ROUNDS = 12
 TRIED = (
     (0, "random", 0),
@@ -34,7 +36,9 @@ TRIED = (
     (1, "specials", 0),
     *((1, "specials", turn) for turn in range(1, TURNS + 1)),
 )
-"""Calls, the values of each, and how often these are drawn again; so often where there are few elements."""
+"""Trials of a choice: the number of the call, the class of its values, and how often they are redrawn. Only choices
+with few elements need the redrawn ones.
+"""
 SOME = ("257", "129")
 """Sizes that stand for others."""
 PLAIN: Mapping[str, str] = {"layout": "contiguous", "which": "all", "partner": "alike", "place": "last"}
@@ -44,10 +48,10 @@ PLAIN: Mapping[str, str] = {"layout": "contiguous", "which": "all", "partner": "
 def drop_trivial(
     domain: Domain, chosen: Sequence[Levels], *, seed: int = 0, least: int = 0, stay: int = KEEP, plenty: int = ENOUGH
 ) -> list[Levels]:
-    """The choices without those of which nothing tells but ``stay`` of each kind, one at least of results of nothing,
-    and others for them up to ``least``, then those few, and some without results. All, where not ``plenty`` tell.
+    """Returns the choices with few trivial ones: ``stay`` of each kind, some with empty results, and others in their
+    place until there are ``least``. Returns all choices if fewer than ``plenty`` of them are not trivial.
     """
-    if not trivial.is_deterministic(domain.op):  # of these one result says as little as a thousand
+    if not trivial.is_deterministic(domain.op):  # any result of a random member may be right
         return list(chosen)
     passing = passer(domain)
     with _silence():
@@ -76,8 +80,9 @@ def drop_trivial(
 
 
 def passer(domain: Domain) -> Callable[[Levels], frozenset[str]]:
-    """Of a choice, what may pass for its results whatever its values are (see ``blank``), and whether they are of
-    nothing: empty where values tell. Asked once of choices that are alike.
+    """Returns a function from a choice to the trivial results that pass for any values (see ``trivial``), and
+    ``NOTHING`` if the arguments are empty. The set is empty for a choice that tests something. Choices that differ only
+    in ways that do not matter share one answer.
     """
     known = dict[tuple[str, ...], frozenset[str]]()
 
@@ -132,7 +137,7 @@ def _class(dtype: str) -> str:
 
 
 def _different(rest: Iterable[tuple[Levels, frozenset[str]]], stay: int) -> list[Levels]:
-    """``stay`` of each kind, of sizes and attributes that those before them have not."""
+    """``stay`` choices of each kind, with sizes and attributes that the earlier ones lack."""
     kinds = dict[frozenset[str], list[Levels]]()
     for levels, kind in rest:
         kinds.setdefault(kind, []).append(levels)

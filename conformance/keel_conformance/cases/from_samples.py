@@ -30,7 +30,9 @@ MOST = 24
 FREE = ("pointwise", "reduction", "view", "scan")
 """Tags of operators that are defined for any values."""
 SEPARATE = ("pointwise", "view", "shape")
-"""Those of which no element's result is spoilt by another element, but for gradients, which sum."""
+"""Tags of operators in which a special value of one element does not reach another element's result, except in
+gradients that sum.
+"""
 WELL_BEHAVED = ("random", "duplicates", "exact", "specials")
 """Classes of values for the others, within the range that the sample has; the last two where that has 1 and -1."""
 CALM = ("random", "linalg", "quantized")

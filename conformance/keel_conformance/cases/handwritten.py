@@ -258,7 +258,7 @@ def _numbers() -> Iterator[Written]:
 
 
 def _copies() -> Iterator[Written]:
-    """Whose elements come in another order, or more than once each, or are none of the argument's."""
+    """Members that copy elements in another order or more than once, or that add elements of their own."""
     for shape in ((2, 3), (5, 4), (3, 17), (33, 2), (8, 8)):
         yield "t_copy.default", (number(*shape),), {}
         yield "repeat.default", (number(*shape), [2, 3]), {}

@@ -40,7 +40,7 @@ def features(domain: Domain, levels: Levels) -> frozenset[str]:
 
 
 def _class(factor: str, level: str) -> str:
-    """Of sizes, only whether they are none or nothing matters."""
+    """The class of a level. A size only counts as a scalar, empty, or neither."""
     if factor not in ("shape", "extent"):
         return level
     return level if level in ("0d", "all", "every") else "empty" if "0" in level.split("x") else "some"

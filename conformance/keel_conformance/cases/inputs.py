@@ -26,10 +26,10 @@ TURNS, FEW_TURNS, SMALL = 20, 3, 64
 
 
 def draw_inputs(case: Case, call: int) -> Inputs:
-    """Those of the call number ``call`` (0, 1, 2 ...) of a case of the kinds ``op`` and ``negative``; types and
-    attributes are the same in all.  Raises ValueError for a case that its domain does not have.
+    """Returns the inputs of call number ``call`` (0, 1, 2 ...) of a case of kind ``op`` or ``negative``. All calls have
+    the same types and attributes. Raises ValueError for a case that its domain does not have.
 
-    Where who computes nothing would have the right results of call 0, later calls are drawn so that it has not theirs.
+    If a backend that computes nothing could pass call 0, later calls are drawn so that it fails them.
     """
     domain = domain_of(case.op)
     made: Inputs | None = None

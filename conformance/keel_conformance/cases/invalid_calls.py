@@ -1,8 +1,9 @@
 """Calls that break one precondition and keep the others, which eager PyTorch refuses too.
 
-A call that is known to be valid is changed in one place: a size, a rank, a dtype, a number, a word. Of what comes of
-it, the first that breaks just the precondition asked for is its negative case. They are kept in ``invalid_calls.json``;
-``python -m keel_conformance.cases.invalid_calls`` writes it anew, each call in a process of its own, for some end it.
+A valid call is changed in one place: a size, a rank, a dtype, a number or a word. The first changed call that breaks
+just the wanted precondition becomes its negative case. The calls are stored in ``invalid_calls.json``. ``python -m
+keel_conformance.cases.invalid_calls`` writes that file again; it runs each call in a process of its own, because some
+calls crash the process.
 """
 
 from __future__ import annotations

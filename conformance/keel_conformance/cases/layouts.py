@@ -54,7 +54,7 @@ def fits(layout: str, shape: Sequence[int]) -> bool:
             return rank >= 2 and not empty and shape[-2] > 1
         case "odd_ones":
             return 1 in shape and not empty
-    raise ValueError(f"{layout} is no class of layouts.")
+    raise ValueError(f"Unknown layout: {layout}.")
 
 
 def with_layout(x: torch.Tensor, layout: str) -> torch.Tensor:
@@ -108,7 +108,7 @@ def _strides(layout: str, shape: Sequence[int]) -> tuple[list[int], int]:
         case "odd_ones":
             dense = _dense(shape, range(rank))
             return [s if n != 1 else s + 5 for n, s in zip(shape, dense, strict=True)], 0
-    raise ValueError(f"{layout} is no class of layouts.")
+    raise ValueError(f"Unknown layout: {layout}.")
 
 
 def _dense(shape: Sequence[int], order: Sequence[int]) -> list[int]:

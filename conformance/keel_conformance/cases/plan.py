@@ -118,8 +118,8 @@ def other_cases(tier: str, seed: int) -> Iterator[Case]:
 
 
 def cases_of(domain: Domain, tier: str, seed: int) -> Iterator[Case]:
-    """The cases of one member: the most telling, then those that must be, a covering array, negative ones;
-    few of which no values tell anything.
+    """The cases of one member: the cases that its domain ranks first, required ones, a covering array, and negative
+    ones. Few of them are trivial.
     """
     of = {"stay": 0, "plenty": 3} if tier == "smoke" else {"least": LEAST}
     for levels in (

@@ -167,7 +167,7 @@ def tensor_of(part: TensorSpec, dtype: torch.dtype, draw: SeededValues, values: 
         x = torch.tensor(list(part.values), dtype=part.dtype).to(dtype)
         if dtype.is_floating_point or dtype.is_complex:  # other values with the same structure
             x = x * 0.5 ** (draw.call % 3)
-        elif part.dtype == torch.bool and draw.turn:  # a mask, of which nothing was told as it is
+        elif part.dtype == torch.bool and draw.turn:  # a mask whose recorded values made the call trivial
             other = (draw.uniform(x.numel()) < 0.5, ~x.bool(), torch.ones_like(x), torch.zeros_like(x))
             x = other[draw.turn % 4].to(x.dtype)
         return x.reshape(part.shape)

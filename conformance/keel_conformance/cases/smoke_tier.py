@@ -12,11 +12,12 @@ from .covering_array import best
 from .domain import Domain, Levels
 
 LEAST, MOST = 4, 6
-"""Cases of a member: so many as one of its attributes has levels, between these; one more along dimensions. All but one
-are those that its domain says tell most, if it names so many. What a domain adds comes on top.
+"""The least and the most cases of a member. Between these, a member has as many cases as its richest attribute has
+levels, and one more if it runs along a dimension. All but one are those that its domain ranks first, if it names
+enough. The cases that a domain adds are not counted.
 """
 USED = 0.15
-"""What is left of the weight of a level that a choice has; of levels like it ``LIKE``."""
+"""Once a level is used, its weight is multiplied by ``USED``, and the weights of similar levels by ``LIKE``."""
 LIKE = 0.6
 AGAIN: Mapping[str, float] = {"f32": 0.6, "random": 0.6, "contiguous": 0.4}
 """Levels that go with any attribute well, and so are worth it again."""
@@ -65,7 +66,7 @@ KNOWN: Mapping[str, Mapping[str, float]] = {
         "odd_ones": 0.6,
     },
 }
-"""Of the factors that all domains have, what each level is worth; others' are worth ``OTHER``."""
+"""The weight of each level of the factors that all domains have. Levels of other factors weigh ``OTHER``."""
 OTHER = 0.4
 BESIDE: Mapping[tuple[str, str], float] = {
     ("i64", "wide"): 1.2,
@@ -172,7 +173,9 @@ def weight(factor: str, level: str) -> float:
 
 
 def _dull(domain: Domain, level: str) -> float:
-    """Of calls whose sizes stay, most are of few elements: where these are the same nothing tells them apart."""
+    """A penalty for equal elements in calls whose sizes are fixed. Most of these calls have few elements, and mistakes
+    in their order go unnoticed if all are equal.
+    """
     return 0.7 if "sample" in domain.factors and level in SAME else 0.0
 
 

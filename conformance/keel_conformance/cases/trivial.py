@@ -1,8 +1,8 @@
 """Calls whose right results a backend that computes nothing could have: their second call uses other values.
 
-A case of one element, of values all alike, or at the ends of the range often has results that are all 0, all 1, NaN,
-the argument itself, or beyond what is decided. Its first call stays what it is; the second one is drawn again until its
-results are none of what those of the first are.
+A case with one element, with equal values, or with values at the ends of the range often has a trivial result: all 0,
+all 1, NaN, the argument itself, or only unspecified elements. The first call of such a case stays. The second is drawn
+again until it shares no trivial result with the first.
 """
 
 from __future__ import annotations

@@ -40,10 +40,10 @@ def kinds_of(dtype: torch.dtype) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class SeededValues:
-    """The chance of one call of a case: ``text`` says which case, ``call`` which call. What must be equal in all calls
-    (attributes, indices that sizes follow from) comes of ``fixed``, values of ``fresh``. A ``bare`` one has values that
-    cost nothing and say nothing: for who asks for types and attributes alone. ``turn`` counts how often values were
-    drawn again.
+    """The random source of one call of a case: ``text`` names the case, ``call`` the call. Attributes and indices that
+    determine sizes are equal in all calls and are drawn from ``fixed``; values are drawn from ``fresh``. If ``bare``,
+    values are cheap and meaningless, for callers that need only types and attributes. ``turn`` counts how often values
+    were drawn again.
     """
 
     text: str
@@ -105,8 +105,9 @@ CROSSED = 0.1
 def with_outliers(
     draw: SeededValues, dtype: torch.dtype, n: int, *, low: float = -4.0, high: float = 4.0
 ) -> torch.Tensor:
-    """As ``fill`` of the class random, with values of other classes among them, at other places of each operand: for
-    operators of which no element's result is spoilt by another element, and integers, that are exact in any order.
+    """Like ``fill`` with class random, but with values of other classes at different positions in each operand. Fits
+    operators in which a special value does not spoil other elements' results, and integers, which are exact in any
+    order.
     """
     found = fill(draw, "random", dtype, n, low=low, high=high)
     if draw.bare or dtype == torch.bool:
@@ -281,7 +282,7 @@ def _floats(
         case "huge":
             found = signs * facts.max * draw.uniform(n, 0.25, 1.0)
         case _:
-            raise ValueError(f"{kind} is no class of floats.")
+            raise ValueError(f"Unknown class of float values: {kind}.")
     return found.clamp(facts.min, facts.max).to(dtype)
 
 

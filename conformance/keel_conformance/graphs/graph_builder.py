@@ -50,7 +50,7 @@ class GraphBuilder:
         dtype = dtype or self.dtype
         self.inputs.append(Input(tuple(shape), dtype, low, high))
         sure = self.exact or dtype in ("int64", "bool")
-        # Numbers of inputs and nodes are told apart at the end, when all inputs are known.
+        # Inputs have negative numbers until the end, when all of them are known and nodes can be numbered after them.
         return Value(-len(self.inputs), tuple(shape), dtype, max(-low, high) if sure else 6.0, sure)
 
     def add_node(self, op: str, *args: Value, bound: float | None = None, rounds: bool = False, **attrs: Any) -> Value:

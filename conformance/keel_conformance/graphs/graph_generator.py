@@ -235,10 +235,10 @@ class GraphGenerator(GraphBuilder):
             w = self.add_node("cast", v, to=self.random.choice(("bfloat16", "float16")), bound=2 * v.bound)
         else:
             half = self.add_node("mul_scalar", v, by=0.5)
-            self.pool.remove(half)  # it is no integer
+            self.pool.remove(half)  # it is not an integer
             w = self.add_node("cast", half, to=self.random.choice(("int64", "int32")))
         self.add_node("cast", w, to=self.dtype)
-        self.pool.remove(w)  # of a dtype that no other motif knows
+        self.pool.remove(w)  # no other motif takes its dtype
 
     def mask(self) -> None:
         """A choice by a comparison of what is sure, or by flags that are given."""

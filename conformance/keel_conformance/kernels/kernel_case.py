@@ -17,20 +17,20 @@ CALLS = 3
 
 @dataclass(frozen=True)
 class BufferFill:
-    """Of ``kind``
+    """How a buffer is filled. ``kind`` is one of
 
-    numbers          integers whose sums are exact in any order: all that an integer dtype has, of float64 more than
-                     float32 has
-    ints             from ``low`` to below ``high``
-    divisors         those but 0
-    factors          whose products are exact in any order
-    ranked           few, the extremes, infinities and NaN among them
-    special          those where operations differ, mixed with others
-    above-the-least  those but the least integer, which has no quotient by -1
-    midway           those, and numbers halfway between neighbours of a narrower dtype
-    within           an interval of floats
-    alike            all the same: the greatest there is, or the least, infinities too
-    places           all different, below the buffer's size
+    numbers:         integers whose sums are exact in any order; an integer dtype's whole range, and for float64 also
+                     integers that float32 lacks
+    ints:            integers from ``low`` to below ``high``
+    divisors:        numbers other than 0
+    factors:         numbers whose products are exact in any order
+    ranked:          few different numbers, with the extremes, infinities and NaN
+    special:         values on which operations differ, mixed with others
+    above-the-least: special, without the least integer, which has no quotient by -1
+    midway:          special, and numbers halfway between neighbors of a narrower dtype
+    within:          floats in an interval
+    alike:           equal elements: the greatest, the least, or an infinity
+    places:          different indices below the buffer's size
     """
 
     kind: str = "numbers"
@@ -126,7 +126,7 @@ def _ends(dtype: torch.dtype) -> Tensor:
 WIDE = 1 << 25
 """Products of two such numbers, and sums of eight of these, are exact in float64; float32 lacks some of them."""
 FACTORS = torch.tensor([0.5, 2.0, *[1.0, -1.0] * 15])
-"""So many of them are 1 that no product of thousands leaves what float32 has."""
+"""Most of them are 1 or -1, so that a product of thousands neither overflows nor underflows in float32."""
 
 
 LONG = 1.0 + 2.0**-50
@@ -163,9 +163,7 @@ def ranked(dtype: torch.dtype, count: int, draw: torch.Generator) -> Tensor:
 
 
 def midway(dtype: torch.dtype, count: int, draw: torch.Generator) -> Tensor:
-    """Of each three one special value or so, one halfway between numbers of 16 bits, or of 32, one as near to that as
-    float32, or float64, has.
-    """
+    """Values halfway between two numbers of a narrower dtype, or one epsilon away, mixed with special values."""
     narrow = (torch.bfloat16, torch.float16, torch.float32)
     which = torch.randint(0, 3 if dtype == torch.float64 else 2, (count,), generator=draw)
     x, found = torch.randn(count, generator=draw, dtype=torch.float64) * 4, mixed(dtype, count, draw)

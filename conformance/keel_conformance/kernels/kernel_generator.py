@@ -161,7 +161,9 @@ class _KernelGenerator:
         return n
 
     def check(self, value: int, held: str, rows: int, mask: int | None, out: list[Stmt]) -> tuple[int, bool]:
-        """The place of an index, and whether some of those that ``held`` has are none: of these all are the same."""
+        """Appends a bounds check of the index ``value``. Returns the number of the checked index and whether indices in
+        ``held`` may be out of bounds, in which case the buffer that is read has equal elements.
+        """
         n, wrap, right = self.number(), self.random.random() < 0.5, self.random.random() < 0.5
         low, high = (-rows if wrap else 0), rows
         if not right:

@@ -16,12 +16,16 @@ NUMBERS = ("f32", "f64", "i32", "i64", "i8", "u8", "i16")
 FLOATS = ("f32", "f64")
 ALL = (*NUMBERS, "bf16", "f16", "u16", "u32", "u64", "b8", "c64", "c128")
 SAME, ZERO = BufferFill("ints", 2, 3), BufferFill("ints", 0, 1)
-"""Wherever a wrong index leads, there is the same; what a check records in was 0."""
+"""A buffer with equal elements, so that a wrong index reads the same value; and a zeroed buffer in which a check
+records.
+"""
 
 
 @dataclass(frozen=True)
 class KernelTemplate:
-    """``text`` is the kernel, ``letters`` its sizes, ``fills`` its buffers where they are no small integers."""
+    """``text`` is the kernel, ``letters`` its sizes, and ``fills`` says how to fill buffers that do not hold small
+    integers.
+    """
 
     name: str
     text: str
@@ -30,7 +34,7 @@ class KernelTemplate:
     dtypes: tuple[str, ...]
     fills: Mapping[str, BufferFill]
     empty: bool = True  # sizes may be 0
-    sizes: tuple[Mapping[str, int], ...] = ()  # of each call, where they are no usual ones
+    sizes: tuple[Mapping[str, int], ...] = ()  # of each call, if not the usual ones
 
     def kernel(self, dtype: str, sizes: Mapping[str, int] | None) -> Kernel:
         """The kernel for these sizes; for all of them without."""

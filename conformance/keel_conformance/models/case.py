@@ -68,10 +68,10 @@ def _copied(value: Any, dtype: torch.dtype | None) -> Any:
 
 
 class InDouble(TorchFunctionMode):
-    """Within it, whatever asks PyTorch for float32 gets float64, and so does what asks for no dtype.
+    """While this mode is active, a call that asks PyTorch for float32, or for no dtype, gets float64.
 
-    Models cast to float32 on purpose (normalisations, rotary tables, ``logits.float()``). In a float64 reference such
-    a cast would throw away the digits the reference is for.
+    Models cast to float32 on purpose (normalization, rotary tables, ``logits.float()``). In a float64 reference such a
+    cast would throw away the digits the reference is for.
     """
 
     def __enter__(self) -> InDouble:

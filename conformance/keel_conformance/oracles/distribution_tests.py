@@ -2,9 +2,9 @@
 
 Each draw is taken to a number between 0 and 1 by its distribution function (the probability integral transform; of a
 discrete one with a jitter over the jump: Smith, Journal of Forecasting 4, 1985), and all together are held to the
-uniform distribution by the test of Kolmogorov and Smirnov. A draw's rank and its neighbour's must not be correlated.
-How many lie in the tails, and how many integers of a wide range are even, is binomially distributed.
-A test fails for p below ``LEVEL`` over the number of results judged: a right generator fails once in 10^9 cases.
+uniform distribution by the test of Kolmogorov and Smirnov. The ranks of adjacent draws must not be correlated. How many
+lie in the tails, and how many integers of a wide range are even, is binomially distributed. A test fails for p below
+``LEVEL`` over the number of results judged: a right generator fails once in 10^9 cases.
 """
 
 from __future__ import annotations
@@ -230,12 +230,12 @@ def _binomial_p(found: int, n: int, chance: float) -> float:
 
 
 def _dependent(u: Array, level: float) -> str:
-    """Neighbours' correlation is normal with variance 1 / n for independent draws (n of 100 and more)."""
+    """The correlation of adjacent draws is normal with variance 1 / n for independent draws (n of 100 and more)."""
     n = len(u) - 1
     if n < 100 or np.std(u) == 0:
         return ""
     p = _uncorrelated(u[1:], u[:-1])
-    return "" if p >= level else f"Neighbouring draws depend on each other: p = {p:.2g}."
+    return "" if p >= level else f"Adjacent draws depend on each other: p = {p:.2g}."
 
 
 def _uncorrelated(a: Array, b: Array) -> float:
@@ -335,7 +335,7 @@ def _permutation(named: Named, results: Sequence[Any], level: float) -> str:
     x = results[0]
     n = x.numel()
     if not torch.equal(x.sort()[0], torch.arange(n).to(x.dtype)):
-        return "It is no permutation: an integer is missing or there twice."
+        return "The result is not a permutation: an integer is missing or repeated."
     if n < 100:
         return ""
     z = abs(float(np.corrcoef(as_numpy(x), np.arange(n))[0, 1])) * math.sqrt(n - 1)

@@ -70,8 +70,8 @@ def sums(call: CallContext, terms: Terms = _counted) -> Sequence[ErrorBound]:
     for any order of summation: n - 1 additions and one rounding per product) plus n subnormals for products that
     underflow, u being that of what sums are accumulated in; this is TOSA's dot-product bound with KS = n. Errors of
     arguments enter as sum (|x| + ex)(|y| + ey) - sum |x| |y|. The sum of magnitudes is the operator on magnitudes, in
-    float64. Results are then rounded once, to half an ulp. Of what may overflow in some order nothing is known, not
-    even with an infinite term: the partial sum before it may be the other infinity.
+    float64. Results are then rounded once, to half an ulp. A sum that may overflow in some order is unspecified, even
+    if one term is infinite: the partial sum before that term may be the other infinity.
 
     Sums of integers whose magnitudes add up to no more than 2^p are exact in any order: no partial sum needs more than
     the p bits of the result.
@@ -333,7 +333,7 @@ def logcumsumexp(call: CallContext) -> Sequence[ErrorBound]:
     """
     x, out = call.args[0], call.outs[0]
     if out.dtype.is_complex:
-        raise NoRule("The error of a complex logcumsumexp is not analysed.")
+        raise NoRule("The error of a complex logcumsumexp is not analyzed.")
     dim = call.args[1] if len(call.args) > 1 else call.kwargs["dim"]
     value, u = call.widely()[0], unit(sums_in(out.dtype))
     if not out.numel():

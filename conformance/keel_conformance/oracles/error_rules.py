@@ -118,7 +118,7 @@ def tracked_errors(x: Any) -> Any:
 
 
 def uncertain(*tensors: Any) -> bool:
-    """Whether an integer or bool among them has elements of which nothing is known."""
+    """True if an integer or bool tensor among them has unknown elements."""
     return any(isinstance(x, Tensor) and not inexact(x.dtype) and error_of(x) is not None for x in tree_leaves(tensors))
 
 

@@ -1,7 +1,8 @@
-"""Sampling at the places of a grid: weights of cubic convolution are computed with fewer digits than the decomposition.
+"""Error bounds of grid sampling: PyTorch computes the weights of cubic convolution less accurately than the
+decomposition.
 
-That has them in factors, of which none cancels. As sums of powers, as PyTorch's kernels have them, a weight is off by
-some units roundoff however small it is (see ``resampled``, where weights are bounded in the same way).
+The decomposition has them as products whose factors do not cancel. PyTorch's kernels compute sums of powers, so a
+weight is off by some units roundoff however small it is (see ``resampled``, which bounds weights in the same way).
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ from .tracked_tensor import Tracked, error_of, errors, sums_in, tracked, unit, w
 SAMPLERS = frozenset({"grid_sampler", "grid_sampler_backward"})
 CUBIC, TAPS = 2, 16
 STEEPEST = 4.0
-"""Slopes of cubic weights are off by no more than so many times what the weights are: the terms of one add up to 30 at
-the most, 2 away and with a of -0.75, and are rounded three times.
+"""The error of a slope of cubic weights is at most this factor times the error of a weight. The terms of a slope add up
+to 30 at most (at distance 2, with a = -0.75) and are rounded three times.
 """
 
 

@@ -1,7 +1,7 @@
-"""What is known of results together where it is not known of each: no bin of a histogram loses an element to nowhere.
+"""The total of a histogram is exact even where its bins are not: each element counts in exactly one bin.
 
-Of an element at a bin's edge it is open to which side of it the arithmetic takes it, and at small integers nearly all
-are at edges; that it counts once is not open.
+Rounding decides on which side of a bin's edge an element falls, and with small integers nearly all elements are at
+edges.
 """
 
 from __future__ import annotations

@@ -110,14 +110,14 @@ def judge(
     device: str = HOST,
     there: Sequence[Any] = (),
 ) -> Verdict:
-    """The verdict on ``results``, flat, that a backend gave for the trial's arguments: of the first of ``ORACLES`` that
-    applies, if the contract is kept.
+    """Returns the verdict on the flat ``results`` that a backend returned for the inputs. Checks the contract, then
+    asks the first of ``ORACLES`` that applies.
 
-    ``calls`` is how many results of the case are judged in all; what may go wrong by chance is divided among them.
-    They were computed on ``device``, and are here now. ``types`` are those that results have on a device other than
-    the host, where PyTorch's are known. Of a result that is of another dtype or size there, nothing but that is known:
-    it is kept for a backward pass. ``there`` is what eager PyTorch has on the device, now on the host: where it is as
-    far off, the backend is excused as it is by the host's.
+    ``calls`` is the number of results of the case that are judged; the probability of a false alarm is divided among
+    them. The results were computed on ``device`` and copied to the host. ``types`` are the types that PyTorch's results
+    have on that device, where known. A result whose dtype or size differs there is held to its type alone: it is saved
+    for a backward pass. ``there`` are eager PyTorch's results on the device, copied to the host. If they are as far off
+    as the backend's, the backend is excused, as it is by eager's results on the host.
     """
     member, op = MEMBERS[case.op], target_of(case.op, case.overload)
     if case.kind == "negative":
@@ -389,7 +389,7 @@ def _oracle(member: Op) -> str:
 
 
 def narrow_result(op: Callable[..., Any], inputs: Inputs, k: int, want: Tensor) -> Tensor | None:
-    """That of the arguments in float32, of a result in float64, of which no better one is known."""
+    """For a float64 result, which has no better reference: the result that the arguments have in float32."""
     if want.dtype not in (torch.float64, torch.complex128):
         return None
     found = result_of(op, inputs, k, narrowed)

@@ -262,7 +262,7 @@ def eigvals(named: Named, results: Sequence[Any], eager: Sequence[Any]) -> str:
     shifted = a[..., None, :, :] - w[..., :, None, None] * torch.eye(n, dtype=a.dtype)
     least = torch.linalg.svdvals(shifted)[..., -1]
     allowed = THRESHOLD * n * eps * _norm(a)[..., None] * n
-    return "A number is no eigenvalue." if bool((least > allowed).any()) else _trace(a, w, eps)
+    return "A result is not an eigenvalue." if bool((least > allowed).any()) else _trace(a, w, eps)
 
 
 def _trace(a: Tensor, w: Tensor, eps: float) -> str:

@@ -60,8 +60,9 @@ def _followed(tree: Any, evaluate: Evaluate) -> Any:
 
 
 def envelope(run: Callable[[Evaluate], Sequence[Any]], values: Sequence[Any]) -> list[Tensor | None]:
-    """For each result of ``run`` (which gets what operators are to do) how far ``RUNS`` runs are from ``values``, the
-    exact results, times ``FACTOR``; None for what is no float.  Deterministic.  Raises NoRule for what draws.
+    """For each result of ``run``, the largest distance of ``RUNS`` perturbed runs from the exact results ``values``,
+    times ``FACTOR``; None for a result that is not floating. ``run`` gets the function that evaluates operators.
+    Deterministic. Raises NoRule for a program that draws random numbers.
     """
     farthest: list[Tensor | None] = [
         torch.zeros(v.shape, dtype=torch.float64) if isinstance(v, Tensor) and inexact(v.dtype) else None

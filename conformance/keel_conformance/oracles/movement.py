@@ -21,7 +21,7 @@ FILLS = frozenset({"value", "fill_value"})
 
 
 def moved(call: CallContext) -> Sequence[ErrorBound]:
-    """The same operator moves values and errors. Of what an unknown index picks nothing is known."""
+    """The same operator moves values and errors. An element that an unknown index picks is unknown."""
     if call.exact:
         return [
             ErrorBound(wide(o) if inexact(o.dtype) else None, None) if isinstance(o, Tensor) else ErrorBound(None, None)
@@ -43,7 +43,7 @@ _PICKED = frozenset({"gather", "index"})
 
 
 def _picked(call: CallContext) -> Sequence[ErrorBound]:
-    """Elements by indices of which some are not known: those lead to one more element, of which nothing is known."""
+    """Picks elements by indices, some of which may be unknown: these pick an additional element that is unknown."""
     named = call.named
     x, indices = named["self"], named["indices"] if "indices" in named else [named["index"]]
     if any(i is not None and not _whole(plain_of(i)) for i in indices):

@@ -366,7 +366,7 @@ def _complex(
     """Discs instead of boxes (Henrici's circular arithmetic): the error bounds the distance in the plane."""
     value = at(*values)
     if (radius := disc.declared.get(name)) is None:
-        raise NoRule(f"The error of {name} of inexact complex numbers is not analysed.")
+        raise NoRule(f"The error of {name} of inexact complex numbers is not analyzed.")
     radii = [torch.zeros((), dtype=torch.float64) if g is None else g for g in gaps]
     return value, radius(value, [torch.as_tensor(v) for v in values], radii).broadcast_to(value.shape)
 

@@ -94,7 +94,7 @@ _outside()
 
 
 def _assertions() -> None:
-    """Of what a program says of its values, before, between and after what it computes."""
+    """Assertions on values before, between and after other computations."""
 
     def first(x: Tensor) -> Tensor:
         torch.ops.aten._assert_async.msg((x > 0).all(), "All are to be positive.")

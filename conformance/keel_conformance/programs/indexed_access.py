@@ -213,7 +213,7 @@ def dealt(x: Tensor) -> tuple[Tensor, ...]:
 
 
 def strided(x: Tensor) -> tuple[Tensor, ...]:
-    """Memory in other sizes and strides, from where a tensor begins, which its memory need not."""
+    """Views with other sizes and strides. They begin where the tensor begins, which may be inside its storage."""
     return (
         x.as_strided((2, 3), (3, 2)) + 1,
         x[1:].as_strided((2, 2), (1, 2)) * 2,

@@ -1,14 +1,15 @@
-"""What a contract program should have seen, by eager PyTorch, and whether it did.
+"""Compares the facts that a compiled contract program recorded with those that eager PyTorch recorded.
 
-Where a program is exact every fact must be equal. Where it rounds, floating values may differ from the float64 run by
+Every fact of an exact program must be equal. In a program that rounds, floating values may differ from the float64 run
+by
 
     8 * E + 16 * u * max|x|,
 
-E being the largest deviation of the element, or the root mean square of those of its tensor if that is larger, over
-several evaluations of the float64 program in which the result of every operator is multiplied by 1 + k u r, r uniform
-in [-1, 1], u the unit roundoff of float32 and k a constant (see ``noise``). This is Monte Carlo arithmetic (Parker,
-Pierce, Eggert: Monte Carlo arithmetic, 2000) by which the program's own conditioning sets the bound: a legal evaluation
-is one more draw, of a smaller spread.
+The float64 program is evaluated several times, and the result of every operator is multiplied by 1 + k u r. Here r is
+uniform in [-1, 1], u is the unit roundoff of float32, and k is a constant (see ``noise``). E is the largest deviation
+of the element, or the root mean square of the deviations of its tensor if that is larger. This is Monte Carlo
+arithmetic (Parker, Pierce, Eggert: Monte Carlo arithmetic, 2000): the program's own conditioning sets the bound, and a
+legal evaluation is one more draw with a smaller spread.
 """
 
 from __future__ import annotations
@@ -95,7 +96,7 @@ def differences(observed: Observation, expected: Observation, exact: bool) -> tu
         if name.startswith("must: "):
             continue
         if name not in mine:
-            return name, clause, "eager PyTorch has it, the compiled program has not."
+            return name, clause, "eager PyTorch recorded it, the compiled program did not."
         if sentence := _difference(mine[name][2], want, exact):
             kept = _of_earlier(name, mine[name][2], want, theirs)
             return (
@@ -104,7 +105,7 @@ def differences(observed: Observation, expected: Observation, exact: bool) -> tu
                 else (name, clause, sentence)
             )
     if extra := next((f for f in observed.facts if f[0] not in theirs and not f[0].startswith("must: ")), None):
-        return extra[0], extra[1], "the compiled program has it, eager PyTorch has not."
+        return extra[0], extra[1], "the compiled program recorded it, eager PyTorch did not."
     return None
 
 

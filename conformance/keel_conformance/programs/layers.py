@@ -17,7 +17,9 @@ graphs = Chapter("graphs")
 
 
 def softmaxes(x: Tensor) -> tuple[Tensor, ...]:
-    """Along each dimension, with a shift that keeps exponentials in range and one that need not; nearly softmaxes."""
+    """Softmax along each dimension, with a shift that keeps exponentials in range and with one that may not, and
+    programs that are nearly a softmax.
+    """
 
     def written(d: int, shift: Tensor) -> Tensor:
         e = (x - shift).exp()

@@ -396,8 +396,8 @@ def _tensors(ctx: Context) -> None:
     in_turns(ctx, made, 3, 5)
 
 
-# What else tells programs apart that are alike in operators and types: numbers that are one in a text of six digits or
-# in float32, and what operators are told by name. Of k = 2, 3 and 4.
+# Programs that have the same operators and types for k = 2, 3 and 4, and still differ: by numbers that are equal when
+# printed with six digits or rounded to float32, or by keyword arguments.
 ALIKE: Mapping[str, Callable[[Tensor, int], Any]] = {
     "digits-of-a-factor": lambda x, k: x.double() * (1 + k * 2.0**-30),
     "digits-of-an-addend": lambda x, k: (x.double() + (2.0**40 + k)).t(),

@@ -153,7 +153,7 @@ def undone(x: Tensor) -> tuple[Tensor, ...]:
 
 
 def ends(x: Tensor) -> tuple[Tensor, ...]:
-    """Which results are none, or infinite."""
+    """Computations with results that are NaN or infinite."""
     found = (
         x.exp().log(),
         x.log().exp(),

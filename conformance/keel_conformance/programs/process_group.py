@@ -87,7 +87,9 @@ def _joined(body: Body, ctx: Context, rank: int, folder: Path, patience: timedel
 
 
 def _forked(work: Callable[[], None]) -> int:
-    """The process that does it. It holds no file of this one's, so that nobody who listens to that waits for it."""
+    """Runs ``work`` in a forked process and returns its id. The child closes the files of this process, so that a
+    reader of a pipe does not wait for the child.
+    """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that threads of this process are not in the other
         pid = os.fork()

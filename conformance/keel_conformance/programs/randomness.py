@@ -148,8 +148,8 @@ def recomputations(
     draw: Callable[[], Tensor],
     count: int = 1,
 ) -> Iterator[tuple[int, Tensor, Tensor]]:
-    """The argument at each call, with its gradient, and the result, of so many checkpointed blocks in a row. Between
-    forward and backward other numbers are drawn.
+    """Runs ``count`` checkpointed blocks in a row, and yields the argument at each call, with its gradient, and the
+    result. Other numbers are drawn between forward and backward.
     """
 
     def fn(x: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Draws until a verdict: a kink is told from a wrong gradient."""
+"""Samples are drawn until there is a verdict, which distinguishes a kink from a wrong gradient."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Normalisations give what the composites give: values, dtypes of statistics, gradients, types elsewhere."""
+"""Normalizations give what the composites give: values, dtypes of statistics, gradients, types elsewhere."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ EXTENTS = (*map(str, shapes.EXTENTS), "0", "0d", LONG)
 
 
 Arguments = Callable[[torch.Tensor, int, torch.dtype], tuple[tuple[Any, ...], dict[str, Any]]]
-"""Of a tensor, its dimension that counts and its dtype, the arguments of a call."""
+"""Returns the arguments of a call, from the tensor, the dimension that it runs along and the dtype."""
 
 
 _WHOLE = ("all", "two", "two_keep", "unlisted")

@@ -243,7 +243,9 @@ def _pairwise(names: tuple[str, ...], table: Mapping[tuple[str, ...], bool]) -> 
 
 
 Form = tuple[tuple[str, tuple[int, ...] | None], ...]
-"""Of each tensor of a call, how it may lie and its sizes, which of a derived one only making it tells."""
+"""For each tensor of a call, its layout factor and its sizes. The sizes of a derived tensor are known only when it is
+made, so they are None here.
+"""
 
 
 def _form(ask: CallTemplate) -> Form:

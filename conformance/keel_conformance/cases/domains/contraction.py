@@ -309,7 +309,7 @@ _MN = {**_K, "size": SIZES}
 _ADDED = {**_MN, "scale": tuple(SCALES), "beside": BESIDES}
 _SUMMED = {"C1": lambda levels: True, "C3": when(values="nonfinite"), "C5": NOTHING}
 _ROUNDED = {"C1": when(dtype=("f16", "bf16")), "C3": NOTHING}
-_WHOLE_SCALES = {"C2": "Eager PyTorch raises for a scale of integers that is no integer."}
+_WHOLE_SCALES = {"C2": "Eager PyTorch raises if the scale of an integer product is not an integer."}
 
 
 def _mv_like(op: Op, ask: Callable[[Levels], CallTemplate | None], factors: Mapping[str, tuple[str, ...]]) -> Domain:

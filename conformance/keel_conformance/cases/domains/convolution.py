@@ -285,7 +285,7 @@ def _direct(levels: Levels) -> CallTemplate | None:
 
 
 def _facets() -> Mapping[str, frozenset[str]]:
-    """What kernels have that others have not."""
+    """For each plane, what its kernel has that not all kernels have."""
     found = {}
     for plane in PLANES:
         k = KERNELS[plane.partition("-")[2]]

@@ -91,13 +91,13 @@ class Bags:
 
     @cached_property
     def sizes(self) -> torch.Tensor:
-        """How many count in each bag; nobody asks of a sum."""
+        """How many rows count in each bag. A sum does not use it."""
         found = torch.zeros(self.bags, dtype=torch.int64)
         return found if not MODES[self.levels["mode"]] else found.index_add(0, self.bag, self.counted.long())
 
     @cached_property
     def greatest(self) -> torch.Tensor:
-        """Of a maximum, the row that each element came from: any of the bag's; 0 where there is none."""
+        """For ``max``, the row that each element came from. Any row of the bag is valid; an empty bag has 0."""
         if self.levels["mode"] != "max":
             return torch.zeros(self.bags, dtype=torch.int64)
         own, width = self._own("greatest"), TABLES[self.levels["rows"]][1]

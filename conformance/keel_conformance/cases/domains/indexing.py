@@ -119,7 +119,9 @@ def _outside(op: Op, placed: Placed) -> tuple[InvalidCall, ...]:
 
 
 def _lies(placed: Placed, layout: str, shape: tuple[int, ...], dim: int) -> bool:
-    """Whether the operand can lie so; where all places of the dimension have one value, nothing tells them apart."""
+    """True if the operand can have this layout. The indexed dimension must not be expanded: its elements would all be
+    equal, and a wrong index would not be noticed.
+    """
     same = {"expanded": 0, "expanded_last": len(shape) - 1}.get(layout, -1) == dim
     return layouts.fits(layout, shape) and not (same and len(shape) > 1)
 

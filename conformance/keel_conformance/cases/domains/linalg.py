@@ -259,7 +259,7 @@ _ANY, _GOOD, _HALVES = (
 )
 _SIDES = {"columns": ("2", "1", "7"), "side": ("left", "right")}
 _BATCHED = when(batch=("three", "none", "two_by_one"))
-_RAISES = "A call that raises is no call with a result; negative cases break preconditions alone."
+_RAISES = "A call that raises has no result to judge, and negative cases break only preconditions."
 
 
 def _made(

@@ -1,4 +1,4 @@
-"""Normalisation: large means, tiny variances, constant rows, few elements, with weights or none, backward members."""
+"""Normalization: large means, tiny variances, constant rows, few elements, with weights or none, backward members."""
 
 from __future__ import annotations
 

@@ -44,7 +44,9 @@ MOST, MOST_CONVERSIONS = 16, 64
 PAIRED = ((ALL, ALL), ("1025", "random"), ("257", "wide"))
 """The sizes and values of those that are tried with each dtype and form of such a member."""
 KINDS_OF_DTYPES = (("f32", "f64", "bf16", "f16"), ("i64",), ("i32", "i16", "i8"), ("u8",), ("c64", "c128"))
-"""Of each the first that a form takes is tried in that form, on all combinations of special values."""
+"""Groups of similar dtypes. In each form of a member, the first dtype of each group that the form takes is tried on all
+combinations of special values.
+"""
 CASTS = (
     ("f32", "bf16"),
     ("f32", "b8"),
@@ -282,8 +284,8 @@ def _partners(shape: str, partner: str) -> bool:
 
 
 def _telling(domain: Domain) -> tuple[Levels, ...]:
-    """Special values in float32 and in a whole dtype, of 16 bits where there is none; a transposed operand beside a
-    row.
+    """Special values in float32 and in an integer dtype (a 16-bit float if the member takes no integers), and a
+    transposed operand next to a row.
     """
     names = domain.factors["dtype"]
     floats = [str(n) for n in ("f32", "f64", "f16", "bf16") if n in names] or [*names]

@@ -193,7 +193,9 @@ CHOSEN = shapes("3x5", "17", "2x3x4x5", "33x65", "1x1", "1025", "0d", "300x257",
 
 
 def _elements(data: str, row: int | None = None) -> _Drawn:
-    """All elements, or each ``row`` of so many, are of one kind; a row in three has another size."""
+    """Draws data of one kind, for the whole tensor or for each row of ``row`` elements. Every third row has another
+    scale.
+    """
 
     def drawn(draw: SeededValues, dtype: torch.dtype, shape: tuple[int, ...], values: str) -> torch.Tensor:
         n = prod(shape)

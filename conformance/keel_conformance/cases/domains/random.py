@@ -1,5 +1,5 @@
-"""Random numbers: sizes, dtypes and parameters at the ends of what they may be. Values are none of a case: large ones
-are noted ``statistics``, so that a distribution can be held to what it should be.
+"""Domains of random members: sizes, dtypes, and parameters at the ends of their ranges. A case does not fix the values
+that are drawn. Large cases are marked ``statistics``, so that their distribution is tested.
 """
 
 from __future__ import annotations
@@ -138,9 +138,10 @@ def _bounds(levels: Levels) -> tuple[int, int]:
 
 
 RATES: Mapping[str, tuple[float, float]] = {"few": (0.0, 20.0), "many": (110.0, 170.0)}
-"""Of Poisson's distribution: exp(-rate) is no float32 above 103, and bfloat16 has all integers to 256."""
+"""Rates of Poisson's distribution. exp(-rate) underflows in float32 above 103, and bfloat16 has all integers up to 256.
+"""
 SURE = ("none", "all")
-"""Shares of which nothing is left to chance."""
+"""Probabilities with which the result is certain: 0 and 1."""
 _P = {"p": tuple(SHARES)}
 _PAIRED, _BOUNDED = {"pair": tuple(PAIRS)}, {"bounds": tuple(BOUNDS)}
 _COUNTS = {"bounds": ("coin", "byte", "high")}

@@ -1,4 +1,4 @@
-"""Results and gradients are judged against eager and float64; a wrong one is noticed, and a kink is none."""
+"""Results and gradients are judged against eager and float64; a wrong one is noticed, and a kink is not an error."""
 
 from __future__ import annotations
 

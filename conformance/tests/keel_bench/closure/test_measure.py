@@ -10,7 +10,7 @@ import torch
 from keel_bench.closure.jobs import Job, Row
 from keel_bench.closure.measure import measure
 
-# PyTorch's test suite, which the catalogue is part of, is not free of warnings.
+# The catalog is part of PyTorch's test suite, which emits warnings.
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 

@@ -1,4 +1,4 @@
-"""A model of the zoo is run at three sizes; what holds, is wrong, raises or cannot run is told apart."""
+"""A model of the zoo is run at three sizes; the row distinguishes models that pass, are wrong, raise or cannot run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An OpInfo's samples compiled as a user's functions: what is right holds, what is wrong or raises is told apart."""
+"""An OpInfo's samples compiled as a user's functions: a row distinguishes samples that pass, are wrong or raise."""
 
 from __future__ import annotations
 

@@ -26,4 +26,4 @@ def test_what_is_kept_is_in_step(file: str, made: Callable[[], dict[str, list[di
     kept = json.loads(Path(collect_calls.__file__).with_name(file).read_text())
     now = json.loads(json.dumps(made()))
     other = sorted(name for name in {*kept, *now} if kept.get(name) != now.get(name))
-    assert not other, "`make cases` writes them anew"
+    assert not other, "The stored calls are out of date: run `make cases`."

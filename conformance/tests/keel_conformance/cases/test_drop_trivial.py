@@ -1,4 +1,4 @@
-"""Few cases are of choices of which no values tell anything; others stand for them, and none of what tells is lost."""
+"""Few cases are trivial choices; others take their place, and no choice that tests something is lost."""
 
 from __future__ import annotations
 

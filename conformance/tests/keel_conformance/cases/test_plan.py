@@ -60,7 +60,7 @@ def test_standard_covers_every_pair_of_levels(name: str) -> None:
         if all(row[f] in domain.factors[f] for f in domain.factors)
     ]
     assert len(chosen) == len(rows) + len(domain.extra)
-    passing = passer(domain)  # of those of which something passes a few will do
+    passing = passer(domain)  # few trivial choices are needed
     assert len([levels for levels in covering(domain.factors, domain.rules, given=rows) if not passing(levels)]) < 3
 
 

@@ -1,4 +1,6 @@
-"""Operators that add up in any order: what is written out in one is one, or whoever adds so would be called flaky."""
+"""Operators that sum in any order. One whose decomposition has such an operator is one too; otherwise a backend that
+sums in any order would be called flaky.
+"""
 
 from __future__ import annotations
 

@@ -96,7 +96,7 @@ def text(folder: Path, name: str, old: str, new: str) -> None:
 
 
 def manifest(folder: Path, change: Callable[[dict[str, Any]], Any], *, seal: bool = True) -> None:
-    """Changes the manifest, and by default seals it anew and says the new hashes of files, as one who cheats would."""
+    """Changes the manifest and, by default, updates the seal and the hashes of files, as a cheater would."""
     found = json.loads((folder / CERTIFICATE).read_text())
     change(found)
     if seal:

@@ -1,4 +1,4 @@
-"""Logs that were damaged, or made up: the line that is none of a log is named."""
+"""Damaged and forged logs: the error names the line that does not belong in a log."""
 
 from __future__ import annotations
 

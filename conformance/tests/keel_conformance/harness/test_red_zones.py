@@ -1,4 +1,4 @@
-"""Arguments keep what they are in guarded memory, and whoever writes beside them or reads there is seen."""
+"""Arguments keep their values and layout in guarded memory, and reads and writes outside them are detected."""
 
 from __future__ import annotations
 

@@ -90,7 +90,7 @@ def test_a_normal_number_is_not_0_twice_at_one_place() -> None:
 
 
 def test_sixteen_bits_are_as_coarse_as_they_are() -> None:
-    """Draws that the dtype rounds to a handful of numbers, and past their bounds, are no wrong draws."""
+    """Draws that the dtype rounds to a handful of numbers, or past their bounds, are not wrong."""
     torch.manual_seed(0)
     x = torch.empty(4000, dtype=torch.bfloat16)
     for member, op, args in (

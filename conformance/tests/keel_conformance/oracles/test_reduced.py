@@ -82,7 +82,7 @@ def test_integers_beside_the_middle_of_two_numbers_may_be_rounded_at_once() -> N
 
 
 def test_what_eager_has_as_wrong_on_the_device_is_a_warning() -> None:
-    """A convolution by transforms, say, whose errors are of its neighbours' size."""
+    """A convolution by Fourier transform, for example, has errors of the size of the neighbors of an element."""
     x, w = torch.zeros(1, 1, 8), torch.ones(1, 1, 3)
     x[..., 4:] = 1.0
     inputs = Inputs((x, w, None, [1], [0], [1], False, [0], 1))

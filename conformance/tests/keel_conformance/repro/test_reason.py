@@ -1,4 +1,4 @@
-"""What is cut down has to fail by the same reason, of which numbers and names of nodes are no part."""
+"""A minimized case has to fail for the same reason, not counting numbers and names of nodes."""
 
 from __future__ import annotations
 

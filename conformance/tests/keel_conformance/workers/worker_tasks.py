@@ -45,7 +45,7 @@ def do(job: str | Task, tell: ReportPhase) -> str:
         case ["exit"]:
             os._exit(3)
         case ["hang", *file]:
-            for name in file:  # told to whoever wants to know that it hangs
+            for name in file:  # so that the test knows that it hangs
                 Path(name).write_text(str(os.getpid()))
             time.sleep(600)
         case ["freeze", file]:  # in native code, with the interpreter's lock

@@ -61,7 +61,7 @@ _known: dict[tuple[Any, ...], LoopDefinition | str] = {}
 def lower(call: Call, host: HostNumbers | None = None) -> LoopDefinition | str:
     """The loops of ``call``, or the sentence that says why it has none.
 
-    They have symbols of ``host`` for what kernels cannot compute. Memoised by the call, and by what they stand for.
+    They have symbols of ``host`` for what kernels cannot compute. Memoized by the call, and by what they stand for.
     """
     host = HostNumbers() if host is None else host
     given = hosted(call, host)

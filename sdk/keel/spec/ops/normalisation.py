@@ -1,4 +1,4 @@
-"""Normalisations, forward and backward: statistics in two passes, float32 for 16-bit floats, rounded once.
+"""Normalizations, forward and backward: statistics in two passes, float32 for 16-bit floats, rounded once.
 
 PyTorch's own decompositions round statistics and their products to 16 bits on the way.
 """
