@@ -60,8 +60,11 @@ def conform(
     time_limit: Annotated[float, typer.Option(help="Seconds that one case may take.")] = Settings.limit,
     memory: Annotated[float, typer.Option(help="GiB that a process may take beyond those that it starts with.")] = 6.0,
     threads: Annotated[int, typer.Option(min=1, help="Threads that a process may run cases with.")] = Settings.threads,
-    minimise: Annotated[
-        float, typer.Option(help="Seconds for making failures smaller and trying their scripts.")
+    minimize: Annotated[
+        float,
+        typer.Option(
+            "--minimize", "--minimise", help="Seconds for making failures smaller and for running their scripts."
+        ),
     ] = SECONDS,
 ) -> None:
     """Judge a backend. Exits with 0 if it conforms, with 1 if it does not, with 2 if nothing was run."""
@@ -85,7 +88,7 @@ def conform(
     settings = Settings(backend, int(memory * GIB), threads, time_limit)
     cases = plan_in_parallel(**about, jobs=jobs)
     _run_and_report(
-        console, cases, settings, part, accepted, out=out, minimise=minimise, jobs=jobs, resume=resume, **about
+        console, cases, settings, part, accepted, out=out, minimize=minimize, jobs=jobs, resume=resume, **about
     )
 
 
@@ -149,7 +152,7 @@ def _run_and_report(
     accepted: Sequence[waivers.Waiver],
     *,
     out: Path | None,
-    minimise: float,
+    minimize: float,
     **how: Any,
 ) -> None:
     """Runs the cases of a shard, writes reports into ``out`` and shows a summary.  Raises typer.Exit."""
@@ -163,7 +166,7 @@ def _run_and_report(
         if interruption.by is not None:
             problems.append(f"Stopped by {interruption.by.name}{'; --resume goes on' if out else ''}.")
         if out is not None:
-            seconds = 0.0 if interruption.by is not None else minimise
+            seconds = 0.0 if interruption.by is not None else minimize
             facts += reports(out, planned, verdicts, problems, spent=ran.seconds, seconds=seconds)
         summary.show(console, verdicts, len(planned), facts, problems)
     if interruption.by is not None:

@@ -46,7 +46,7 @@ def shifted(x: Tensor, mean: Tensor, rstd: Tensor, weight: Tensor | None, bias: 
 
 
 @replacing("aten.native_layer_norm", "aten.native_group_norm", "aten._native_batch_norm_legit_no_training")
-def normalised_by_scale_and_shift(op: Any, x: Tensor, *args: Any) -> Any:
+def normalized_by_scale_and_shift(op: Any, x: Tensor, *args: Any) -> Any:
     """Normalizations multiply by one number and add another, which have the mean in them."""
     like = op(x, *args)
     if not floats(x) or not x.numel() or any(isinstance(a, Tensor) and a.dtype != x.dtype for a in args):

@@ -76,7 +76,7 @@ def nan(made: Tensor, given: Sequence[Tensor]) -> Tensor:
 
 
 @control
-def uninitialised(made: Tensor, given: Sequence[Tensor]) -> Tensor:
+def uninitialized(made: Tensor, given: Sequence[Tensor]) -> Tensor:
     """Results are what their memory held: large numbers, for the memory of a right result may come back as it was."""
     if made.dtype != torch.bool:
         made.untyped_storage().fill_(0x5A)  # type: ignore[attr-defined]  # missing in the stubs
@@ -125,7 +125,7 @@ MEANT: Mapping[str, frozenset[str]] = {
         }
     ),
     "nan": frozenset({"empty"}),
-    "uninitialised": frozenset({"empty"}),
+    "uninitialized": frozenset({"empty"}),
 }
 """Members whose right results are those of a control: a constant, uninitialized memory, or the elements of the argument
 in order. The elements may have another dtype, because results are converted anyway. No values can show the difference.

@@ -134,7 +134,7 @@ def cases_begun(folder: Path) -> subprocess.Popen[bytes]:
             "1",
             "--threads",
             "1",
-            "--minimise",
+            "--minimize",
             "0",
             "--out",
             str(folder),

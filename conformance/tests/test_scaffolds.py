@@ -38,7 +38,7 @@ def test_a_rendered_backend_conforms(level: str, tmp_path: Path) -> None:
             "smoke",
             "--out",
             str(out),
-            "--minimise",
+            "--minimize",
             "0",
             *PARTS[level],
         ],

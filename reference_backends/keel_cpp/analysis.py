@@ -163,7 +163,7 @@ def lane_cost(body: Sequence[Stmt], axis: Axis, facts: Facts) -> int:
     )
 
 
-def vectorises(body: Sequence[Stmt], axis: Axis, facts: Facts, *, guarded: bool = False) -> bool:
+def vectorizes(body: Sequence[Stmt], axis: Axis, facts: Facts, *, guarded: bool = False) -> bool:
     """True if the compiler's vectorizer can be trusted with a loop over ``axis``; ``guarded``: its loads are under a
     flag.
 

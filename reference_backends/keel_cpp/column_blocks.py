@@ -13,7 +13,7 @@ from itertools import product
 
 from keel.loops import Axis, Load, Loop, Position, Reduce, Scan, Stmt, Store, axes_of, operands_of, results_of, walk
 from keel_cpp.accumulators import Fold
-from keel_cpp.analysis import axes_used, folds_of, has_loops, is_small, unrolls, vectorises
+from keel_cpp.analysis import axes_used, folds_of, has_loops, is_small, unrolls, vectorizes
 from keel_cpp.emitter import Text
 from keel_cpp.index_text import size_text
 from keel_cpp.op_table import STORED, loaded
@@ -131,7 +131,7 @@ class _Block:
         for r in kept:
             text.line(f"{STORED[text.facts.dtypes[r]]} wide{r}[{self.shape.width}];")
         inner = [s for s in walk(tuple(varying)) if not isinstance(s, Loop)]
-        simd = vectorises(varying, self.shape.axis, text.facts)
+        simd = vectorizes(varying, self.shape.axis, text.facts)
         head = f"for (int l = 0; l < {self.shape.count}; ++l)"
         with text.watched(varying, simd), text.lanes(head, simd=simd):
             if any(self.shape.axis in axes_of(s.index) for s in inner if isinstance(s, Position | Load | Store)):

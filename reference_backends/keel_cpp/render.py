@@ -26,7 +26,7 @@ from keel_cpp.analysis import (
     tiled,
     turned,
     unrolls,
-    vectorises,
+    vectorizes,
     work,
 )
 from keel_cpp.column_blocks import Columns, columns
@@ -134,7 +134,7 @@ def _points(text: Text, loop: Loop, threads: bool) -> None:
 
 def _lanes(text: Text, lane: Axis, ends: tuple[str, str], body: Sequence[Stmt]) -> None:
     name, (low, high) = text.name(lane.name), ends
-    simd = vectorises(body, lane, text.facts)
+    simd = vectorizes(body, lane, text.facts)
     head = f"for (i64 {name} = {low}; {name} < {high}; ++{name})"
     with text.watched(body, simd), text.lanes(head, simd=simd):
         text.statements(body)
@@ -294,12 +294,12 @@ def _fold_steps(text: Text, lane: Axis, low: str, high: str, folds: Sequence[Fol
     at = f"{name}_at"
     if isinstance(lane.size, int) and lane.size % 32 == 0:
         blocks = text.block(f"for (i64 {at} = {low}; {at} < {high}; {at} += L)")
-        simd = vectorises(body, lane, text.facts)
+        simd = vectorizes(body, lane, text.facts)
         with text.watched(body, simd, "L"), blocks, text.lanes("for (int l = 0; l < L; ++l)", simd=simd):
             text.line(f"const i64 {name} = {at} + l;")
             text.statements(body, at="[l]", part=True)
         return
-    step, simd = f"{name}_step", vectorises(body, lane, text.facts, guarded=True)
+    step, simd = f"{name}_step", vectorizes(body, lane, text.facts, guarded=True)
     head = "SIMD for (int l = 0; l < L; ++l)" if simd else "for (int l = 0; l < L; ++l)"
     with text.block(""), text.watched(body, simd, "L"):
         with text.lanes(f"const auto {step} = [&](i64 {name}, int l, bool on) BODY", "};", simd=simd):

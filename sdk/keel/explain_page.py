@@ -15,7 +15,7 @@ DRAWN = 200
 """Parts of a graph that are drawn; its table has all."""
 WIDTH, HEIGHT, GAP = 210, 34, 14
 """Sizes of a part and of the gap between parts, in pixels."""
-COLOURS = 6
+COLORS = 6
 
 
 def page(models: Mapping[str, Explanation]) -> str:
@@ -38,7 +38,7 @@ class Box:
     part: PartReport
     x: int
     y: int
-    colour: int
+    color: int
     share: float
 
 
@@ -64,7 +64,7 @@ def drawing(graph: GraphReport, backends: Sequence[str]) -> Drawing:
             part,
             GAP + used.index(part.owner) * (WIDTH + 3 * GAP),
             30 + i * (HEIGHT + GAP),
-            backends.index(part.owner) % COLOURS,
+            backends.index(part.owner) % COLORS,
             share,
         )
     lines = tuple(_line(boxes[name], box) for box in boxes.values() for name in box.part.reads if name in boxes)

@@ -207,11 +207,11 @@ def test_new(out: Out, tmp_path: Path) -> None:
 
 
 def test_ops(out: Out) -> None:
-    assert "normalisation" in out("ops") and "opset 1.0" in out("ops")
-    text = out("ops", "--family", "normalisation")
+    assert "normalization" in out("ops") and "opset 1.0" in out("ops")
+    text = out("ops", "--family", "normalization")
     assert "layer_norm" in text and "nll_loss" not in text
     page = out("ops", "layer_norm")
-    family = "normalisation"
+    family = "normalization"
     assert page.startswith(f"layer_norm (composite, {family}") and "layer_norm.C1" in page
     assert out("ops", "aten.native_layer_norm") == page
     (data,) = json.loads(out("ops", "layer_norm", "--json"))

@@ -107,7 +107,7 @@ def takes_a_number(x: Tensor, n: int) -> Any:
     return x * n, n + 1
 
 
-def normalises(x: Tensor, w: Tensor) -> Tensor:
+def normalizes(x: Tensor, w: Tensor) -> Tensor:
     return F.gelu(F.layer_norm(x @ w, (5,))).softmax(-1)
 
 
@@ -128,7 +128,7 @@ PROGRAMS: list[tuple[Callable[..., Any], Callable[[], tuple[Any, ...]]]] = [
     (returns_equal_new_tensors, lambda: (R(3, 4),)),
     (has_nothing_to_do, lambda: (R(3, 4),)),
     (takes_a_number, lambda: (R(3, 4), 5)),
-    (normalises, lambda: (R(3, 4), R(4, 5))),
+    (normalizes, lambda: (R(3, 4), R(4, 5))),
 ]
 
 
@@ -230,8 +230,8 @@ def test_what_surrounds_a_call_has_its_effect(surrounding: Callable[[], Any], ba
     w = R(4, 5, requires_grad=True)
     x = R(3, 4)
     with surrounding():
-        want = normalises(x, w)
-        got = keel.compile(normalises, backends=backends)(x, w)
+        want = normalizes(x, w)
+        got = keel.compile(normalizes, backends=backends)(x, w)
     assert got.requires_grad == want.requires_grad and got.dtype == want.dtype
     torch.testing.assert_close(got, want)
     if got.requires_grad:
@@ -242,9 +242,9 @@ def test_what_surrounds_a_call_has_its_effect(surrounding: Callable[[], Any], ba
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.float16])
 def test_dtypes_stay(dtype: torch.dtype, backends: list[Backend]) -> None:
     x, w = R(3, 4, dtype=dtype), R(4, 5, dtype=dtype)
-    got = keel.compile(normalises, backends=backends)(x, w)
+    got = keel.compile(normalizes, backends=backends)(x, w)
     assert got.dtype == dtype
-    torch.testing.assert_close(got, normalises(x, w), rtol=2e-2, atol=2e-2)
+    torch.testing.assert_close(got, normalizes(x, w), rtol=2e-2, atol=2e-2)
 
 
 # -- sizes ---------------------------------------------------------------------------------------------------
@@ -381,9 +381,9 @@ def test_a_break_splits_the_graph_unless_the_full_graph_is_asked_for() -> None:
 
 def test_reduce_overhead_gives_the_same_results(backends: list[Backend]) -> None:
     x, w = R(3, 4), R(4, 5)
-    compiled = keel.compile(normalises, backends=backends, mode="reduce-overhead")
+    compiled = keel.compile(normalizes, backends=backends, mode="reduce-overhead")
     for _ in range(3):
-        torch.testing.assert_close(compiled(x, w), normalises(x, w))
+        torch.testing.assert_close(compiled(x, w), normalizes(x, w))
 
 
 @pytest.mark.parametrize(

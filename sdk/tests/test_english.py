@@ -34,6 +34,9 @@ _BRITISH = (
     r" neighbour normalis optimis(?!t) organis(?!m) parallelis penalis prioritis quantis randomis realis(?!t) recognis"
     r" serialis specialis standardis summaris symbolis synchronis travell(?=ed|er|ing) utilis vectoris visualis"
 )
+BRITISH = r"(?i)\b(?:de|re|un)?-?(?:" + "|".join(_BRITISH.split()) + ")"
+OLD_NAMES = {"sdk/keel/serialise.py": "the former name of keel.serialize, for one more release"}
+"""Files with a British name, and why."""
 _PERSONS = ("anybody", "anyone", "engineer", "one", "people", "reader", "somebody", "someone", "user", "vendor")
 RULES: Mapping[str, str] = {
     "a relative clause without a head: who computes": "".join(rf"(?<!\b{person} )" for person in _PERSONS)
@@ -51,7 +54,7 @@ RULES: Mapping[str, str] = {
     "such as are": r"\bsuch as (?:are|is)\b",
     "hears of, is told, tells nothing": r"\b(?:hears? of|heard of|(?:is|are) told|(?:tells?) nothing|nothing tells)\b",
     "as it is found, one and the same": r"\bas it (?:is|was) found\b|\bone and the same\b|\bthe one or the other\b",
-    "a British spelling": r"(?i)\b(?:de|re|un)?-?(?:" + "|".join(_BRITISH.split()) + ")",
+    "a British spelling": BRITISH,
     "a sentence of more than 45 words": r"(?:[^\s.:;!?|]+[,)\]]? ){45}",
 }
 """A name for each rule, and the pattern of what breaks it."""
@@ -153,6 +156,21 @@ def test_the_english_of_the_figures_gets_no_worse() -> None:
     risen = {room for room, count in rooms.items() if count > CEILINGS.get(room, 0)}
     listed = [f"{short(path)}: {rule}: {where}" for path, rule, where in found if room_of(path) in risen]
     assert not risen, "\n".join(listed)
+
+
+def test_names_of_files_and_identifiers_are_american() -> None:
+    def british(name: str) -> bool:
+        return bool(re.search(BRITISH, re.sub(r"[^a-zA-Z]+|(?<=[a-z])(?=[A-Z])", " ", name)))
+
+    paths = [path for path in files() if path.suffix == ".py"]
+    names = {
+        f"{short(path)}: {token.string}"
+        for path in paths
+        for token in tokenize.generate_tokens(io.StringIO(path.read_text()).readline)
+        if token.type == tokenize.NAME and british(token.string)
+    }
+    assert {short(path) for path in paths if british(short(path))} == {*OLD_NAMES}
+    assert not names
 
 
 # -- what counts ---------------------------------------------------------------------------------------------

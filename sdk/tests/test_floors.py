@@ -242,7 +242,7 @@ def test_only_the_adapter_touches_private_torch() -> None:
         ("'''Stands in for torch._dynamo, in words.'''", False),
     ],
 )
-def test_private_torch_is_recognised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, found: bool) -> None:
+def test_private_torch_is_recognized(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, found: bool) -> None:
     path = tmp_path / "sdk" / "keel" / "sample.py"
     path.parent.mkdir(parents=True)
     path.write_text(text)
@@ -284,7 +284,7 @@ def test_text_is_run_only_where_that_is_safe() -> None:
         ("ast.literal_eval(text)", False),
     ],
 )
-def test_running_text_is_recognised(tmp_path: Path, text: str, found: bool) -> None:
+def test_running_text_is_recognized(tmp_path: Path, text: str, found: bool) -> None:
     path = tmp_path / "sample.py"
     path.write_text(text)
     assert bool(runs_text(path)) is found

@@ -197,25 +197,25 @@ def corners(
 
     Infinity where an operand is not known at all, or where a corner is of another class (NaN, infinite).
     """
-    centre = at(*values)
+    center = at(*values)
     moving = [i for i, g in enumerate(gaps) if g is not None]
     if not moving:
-        return centre, None
-    worst = torch.zeros(centre.shape, dtype=torch.float64)
+        return center, None
+    worst = torch.zeros(center.shape, dtype=torch.float64)
     for signs in product((-1.0, 1.0), repeat=len(moving)):
         moved = list(values)
         for i, sign in zip(moving, signs, strict=True):
             moved[i] = _by(values[i], sign * gaps[i].nan_to_num(INF))  # type: ignore[union-attr]
-        worst = torch.maximum(worst, distance(at(*moved), centre))
+        worst = torch.maximum(worst, distance(at(*moved), center))
     for i in moving:
         worst = torch.where(gaps[i].isinf(), INF, worst)  # type: ignore[union-attr]
-    return centre, worst
+    return center, worst
 
 
 def _overflowed(
     at: Callable[..., Tensor],
     values: Sequence[Any],
-    centre: Tensor,
+    center: Tensor,
     error: Tensor | None,
     losts: Sequence[Tensor | None],
     dtype: torch.dtype,
@@ -224,9 +224,9 @@ def _overflowed(
     beyond the range of ``dtype``, on the same side, is as infinite as the other.
     """
     lost = [i for i, at_ in enumerate(losts) if at_ is not None]
-    if not lost or centre.is_complex():
-        return _unknown(error, losts, centre)
-    error = torch.zeros(centre.shape, dtype=torch.float64) if error is None else error
+    if not lost or center.is_complex():
+        return _unknown(error, losts, center)
+    error = torch.zeros(center.shape, dtype=torch.float64) if error is None else error
     reach = overflow(dtype) if inexact(dtype) else INF
     for which in product((False, True), repeat=len(lost)):
         moved = list(values)
@@ -234,8 +234,8 @@ def _overflowed(
             if gone:
                 moved[i] = torch.where(losts[i], values[i].sign() * INF, values[i])  # type: ignore[arg-type]
         there = at(*moved)
-        beyond = there.isinf() & (centre.abs() >= reach) & (there.sign() == centre.sign())
-        error = torch.where(beyond, error, torch.maximum(error, distance(there, centre)))
+        beyond = there.isinf() & (center.abs() >= reach) & (there.sign() == center.sign())
+        error = torch.where(beyond, error, torch.maximum(error, distance(there, center)))
     return error
 
 
@@ -253,10 +253,10 @@ def _burst(member: Op, values: Sequence[Any], value: Tensor) -> Tensor | None:
     return found if bool(found.any()) else None
 
 
-def _unknown(error: Tensor | None, losts: Sequence[Tensor | None], centre: Tensor) -> Tensor | None:
+def _unknown(error: Tensor | None, losts: Sequence[Tensor | None], center: Tensor) -> Tensor | None:
     for lost in losts:
         if lost is not None:
-            error = torch.where(lost, INF, torch.zeros(centre.shape, dtype=torch.float64) if error is None else error)
+            error = torch.where(lost, INF, torch.zeros(center.shape, dtype=torch.float64) if error is None else error)
     return error
 
 

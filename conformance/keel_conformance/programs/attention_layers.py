@@ -111,11 +111,11 @@ def turning(x: Tensor) -> tuple[Tensor, ...]:
         first, second = x.chunk(2, -1)
         return x * a.cos().repeat(1, 2) + torch.cat([-second, first], -1) * a.sin().repeat(1, 2)
 
-    def neighbours(a: Tensor) -> Tensor:
+    def neighbors(a: Tensor) -> Tensor:
         even, odd = x[..., ::2], x[..., 1::2]
         return torch.stack([even * a.cos() - odd * a.sin(), odd * a.cos() + even * a.sin()], -1).flatten(-2)
 
-    return halves(angles(0)), halves(angles(3)), neighbours(angles(0)), neighbours(angles(3)), halves(-angles(0))
+    return halves(angles(0)), halves(angles(3)), neighbors(angles(0)), neighbors(angles(3)), halves(-angles(0))
 
 
 graphs.function(

@@ -142,7 +142,7 @@ def constant(x: Tensor) -> tuple[Tensor, ...]:
     )
 
 
-def quantised(x: Tensor, scale: Tensor) -> tuple[Tensor, ...]:
+def quantized(x: Tensor, scale: Tensor) -> tuple[Tensor, ...]:
     """To 8 bits and back, with numbers that saturate and ties; fake quantization; products of bytes."""
 
     def to(y: Tensor, low: int, high: int, dtype: torch.dtype) -> Tensor:
@@ -318,7 +318,7 @@ graphs.function("constants-of-64-bits", ["C1", "dtypes.C3"], constant, lambda ct
 graphs.function(
     "bytes-and-back",
     ["C1"],
-    quantised,
+    quantized,
     lambda ctx: [
         ctx.ints(6, 6, low=-700, high=700) / 8,
         torch.tensor([1, 0.5, 2, 4, 0.25, 8]).to(ctx.device, ctx.dtype),

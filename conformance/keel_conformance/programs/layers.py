@@ -44,7 +44,7 @@ def softmaxes(x: Tensor) -> tuple[Tensor, ...]:
     )
 
 
-def normalised(x: Tensor) -> tuple[Tensor, ...]:
+def normalized(x: Tensor) -> tuple[Tensor, ...]:
     """The mean and the deviation of rows, columns and all, by n and by n - 1, with an eps of some weight everywhere."""
 
     def by(d: int | tuple[int, ...], correction: int) -> tuple[Tensor, Tensor]:
@@ -97,7 +97,7 @@ def scaled_norms(x: Tensor, scale: Tensor, shift: Tensor) -> tuple[Tensor, ...]:
 graphs.function(
     "softmaxes-written-out", ["C1"], softmaxes, lambda ctx: [64 * ctx.normal(4, 4, 4)], exact=False, smoke=True
 )
-graphs.function("norms-written-out", ["C1"], normalised, lambda ctx: [ctx.normal(5, 5, 5) + 1], exact=False, smoke=True)
+graphs.function("norms-written-out", ["C1"], normalized, lambda ctx: [ctx.normal(5, 5, 5) + 1], exact=False, smoke=True)
 graphs.function(
     "norms-and-what-follows",
     ["C1"],

@@ -182,7 +182,7 @@ IMAGES: dict[str, One] = {
     "correlated-and-shifted": lambda x: F.conv2d(x, _weight(x), _weight(x)[:, 0, 0, 0], stride=2),
     "depthwise": lambda x: F.conv2d(x, _weight(x)[:, :1], groups=2),
     "back": lambda x: F.conv_transpose2d(x, _weight(x)),
-    "normalised": lambda x: F.batch_norm(x, _weight(x)[0, :, 0, 0], _weight(x)[0, :, 1, 1] * 0 + 4, eps=2.0**-30),
+    "normalized": lambda x: F.batch_norm(x, _weight(x)[0, :, 0, 0], _weight(x)[0, :, 1, 1] * 0 + 4, eps=2.0**-30),
 }
 
 

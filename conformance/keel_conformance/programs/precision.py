@@ -75,7 +75,7 @@ for _name, _fn in (
         ),
     ),
     (
-        "-beside-their-neighbours",
+        "-beside-their-neighbors",
         lambda x: (
             (y := x * 0 + 0.1) == 0.1,
             y > 0.1,

@@ -190,7 +190,7 @@ def cross_of_the_last(op: Any, x: Tensor, y: Tensor, *, dim: int = -1) -> Any:
 
 
 @wrong("aten._fft_r2c", breaks="fft_r2c")
-def fft_never_normalised(op: Any, x: Tensor, dim: Any, normalization: int, onesided: bool) -> Any:
+def fft_never_normalized(op: Any, x: Tensor, dim: Any, normalization: int, onesided: bool) -> Any:
     """``fft_r2c`` ignores its ``normalization``."""
     return op(x, dim, 0, onesided)
 

@@ -189,7 +189,7 @@ SWAPPED = """kernel swapped(in0: {0}[2*N]) -> (out0: {0}[2*N]) where N:
 
 
 @pytest.mark.parametrize("name", ["f32", "f64"])
-def test_guarded_loads_of_neighbours_keep_their_order(name: str) -> None:
+def test_guarded_loads_of_neighbors_keep_their_order(name: str) -> None:
     """GCC 12 swaps them when it vectorizes this loop."""
     k = parse(SWAPPED.format(name))
     (launcher,) = target.build([Source(k, target.render(k))])

@@ -100,7 +100,7 @@ def test_products_of_sizes() -> None:
     assert product_text((3, S, 5, S + 1), {}) == "15*s0*(1 + s0)"
 
 
-def test_neighbouring_digits_that_are_one_number() -> None:
+def test_neighboring_digits_that_are_one_number() -> None:
     i = index(A) * 70 + index(B) * 14 + index(C) * 2
     assert list(runs(i, (A, B, C))) == [(0, 3)]
     joint = Axis("abc", 105)

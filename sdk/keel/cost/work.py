@@ -217,7 +217,7 @@ def fusable(call: Call) -> bool:
 
 
 _LOOPS = frozenset({"pointwise", "creation", "reduction", "shape", "indexing", "random"})
-_LOOP_FAMILIES = frozenset({"statistics", "normalisation", "batch norm", "losses"})
+_LOOP_FAMILIES = frozenset({"statistics", "normalization", "batch norm", "losses"})
 
 
 def _tagged(call: Call, tag: str) -> bool:

@@ -99,10 +99,10 @@ def _welford(average: Tensor, squares: Tensor, count: Tensor) -> State:
     """Two passes in float64: the mean of the means, then the deviations from it."""
     means, counts = average.double(), count.double()
     total = counts.sum(-1)
-    centre = torch.where(total == 0, 0.0, (means * counts).sum(-1) / total)
-    apart = means - centre[..., None]
+    center = torch.where(total == 0, 0.0, (means * counts).sum(-1) / total)
+    apart = means - center[..., None]
     spread = squares.double().sum(-1) + (counts * apart * apart).sum(-1)
-    return centre.to(average.dtype), spread.to(squares.dtype), total.to(count.dtype)
+    return center.to(average.dtype), spread.to(squares.dtype), total.to(count.dtype)
 
 
 _NATIVE: Mapping[str, Callable[..., State]] = {

@@ -38,7 +38,7 @@ class Example:
 
 
 @cache
-def _catalogue() -> dict[str, Any]:
+def _catalog() -> dict[str, Any]:
     try:
         from torch.testing._internal.common_methods_invocations import op_db
     except ImportError as e:
@@ -53,18 +53,18 @@ def _catalogue() -> dict[str, Any]:
 
 def names() -> tuple[str, ...]:
     """Every OpInfo of this PyTorch, ``name`` or ``name.variant``.  Raises KeelError[not-here]."""
-    return tuple(_catalogue())
+    return tuple(_catalog())
 
 
 def dtype_of(name: str, device: str = "cpu") -> torch.dtype | None:
     """The dtype that an OpInfo is tried in on ``device``; None where it takes none of ``DTYPES`` there."""
-    supported = _catalogue()[name].supported_dtypes(device)
+    supported = _catalog()[name].supported_dtypes(device)
     return next((d for d in DTYPES if d in supported), None)
 
 
 def supports_autograd(name: str, device: str = "cpu") -> bool:
     """Whether gradients are promised on ``device``, in the dtype that the OpInfo is tried in there."""
-    op, dtype = _catalogue()[name], dtype_of(name, device)
+    op, dtype = _catalog()[name], dtype_of(name, device)
     return dtype is not None and op.supports_autograd and dtype in op.supported_backward_dtypes(device)
 
 
@@ -74,7 +74,7 @@ def examples(name: str, *, grad: bool, most: int | None = None, seed: int = 0, d
     With ``grad``, inputs that can have gradients require them.  ``seed`` chooses the values; sizes and other arguments
     are the same for each.
     """
-    op, dtype = _catalogue()[name], dtype_of(name, device)
+    op, dtype = _catalog()[name], dtype_of(name, device)
     if dtype is None:
         return []
     with _seeded(seed, device):

@@ -169,8 +169,8 @@ def welford(x: Tensor, native: bool) -> State:
 def test_welford_is_torchs_variance(count: int, offset: float, native: bool) -> None:
     x = torch.randn(3, count, generator=torch.Generator().manual_seed(count)) + offset
     mean, squares, total = welford(x, native)
-    variance, centre = torch.var_mean(x.double(), -1, correction=0)
-    torch.testing.assert_close(mean.double(), centre, rtol=1e-6, atol=1e-6)
+    variance, center = torch.var_mean(x.double(), -1, correction=0)
+    torch.testing.assert_close(mean.double(), center, rtol=1e-6, atol=1e-6)
     torch.testing.assert_close(squares.double() / count, variance, rtol=1e-3 if offset else 1e-5, atol=1e-6)
     assert total.tolist() == [count] * 3
 

@@ -209,7 +209,7 @@ def test_what_is_the_users_is_never_swallowed(handler: Callable[..., None]) -> N
     def interrupted(call: Call) -> None:
         raise KeyboardInterrupt
 
-    def signalled(call: Call) -> float:
+    def signaled(call: Call) -> float:
         os.kill(os.getpid(), signal.SIGUSR1)
         return 1.0
 
@@ -219,7 +219,7 @@ def test_what_is_the_users_is_never_swallowed(handler: Callable[..., None]) -> N
     handler(late)
     with pytest.raises(KeyboardInterrupt):
         keel.compile(program, backends=[acme(interrupted), "eager"])(X)
-    for backend in (acme(signalled), acme(cost=sheet(sin=signalled))):
+    for backend in (acme(signaled), acme(cost=sheet(sin=signaled))):
         with pytest.raises(Timeout):
             keel.testing.refusal(backend, CALL) if backend.cost is None else sheet_of(backend)
 

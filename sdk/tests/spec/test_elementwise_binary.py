@@ -50,7 +50,7 @@ def test_truncated_quotients(dtype: torch.dtype) -> None:
     ],
     ids=str,
 )
-def test_neighbours_differ_by_one_bit(dtype: torch.dtype, bits: torch.dtype) -> None:
+def test_neighbors_differ_by_one_bit(dtype: torch.dtype, bits: torch.dtype) -> None:
     x = specials(dtype)
     x = x[x.isfinite() & (x > 0)]
     up = torch.nextafter(x, torch.full_like(x, INF))
@@ -112,7 +112,7 @@ def test_clauses_of_order() -> None:
     same(T([False]).lt(T([True])), [True])
 
 
-def test_clauses_of_signs_and_neighbours() -> None:
+def test_clauses_of_signs_and_neighbors() -> None:
     same(torch.copysign(T([1.0, -2.0, 0.0]), T([-0.0, 3.0, -NAN])), [-1.0, 2.0, -0.0 if T(-NAN).signbit() else 0.0])
     same(torch.nextafter(T([0.0, 1.0, INF]), T([-1.0, 1.0, 0.0])), [-(2.0**-149), 1.0, 3.4028234663852886e38])
     same(torch.atan2(T([0.0, -0.0]), T([-0.0, -0.0])), [T(torch.pi).item(), -T(torch.pi).item()])

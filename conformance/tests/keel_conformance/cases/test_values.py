@@ -84,7 +84,7 @@ def test_random_values_have_others_among_them_where_elements_do_not_touch() -> N
 
 def test_rows_of_random_values_are_plain_or_special() -> None:
     """Of reductions some rows have NaN and infinities and some not; of sums, whose errors are judged together, none."""
-    for name, spoilt in (("amax", True), ("linalg_vector_norm", True), ("sum", False)):
+    for name, spoiled in (("amax", True), ("linalg_vector_norm", True), ("sum", False)):
         domain = domain_of(name)
         assert domain is not None
         levels = {
@@ -97,7 +97,7 @@ def test_rows_of_random_values_are_plain_or_special() -> None:
         }
         inputs = [domain.make(levels, torch.float32, SeededValues("case", call)) for call in (0, 1)]
         rows = torch.cat([t.args[0] for t in inputs if t is not None]).isfinite().all(1)
-        assert rows.any() and bool(rows.all()) != spoilt
+        assert rows.any() and bool(rows.all()) != spoiled
 
 
 def test_of_operands_special_values_stand_beside_any_others() -> None:

@@ -334,7 +334,7 @@ def test_a_solution_that_is_infinite_is_judged_by_its_classes(zero: int) -> None
 
 
 @pytest.mark.parametrize("name", ["kaiser_window", "blackman_window", "linspace", "range_inclusive"])
-def test_what_is_made_of_numbers_alone_is_analysed(name: str) -> None:
+def test_what_is_made_of_numbers_alone_is_analyzed(name: str) -> None:
     op, args = {
         "kaiser_window": (aten.kaiser_window.beta, (33, True, 5.3)),
         "linspace": (aten.linspace.default, (0.1, 2.7, 9)),
@@ -491,7 +491,7 @@ def test_what_is_subnormal_at_the_end_is_not_lost() -> None:
         )
 
 
-def test_a_normalisation_may_add_one_number_that_has_the_mean_in_it() -> None:
+def test_a_normalization_may_add_one_number_that_has_the_mean_in_it() -> None:
     """x s + (b - mean s), which cancels where the mean is large and loses what (x - mean) s keeps."""
     x = torch.linspace(999.0, 1001.0, 12).reshape(2, 6)
     mean, rstd = x.mean(-1, keepdim=True), 1 / (x.double().var(-1, correction=0, keepdim=True) + 1e-5).sqrt()
@@ -581,7 +581,7 @@ def test_a_mean_that_is_moved_by_one_element_after_another_is_right_of_integers_
 
 
 @pytest.mark.parametrize("center", [0.0, 1000.0])
-def test_slopes_of_normalisations_by_sums_are_right(center: float) -> None:
+def test_slopes_of_normalizations_by_sums_are_right(center: float) -> None:
     torch.manual_seed(0)
     grad, x, weight = torch.randn(6, 16), torch.randn(6, 16) + center, torch.randn(16)
     _, mean, rstd = torch.native_layer_norm(x, [16], weight, None, 1e-5)

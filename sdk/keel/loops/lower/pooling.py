@@ -267,12 +267,12 @@ def _largest(
 # -- nearest element ---------------------------------------------------------------------------------
 
 
-def upsample_nearest(n: int, *, centred: bool = False) -> Rule:
+def upsample_nearest(n: int, *, centered: bool = False) -> Rule:
     def rule(b: Builder, x: Operand, _sizes: Sequence[Dim], *scales: float | None) -> Value:
         batch, out = b.at[:-n], b.at[-n:]
         given = [*scales, *[None] * (n - len(scales))]
         at = [
-            _nearest(b, i, size, o, scale, centred)
+            _nearest(b, i, size, o, scale, centered)
             for i, size, o, scale in zip(out, x.type.shape[-n:], b.shape[-n:], given, strict=True)
         ]
         return x[[*batch, *at]]
@@ -280,16 +280,16 @@ def upsample_nearest(n: int, *, centred: bool = False) -> Rule:
     return rule
 
 
-def _nearest(b: Builder, i: Index, size: Dim, outs: Dim, scale: float | None, centred: bool) -> Index:
+def _nearest(b: Builder, i: Index, size: Dim, outs: Dim, scale: float | None, centered: bool) -> Index:
     """The source coordinate of output coordinate ``i``: floor(i * ratio) in float32, as eager computes it."""
     factor = _factor(size, outs, scale)
-    if factor is not None and _divides(factor, outs, centred):
+    if factor is not None and _divides(factor, outs, centered):
         return floordiv(i, factor)
     if scale is None and not (isinstance(size, int) and isinstance(outs, int)):
         not_lowerable(b, "resamples by a ratio of sizes known only at run time.")
     ratio = _ratio(size, outs, scale)
     place = b.cast(b.position(i), torch.float32)
-    place = b.apply("floor", (place + 0.5 if centred else place) * ratio)
+    place = b.apply("floor", (place + 0.5 if centered else place) * ratio)
     last = b.number(as_dim(size - 1), torch.int64)
     return b.sure_index(b.apply("minimum", b.cast(place, torch.int64), last), size)
 
@@ -302,7 +302,7 @@ def _factor(size: Dim, outs: Dim, scale: float | None) -> int | None:
     return int(quotient)
 
 
-def _divides(factor: int, outs: Dim, centred: bool) -> bool:
+def _divides(factor: int, outs: Dim, centered: bool) -> bool:
     """Whether floor(i * (1 / factor)) in float32 is i // factor for every i: sure for powers of two, else tried."""
     if factor & (factor - 1) == 0:
         return True
@@ -310,7 +310,7 @@ def _divides(factor: int, outs: Dim, centred: bool) -> bool:
         return False
     i = torch.arange(outs)
     ratio = torch.tensor(outs // factor, dtype=torch.float32) / outs
-    return bool(torch.equal(((i.float() + (0.5 if centred else 0.0)) * ratio).floor().long(), i // factor))
+    return bool(torch.equal(((i.float() + (0.5 if centered else 0.0)) * ratio).floor().long(), i // factor))
 
 
 def _ratio(size: Dim, outs: Dim, scale: float | None) -> float:
@@ -350,6 +350,6 @@ RULES: Mapping[Any, Rule] = {
     **_each("max_pool{}d_with_indices", max_pool, 2, 3),
     **_each("adaptive_max_pool{}d", adaptive_max_pool, 2, 3),
     **_each("upsample_nearest{}d", upsample_nearest, 1, 2, 3),
-    **_each("_upsample_nearest_exact{}d", lambda n: upsample_nearest(n, centred=True), 1, 2, 3),
+    **_each("_upsample_nearest_exact{}d", lambda n: upsample_nearest(n, centered=True), 1, 2, 3),
     **_each("upsample_nearest{}d_backward", upsample_nearest_backward, 1, 2, 3),
 }

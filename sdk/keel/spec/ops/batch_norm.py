@@ -10,7 +10,7 @@ import torch
 from keel.spec.clause import About, Clause
 from keel.spec.numerics import Numerics
 from keel.spec.op import Family
-from keel.spec.ops.normalisation import stats_dtype
+from keel.spec.ops.normalization import stats_dtype
 from keel.spec.ops.statistics import accurate
 from keel.spec.unspecified import infinite
 

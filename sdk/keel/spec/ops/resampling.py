@@ -112,37 +112,37 @@ def _zero(like: Tensor) -> Tensor:
 # -- the nearest element ----------------------------------------------------------------------------------------------
 
 
-def _nearest(line: _Line, like: Tensor, centred: bool) -> Tensor:
+def _nearest(line: _Line, like: Tensor, centered: bool) -> Tensor:
     """The place of each result, in float32 whatever the argument."""
     o = count(line.outs, like).to(torch.float32)
-    found = ((o + 0.5 if centred else o) * line.ratio).to(torch.int64)
+    found = ((o + 0.5 if centered else o) * line.ratio).to(torch.int64)
     return aten.clamp_max.default(found, line.size - 1)
 
 
-def _places(sizes: Sizes, outs: Sizes, scales: Sizes, x: Tensor, centred: bool) -> list[Tensor]:
+def _places(sizes: Sizes, outs: Sizes, scales: Sizes, x: Tensor, centered: bool) -> list[Tensor]:
     """The places of each dimension, shaped to be broadcast."""
     lines = _lines(sizes, outs, False, scales, x.dtype)
-    return [along(_nearest(line, x, centred), k, len(lines)) for k, line in enumerate(lines)]
+    return [along(_nearest(line, x, centered), k, len(lines)) for k, line in enumerate(lines)]
 
 
-def _nearest_pair(centred: bool) -> tuple[Callable[..., Tensor], Callable[..., Tensor]]:
+def _nearest_pair(centered: bool) -> tuple[Callable[..., Tensor], Callable[..., Tensor]]:
     def forward(x: Tensor, output_size: Sizes, *scales: Any) -> Tensor:
         """Every element of the result is the argument's nearest."""
         n = len(output_size)
-        places = _places(x.shape[-n:], output_size, scales, x, centred)
+        places = _places(x.shape[-n:], output_size, scales, x, centered)
         return aten.index.Tensor(x, [None] * (x.dim() - n) + places)
 
     def backward(grad: Tensor, output_size: Sizes, input_size: Sizes, *scales: Any) -> Tensor:
         """Every element has the sum of the gradients of its copies."""
         value, n = _ready(grad), len(output_size)
-        places = _places(input_size[-n:], output_size, scales, grad, centred)
+        places = _places(input_size[-n:], output_size, scales, grad, centered)
         zeros = aten.full.default(list(input_size), 0, dtype=value.dtype, device=grad.device)
         return aten.index_put.default(zeros, [None] * (grad.dim() - n) + places, value, True).to(grad.dtype)
 
     return forward, backward
 
 
-for _name, _at, _centred in (
+for _name, _at, _centered in (
     ("upsample_nearest", "floor(o * ratio)", False),
     ("upsample_nearest_exact", "floor((o + 1/2) * ratio)", True),
 ):
@@ -151,8 +151,8 @@ for _name, _at, _centred in (
         "scale is given, else size / outs.",
         Clause("The place is computed in float32.", About.FLOAT32),
     )
-    _overloads = [f"{'_' * _centred}{_name}{{}}d{{}}".format(n, "{}") for n in (1, 2, 3)]
-    _forward, _backward = _nearest_pair(_centred)
+    _overloads = [f"{'_' * _centered}{_name}{{}}d{{}}".format(n, "{}") for n in (1, 2, 3)]
+    _forward, _backward = _nearest_pair(_centered)
     family(*(o.format("") for o in _overloads), name=_name, clauses=_rule, tags=_TAGS)(_forward)
     family(
         *(o.format("_backward") for o in _overloads),

@@ -31,7 +31,7 @@ def _slices(x: torch.Tensor, dim: int, return_inverse: bool = False, return_coun
     return aten.unique_consecutive.default(x, return_inverse, return_counts, dim)
 
 
-def _normalised(
+def _normalized(
     x: torch.Tensor,
     weight: torch.Tensor | None,
     bias: torch.Tensor | None,
@@ -104,7 +104,7 @@ MISSING: tuple[MetaBug, ...] = (
         _slices,
         aten.unique_dim_consecutive.default,
     ),
-    _bug("It takes no call without a weight or a bias.", _normalised, aten._batch_norm_with_update_functional.default),
+    _bug("It takes no call without a weight or a bias.", _normalized, aten._batch_norm_with_update_functional.default),
     _bug("It takes no call without a weight or a bias.", _inferred, aten._batch_norm_no_update.default),
     _bug("In 2.11 it keeps a dimension of one element named from the end.", _norm, aten.linalg_vector_norm.default),
     _bug("It wants the scalars' values.", _by_tensors(aten.addcmul.default), aten._foreach_addcmul.Tensor),

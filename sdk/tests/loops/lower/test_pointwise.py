@@ -221,7 +221,7 @@ def test_functions_of_two_numbers(op: object) -> None:
             check(op, x, y)
 
 
-def test_neighbours_of_16_bit_floats() -> None:
+def test_neighbors_of_16_bit_floats() -> None:
     for half in (torch.float16, torch.bfloat16):
         check(aten.nextafter.default, *pairs(half, half))
 

@@ -57,7 +57,7 @@ def test_special_values_stay_in_their_row(special: float) -> None:
 
 
 @pytest.mark.parametrize("special", [NAN, INF, -INF])
-def test_special_values_in_other_normalisations(special: float) -> None:
+def test_special_values_in_other_normalizations(special: float) -> None:
     x = torch.randn(2, 4, 5)
     x[1, 2, 3] = special
     agree(aten.native_group_norm.default, x, None, None, 2, 4, 5, 2, 1e-5)

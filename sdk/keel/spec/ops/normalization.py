@@ -19,7 +19,7 @@ from keel.spec.rules import ShapeRule
 from keel.spec.unspecified import infinite
 
 aten = torch.ops.aten
-family = Family("normalisation")
+family = Family("normalization")
 
 Tensor = torch.Tensor
 Mask = Sequence[bool]
