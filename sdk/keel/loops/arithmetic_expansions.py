@@ -1,4 +1,4 @@
-"""How arithmetic, comparisons, operations on bits, rounding and integer division are made of other scalar ops."""
+"""Expansions of arithmetic, comparisons, bitwise operations, rounding and integer division."""
 
 from __future__ import annotations
 

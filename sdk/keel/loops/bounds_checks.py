@@ -1,4 +1,6 @@
-"""Checks written out for targets that have no form of their own for them: comparisons, and a store where one fails."""
+"""Bounds checks as plain statements, for targets without a native form: comparisons, and a masked store that records a
+failure.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +12,12 @@ from keel.loops.index import Index
 from keel.loops.ir import Apply, Check, Const, Kernel, Loop, Position, Stmt, Store, results_of, walk
 
 NEEDS = (*((op, torch.int64) for op in ("add", "ge", "lt", "where")), ("and", torch.bool), ("not", torch.bool))
-"""The scalar ops that a check takes, and on what."""
+"""The scalar ops that an expanded check uses, with the dtypes of their operands."""
 
 
 def lower_checks(kernel: Kernel) -> Kernel:
-    """The kernel with plain statements in the place of each Check; the same kernel if it has none.
-
-    Where one fails the place is 0, which what reads at a dimension without elements masks.
+    """Replaces each Check by plain statements; returns the same kernel if it has no Check. A failed check yields index
+    0. Loads from a dimension without elements are masked anyway.
     """
     if not any(isinstance(s, Check) for s in walk(kernel.body)):
         return kernel

@@ -1,4 +1,5 @@
-"""Define-by-run lowering: a rule is Python that computes one element of an operator's result; what is kept is data.
+"""Define-by-run lowering: a rule is a Python function that computes one element of an operator's result; tracing it
+gives data.
 
 A rule is called once per distinct Call with a ``Builder`` and an ``Operand`` for each tensor argument. It reads
 operands at coordinates that are index expressions over the result's axes, computes with overloaded operators, and
@@ -43,7 +44,7 @@ SMALL_FLOATS = frozenset(
 
 @dataclass(eq=False)
 class NotLowerable(Exception):
-    """A call that a rule cannot express; ``sentence`` says why, with a full stop."""
+    """Raised if a rule cannot express a call. ``sentence`` says why, with a full stop."""
 
     sentence: str
 
@@ -74,8 +75,9 @@ class Update:
 
 @dataclass(frozen=True, slots=True)
 class CheckedIndex:
-    """The int64 ``value`` as a coordinate below ``bound``, checked when it runs where ``mask`` is true; with ``wrap``,
-    counted from the end where it is negative."""
+    """The int64 ``value`` as a coordinate below ``bound``, checked at run time where ``mask`` is true. With ``wrap``, a
+    negative value counts from the end.
+    """
 
     result: int
     value: int
@@ -95,10 +97,10 @@ Step = Const | Position | Read | CheckedIndex | Apply | Reduce | Scan
 class LoopDefinition:
     """How one element of each output is computed.
 
-    ``axes`` are the coordinates of the result (of the updates, for a scatter); ``folded`` those reduced over, the
-    last fastest; ``scanned`` is the axis that a scan runs along. Steps up to the Reduce are evaluated at (axes,
-    folded), those after it at axes alone. ``outputs`` are value numbers, one per tensor that the call returns; a
-    scatter has ``update`` instead, written into operand number ``base``.
+    ``axes`` are the coordinates of the result, or of the updates of a scatter. ``folded`` are the axes that are reduced
+    over, the last fastest. ``scanned`` is the axis that a scan runs along. Steps up to the Reduce are evaluated at
+    (axes, folded), steps after it at axes alone. ``outputs`` has a value number for each tensor that the call returns.
+    A scatter has ``update`` instead, which is written into operand number ``base``.
     """
 
     kind: Literal["map", "fold", "scan", "scatter"]
@@ -112,15 +114,15 @@ class LoopDefinition:
 
     @property
     def is_view(self) -> bool:
-        """Whether each element is just an element of the operand, wherever it is."""
+        """True if each element of the result is an element of the operand, at any coordinates."""
         (first, *rest) = self.steps
         return self.kind == "map" and not rest and isinstance(first, Read) and first.mask is None
 
 
 @dataclass(frozen=True, eq=False)
 class Value:
-    """A number of the definition under construction; operators make more. Plain numbers take the other operand's
-    dtype.
+    """A value of the definition under construction. Python operators on values append steps. Plain numbers take the
+    other operand's dtype.
     """
 
     builder: Builder
@@ -195,7 +197,9 @@ class Operand:
         return self.builder.read(self, at)
 
     def where(self, mask: Value, at: Sequence[Index | Dim]) -> Value:
-        """The element at ``at`` where ``mask`` holds, zero elsewhere; coordinates may lie outside where it does not."""
+        """The element at ``at`` where ``mask`` is true, zero elsewhere. Coordinates may be out of bounds where ``mask``
+        is false.
+        """
         return self.builder.read(self, at, mask)
 
 
@@ -205,7 +209,7 @@ def _may_be_one(size: Dim) -> bool:
 
 
 class Builder:
-    """Collects the steps of one definition, equal steps once."""
+    """Collects the steps of one definition. Equal steps are merged."""
 
     def __init__(self, call: Call, shape: Iterable[Dim]):
         self.call = call
@@ -227,13 +231,15 @@ class Builder:
         return tuple(index(a) for a in self._axes)
 
     def fold_over(self, sizes: Iterable[Dim]) -> tuple[Index, ...]:
-        """Declares the axes to reduce over, and returns their coordinates. Once per definition."""
+        """Declares the axes to reduce over, and returns their coordinates. A rule may call this once."""
         self._folded = tuple(Axis(f"f{i}", n) for i, n in enumerate(sizes))
         self._kind = "fold"
         return tuple(index(a) for a in self._folded)
 
     def updates_over(self, sizes: Iterable[Dim]) -> tuple[Index, ...]:
-        """Makes ``sizes`` the axes in place of the result's: a scatter's updates. Returns their coordinates."""
+        """Makes the axes run over a scatter's updates, of shape ``sizes``, instead of over the result. Returns their
+        coordinates.
+        """
         self._axes = tuple(Axis(f"d{i}", n) for i, n in enumerate(sizes))
         return self.at
 
@@ -261,7 +267,7 @@ class Builder:
         return self.cast(self.real(value), dtype)
 
     def real(self, value: sympy.Expr) -> Value:
-        """A float as a float64: one that the host computed, or what a rule makes of such in Python's arithmetic."""
+        """A float as a float64 value: a number that the host computed, or a sum, product, ... of such numbers."""
         double = torch.float64
         match value:
             case sympy.Number() | sympy.NumberSymbol():
@@ -294,9 +300,8 @@ class Builder:
         )
 
     def broadcast(self, operand: Operand, at: Sequence[Index] | None = None) -> Value:
-        """The element of ``operand`` that broadcasting aligns with ``at`` (by default the result's coordinates).
-
-        Raises NotLowerable where only the run tells whether a size is the result's or 1.
+        """The element of ``operand`` that broadcasting aligns with ``at`` (by default the result's coordinates). Raises
+        NotLowerable if it is unknown until run time whether a size is 1 or the result's.
         """
         shape = operand.type.shape
         if at is None:
@@ -304,14 +309,16 @@ class Builder:
             for n, size in zip(shape, (a.size for a in self._axes[len(at) - len(shape) :]), strict=True):
                 if n not in (1, size) and _may_be_one(n) | _may_be_one(size):
                     raise NotLowerable(
-                        f"{self.call.name} broadcasts the size {n} to {size}, and only the run tells "
-                        "whether one of them is 1."
+                        f"{self.call.name} broadcasts the size {n} to {size}, and it is "
+                        "unknown until run time whether one of them is 1."
                     )
         aligned = at[len(at) - len(shape) :]
         return self.read(operand, [0 if n == 1 else i for n, i in zip(shape, aligned, strict=True)])
 
     def apply(self, op: str, *args: Value | Number, dtype: torch.dtype | None = None) -> Value:
-        """A scalar op; plain numbers take the dtype of the first value among ``args`` (of the last for ``where``)."""
+        """Appends a scalar op. Plain numbers take the dtype of the first value among ``args`` (of the last for
+        ``where``).
+        """
         values = [a for a in args if isinstance(a, Value)]
         like = values[-1 if op == "where" else 0].dtype
         if op == "where" and len(values) == 1:
@@ -342,10 +349,9 @@ class Builder:
         return self.cast(value, torch.float32) if value.dtype in SMALL_FLOATS else value
 
     def as_index(self, value: Value, bound: Dim, *, wrap: bool = False, mask: Value | None = None) -> Index:
-        """A loaded integer as a coordinate below ``bound``; with ``wrap``, negative values count from the end.
-
-        Whether it is one is checked when it runs, where ``mask`` holds: an index out of range raises
-        KeelError[bad-index]."""
+        """A loaded integer as a coordinate below ``bound``. With ``wrap``, a negative value counts from the end. The
+        bound is checked at run time where ``mask`` is true: an index out of range raises KeelError[bad-index].
+        """
         value, bound = self.cast(value, torch.int64), canonicalize(bound)
         where = None if mask is None else mask.number
         place = self._step(
@@ -356,11 +362,13 @@ class Builder:
         return index(Loaded(place.number, bound))
 
     def sure_index(self, value: Value, bound: Dim) -> Index:
-        """An integer as a coordinate that is below ``bound``, and not negative, by how it was computed."""
+        """An integer as a coordinate. By construction it is below ``bound`` and not negative, so it is not checked."""
         return index(Loaded(self.cast(value, torch.int64).number, bound))
 
     def _in_any(self, where: Sequence[Index], mask: Value | None) -> Value | None:
-        """``mask``, and that a dimension in which a loaded index counts has elements, where that is not known."""
+        """``mask``, combined with the condition that each dimension with a loaded index has elements, unless that is
+        known.
+        """
         for bound in dict.fromkeys(b for i in where for b in loaded_bounds(i) if not is_positive(b)):
             some = self.number(bound, torch.int64) > 0
             mask = some if mask is None else mask & some
@@ -369,7 +377,7 @@ class Builder:
     # -- folds, scans, scatters ---------------------------------------------------------------------
 
     def reduce(self, monoid: str, *values: Value) -> Value:
-        """The fold's first component; see ``reduce_all`` for monoids whose state has several."""
+        """The first component of the fold. ``reduce_all`` returns all components."""
         return self.reduce_all(monoid, *values)[0]
 
     def reduce_all(self, monoid: str, *values: Value) -> tuple[Value, ...]:
@@ -383,8 +391,8 @@ class Builder:
     def scatter(
         self, base: Operand, at: Sequence[Index | Dim], value: Value, mode: StoreMode, mask: Value | None = None
     ) -> None:
-        """Makes this a scatter: the result is a copy of ``base``, then ``value`` goes to ``at`` for every point of the
-        axes.
+        """Makes this a scatter: the result is a copy of ``base``, into which ``value`` is written at ``at`` for every
+        point of the axes.
         """
         if mode != "write" and value.dtype.is_complex:
             raise NotLowerable(f"{self.call.name} computes with complex numbers, which loops only move.")
@@ -416,7 +424,7 @@ class Builder:
         return (last.results[-1] if isinstance(last, Reduce | Scan) else last.result) + 1
 
     def _step(self, key: Any, dtype: torch.dtype, make: Callable[[int], Step]) -> Value:
-        key = (*key, any(isinstance(s, Reduce) for s in self._steps))  # a step before the fold is not one after it
+        key = (*key, any(isinstance(s, Reduce) for s in self._steps))  # steps before and after the fold are never equal
         if key not in self._known:
             number = self._next
             self._steps.append(make(number))
@@ -438,7 +446,7 @@ class Builder:
 
 
 Rule = Callable[..., Any]
-"""rule(builder, *args, **kwargs): args are the call's, with an Operand for each tensor."""
+"""Called as rule(builder, *args, **kwargs) with the arguments of the call, and an Operand for each tensor."""
 
 
 def trace_rule(rule: Rule, call: Call) -> LoopDefinition:
@@ -460,5 +468,5 @@ def trace_rule(rule: Rule, call: Call) -> LoopDefinition:
 
 
 def reshaped(at: Sequence[Index], old: tuple[Dim, ...], new: tuple[Dim, ...]) -> tuple[Index, ...]:
-    """Coordinates in shape ``old`` (row-major) of the element that stands at ``at`` in shape ``new``."""
+    """The coordinates in shape ``old`` of the element that is at ``at`` in shape ``new``, both row-major."""
     return unflatten(flatten(at, contiguous_strides(new)), old)

@@ -1,4 +1,4 @@
-"""What a number does as a bound of clamp on integers that it is too large or too small for."""
+"""Bounds of an integer clamp that are outside the range of the operand's dtype."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ which -1 is 255 for uint8, or raise."""
 
 
 def keeps_all(bound: Any, dtype: torch.dtype, *, upper: bool) -> bool:
-    """Whether a lower (an upper) bound lies beyond all that ``dtype`` holds, so that it has no effect."""
+    """True if a lower (or ``upper``) bound lies beyond the range of ``dtype`` on the side where it has no effect."""
     info = _integers(bound, dtype)
     return info is not None and (bound > info.max if upper else bound < info.min)
 
 
 def keeps_none(bound: Any, dtype: torch.dtype, *, upper: bool) -> bool:
-    """Whether all that ``dtype`` holds lies beyond a lower (an upper) bound, for which PyTorch raises an error."""
+    """True if every value of ``dtype`` violates the lower (or ``upper``) bound; PyTorch raises an error for that."""
     info = _integers(bound, dtype)
     return info is not None and (bound < info.min if upper else bound > info.max)
 
 
 def _integers(bound: Any, dtype: torch.dtype) -> torch.iinfo | None:
-    """The range of ``dtype``; None where a bound is not compared by value with it, or not known."""
+    """The range of ``dtype``; None if PyTorch does not compare the bound by value, or if the bound is unknown."""
     if not BY_VALUE or not isinstance(bound, int | float) or dtype == torch.bool:
         return None
     return None if dtype.is_floating_point or dtype.is_complex else torch.iinfo(dtype)

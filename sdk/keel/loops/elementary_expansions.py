@@ -1,4 +1,4 @@
-"""How exponentials, logarithms, angles and the error function are made of other scalar ops."""
+"""Expansions of exponentials, logarithms, trigonometric functions and the error function."""
 
 from __future__ import annotations
 

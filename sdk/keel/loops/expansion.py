@@ -1,9 +1,9 @@
-"""How a scalar op is made of others: small programs as data, each with its error bound and its source.
+"""Expansions of scalar ops into other scalar ops: small programs as data, each with its error bound and its source.
 
-A program is lines of Python arithmetic over its operands ``x``, ``y``, ``z``; its last line is the result.  Operators
+A program is lines of Python arithmetic over its operands ``x``, ``y``, ``z``; its last line is the result. Operators
 and calls are scalar ops; ``poly(x, c0, c1, ...)`` is Horner's rule; ``cast(x, f32)`` and ``bitcast(x, i32)`` name a
-dtype.  A number takes the dtype of the value it meets, and ``i32(1)`` gives it one.  ``inf``, ``nan`` and ``ones`` (all
-bits set) are numbers too.  Names of ``MACROS`` are written out in place.
+dtype. A number takes the dtype of the value it meets, and ``i32(1)`` gives it one. ``inf``, ``nan`` and ``ones`` (all
+bits set) are numbers too. Names of ``MACROS`` are expanded in place.
 """
 
 from __future__ import annotations
@@ -17,11 +17,9 @@ Kind = Literal["f32", "f64", "float", "signed", "unsigned", "int", "number", "bo
 
 @dataclass(frozen=True, slots=True)
 class Expansion:
-    """One way to compute ``op`` on operands of ``kind``.
-
-    ``ulp`` bounds the error, in units in the last place of the result, over all finite operands whose result is a
-    normal number, given that the ops it is made of are correctly rounded (nearly, in f64); 0 is exact.  ``note`` says
-    where the method comes from and what else to know.
+    """One way to compute ``op`` on operands of ``kind``. ``ulp`` bounds the error in units in the last place of the
+    result; 0 is exact. The bound covers all finite operands whose result is a normal number, if the ops used are
+    correctly rounded (nearly, in f64). ``note`` names the source of the method and its limits.
     """
 
     op: str

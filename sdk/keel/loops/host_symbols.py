@@ -1,4 +1,4 @@
-"""Calls whose sizes and numbers are those of kernels: symbols stand for what the host computes."""
+"""Replaces sizes and numbers that kernels cannot compute by symbols, whose values the host computes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from keel.types import Call, SymType, TensorType, as_dim
 
 
 def hosted_type(type: Any, host: HostNumbers) -> Any:
-    """A type, with symbols of ``host`` in its sizes, or in its number; anything else unchanged."""
+    """Returns a type with symbols of ``host`` in its sizes or its number, and anything else unchanged."""
     if isinstance(type, TensorType):
         if type.is_static:
             return type
@@ -23,7 +23,7 @@ def hosted_type(type: Any, host: HostNumbers) -> Any:
 
 
 def hosted(call: Call, host: HostNumbers) -> Call:
-    """``call`` with the types of its arguments and results so."""
+    """Returns ``call`` with symbols of ``host`` in the types of its arguments and results."""
     if call.is_static:
         return call
 

@@ -1,10 +1,9 @@
 """Index arithmetic: integer-affine expressions over loop axes, with floor-division, modulo and loaded indices as atoms.
 
-Canonical form: a constant plus terms sorted by atom, equal atoms merged, zero coefficients dropped; so equality of
-canonical forms is structural.  Coefficients are ``int``, or sympy polynomials where sizes are symbolic; sympy is never
-touched otherwise.
-Every axis ranges over 0 <= axis < size and every size is positive while its loop runs, which is what makes the
-simplifications of ``floordiv`` and ``mod`` sound: (q*n + r) // n = q when 0 <= r < n.
+The canonical form is a constant plus terms sorted by atom, with equal atoms merged and zero coefficients dropped, so
+equality is structural. Coefficients are ``int``, or sympy polynomials where sizes are symbolic. sympy is not used
+otherwise, because it is slow. Every axis ranges over 0 <= axis < size, and every size is positive while its loop runs.
+Therefore the simplifications of ``floordiv`` and ``mod`` are sound: (q*n + r) // n = q when 0 <= r < n.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from keel.types import Dim, as_dim
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """A loop variable and how many values it takes, from 0."""
+    """A loop variable, which runs from 0 to below ``size``."""
 
     name: str
     size: Dim
@@ -33,8 +32,9 @@ class Axis:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """The integer value numbered ``value`` of the kernel, used as an index; 0 <= value < bound by how it was made, or
-    by a Check."""
+    """The kernel's integer value number ``value``, used as an index. 0 <= value < bound, by construction or because of
+    a Check.
+    """
 
     value: int
     bound: Dim
@@ -88,7 +88,7 @@ class Index:
         return index(other) - self
 
     def __mul__(self, factor: Dim) -> Index:
-        """Times a size; the product of two indices is not affine and has no form here."""
+        """The product with a size. The product of two indices is not affine and cannot be expressed."""
         if factor == 1:
             return self
         return make(self.const * factor, [(a, c * factor) for a, c in self.terms])
@@ -188,12 +188,12 @@ def _rejoined(terms: list[tuple[Atom, Dim]]) -> Index | None:
 
 
 def is_provably_less(low: Dim, high: Dim) -> bool:
-    """Whether low < high can be proved; False means that it is not known."""
+    """True if low < high can be proved. False means that it is unknown."""
     return is_positive(high - low)
 
 
 def quotient(d: Dim, by: Dim) -> Dim | None:
-    """d / by where that is an integer polynomial, else None."""
+    """Returns d / by if that is an integer polynomial, else None."""
     if isinstance(d, int) and isinstance(by, int):
         return d // by if d % by == 0 else None
     if d == 0:
@@ -345,7 +345,9 @@ def substitute(i: Index, values: Mapping[Axis, Index], loaded: Callable[[int], i
 
 
 def _moved(i: Index, values: Mapping[Axis, Index]) -> Index | None:
-    """The same at once, where all is made of axes with known coefficients: there is nothing to rejoin."""
+    """A fast path of ``substitute`` for sums of axes with integer coefficients, in which no terms can be rejoined.
+    Returns None for other indices.
+    """
     const = i.const
     terms: list[tuple[Atom, Dim]] = []
     for atom, c in i.terms:
@@ -407,7 +409,7 @@ def loaded_bounds(i: Index) -> list[Dim]:
 
 
 def dims_of(i: Index) -> set[Dim]:
-    """Every symbolic size that ``i`` mentions, as coefficients, constants, divisors or bounds."""
+    """Every symbolic size that ``i`` contains, as a coefficient, constant, divisor or bound."""
     dims = {i.const, *(c for _, c in i.terms)}
     for atom, _ in i.terms:
         if isinstance(atom, Div | Mod):
@@ -427,7 +429,7 @@ def flatten(indices: Iterable[Index], strides: Iterable[Dim]) -> Index:
 
 def unflatten(offset: Index, shape: tuple[Dim, ...]) -> tuple[Index, ...]:
     """Row-major coordinates of a linear index; the caller promises 0 <= offset < the product of ``shape``."""
-    if 0 in shape:  # no offset satisfies the promise
+    if 0 in shape:  # no valid offset exists, so any coordinates will do
         return (ZERO,) * len(shape)
     out: list[Index] = []
     step: Dim = 1

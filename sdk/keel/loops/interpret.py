@@ -1,4 +1,4 @@
-"""The definition of the loop IR: a kernel run by torch on the CPU, vectorized.
+"""The reference semantics of the loop IR: an interpreter that runs a kernel with torch on the CPU, vectorized.
 
 Each axis of the loops around a statement is a tensor dimension, and each value a tensor over them (of size 1 along an
 axis that it does not depend on).  A load is a gather, a store a scatter, a reduce loop a fold over the dimensions of
@@ -24,7 +24,7 @@ from keel.loops.torch_monoids import fold, identity, scan
 from keel.types import Dim
 
 POINTS = 1 << 17
-"""How many loop points are held at once, where the loops allow it: about a cache's worth of f32 per value."""
+"""The number of loop points that are computed at once, if the loops allow it: a value in f32 then fits in a cache."""
 
 _CELLS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64, 16: torch.complex128}  # to move bits
 _SCATTERS = {"min": "amin", "max": "amax", "mul": "prod"}
@@ -34,14 +34,15 @@ def interpret(kernel: Kernel, buffers: Sequence[Tensor], symbols: Mapping[str, i
     """Runs ``kernel``, which ``verify`` accepts, and writes its out buffers in place.
 
     ``buffers`` are CPU tensors, one per buffer of the kernel, whose elements are counted from ``data_ptr()`` whatever
-    their strides; ``symbols`` gives each symbol's value.  ``precise`` computes every float in float64, rounding only
-    where it is stored.  Raises KeelError[bad-graph] for an index outside of its buffer; what a Check finds it records.
+    their strides; ``symbols`` gives each symbol's value. ``precise`` computes every float in float64, rounding only
+    where it is stored. Raises KeelError[bad-graph] for an index outside its buffer. A Check records its failures and
+    does not raise.
     """
     memory: dict[str, Tensor] = {}
     for buffer, tensor in zip(kernel.buffers, buffers, strict=True):
         if tensor.dtype != buffer.dtype:
             raise KeelError("bad-graph", f"{buffer.name} of {kernel.name} takes {buffer.dtype}, not {tensor.dtype}.")
-        size = max(evaluate(buffer.size, symbols), 0)  # an extent of no elements may be below 0
+        size = max(evaluate(buffer.size, symbols), 0)  # the extent of an empty buffer may be negative
         memory[buffer.name] = tensor.detach().as_strided((size,), (1,), tensor.storage_offset())
     stores = {memory[b.name].untyped_storage().data_ptr() for b in kernel.buffers if b.role != "in"}
     written = frozenset(name for name, m in memory.items() if m.untyped_storage().data_ptr() in stores)
@@ -50,7 +51,7 @@ def interpret(kernel: Kernel, buffers: Sequence[Tensor], symbols: Mapping[str, i
 
 @dataclass(frozen=True)
 class _Range:
-    """The slice of an axis that is run now."""
+    """The slice of an axis that is currently run."""
 
     axis: Axis
     start: int
@@ -124,7 +125,9 @@ class _Run:
         return tuple(_Range(a, 0, self.size(a.size)) for a in loop.axes)
 
     def slices(self, loop: Loop) -> Iterator[tuple[_Range, ...]]:
-        """The loop's points in order, in parts of about POINTS, those of the loops around and inside counted."""
+        """Splits the loop's points, in order, into slices that make about POINTS points together with the loops around
+        and inside.
+        """
         inside = prod(r.size for r in self.ranges) * self.points(loop.body)
         return _slices(self.whole(loop), inside)
 
@@ -153,7 +156,10 @@ class _Run:
 
     def apply(self, stmt: Apply) -> Tensor:
         args = tuple(self.value(a) for a in stmt.args)
-        if self.precise and stmt.op in ("bitcast", "nextafter"):  # these speak of the bits that the value would have
+        if self.precise and stmt.op in (
+            "bitcast",
+            "nextafter",
+        ):  # these read bits of its own dtype
             rounded = tuple(a.to(self.dtypes.get(n, a.dtype)) for n, a in zip(stmt.args, args, strict=True))
             result = evaluate_op(stmt.op, rounded, stmt.dtype).to(self.wide(stmt.dtype))
         else:
@@ -274,7 +280,7 @@ class _Run:
         mask = None if stmt.mask is None else self.value(stmt.mask)
         shapes = (where.shape, value.shape, () if mask is None else mask.shape)
         shape: torch.Size = torch.broadcast_shapes(*shapes)
-        if stmt.mode != "write":  # every point counts, also those that look alike
+        if stmt.mode != "write":  # equal points count separately
             shape = torch.Size(r.size for r in self.ranges)
         chosen = ... if mask is None else mask.expand(shape)
         where, value = where.expand(shape)[chosen].flatten(), value.expand(shape)[chosen].flatten()
@@ -299,7 +305,7 @@ def _slices(ranges: tuple[_Range, ...], inside: int) -> Iterator[tuple[_Range, .
 
 
 def _distinct(view: Tensor) -> bool:
-    """Whether no two elements share memory, as far as strides tell."""
+    """True if the strides prove that no two elements share memory."""
     reach = 0
     for stride, size in sorted((s, n) for s, n in zip(view.stride(), view.shape, strict=True) if n > 1):
         if stride <= reach:
@@ -309,12 +315,12 @@ def _distinct(view: Tensor) -> bool:
 
 
 def _fits(value: Tensor, view: Tensor) -> bool:
-    """Whether the value does not vary along a dimension that the view lacks."""
+    """True if the value is constant along the dimensions that the view lacks."""
     return all(v in (1, n) for v, n in zip(value.shape, view.shape, strict=True))
 
 
 def _scatter(memory: Tensor, where: Tensor, value: Tensor, mode: StoreMode) -> None:
-    """One-dimensional; equal places are written in no order, or all combined."""
+    """Writes to one-dimensional memory. Values at equal places are written in any order, or combined by ``mode``."""
     if memory.dtype in WIDE_UNSIGNED and mode in ("mul", "min", "max"):
         rule = {"mul": np.multiply, "min": np.minimum, "max": np.maximum}[mode]
         rule.at(memory.numpy(), where.numpy(), value.numpy())

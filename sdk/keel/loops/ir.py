@@ -28,7 +28,7 @@ Dtypes = dict[int, torch.dtype]
 
 @dataclass(frozen=True, slots=True)
 class Buffer:
-    """A one-dimensional run of ``size`` elements that a kernel is handed; indices count elements from its start."""
+    """A parameter of a kernel: a one-dimensional run of ``size`` elements. Indices count elements from its start."""
 
     name: str
     dtype: torch.dtype
@@ -41,7 +41,9 @@ Buffers = Mapping[str, Buffer]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Const:
-    """A literal of the given dtype; floats may be inf or nan.  Equal where their texts are: so is NaN."""
+    """A literal of the given dtype; floats may be inf or nan. Two literals are equal if their texts are, so NaN equals
+    NaN.
+    """
 
     result: int
     value: bool | int | float
@@ -72,7 +74,9 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """buffer[index]; where ``mask`` (a bool value) is given and false, nothing is read and the result is zero."""
+    """Loads buffer[index]. If there is a ``mask`` (a bool value) and it is false, nothing is read and the result is
+    zero.
+    """
 
     result: int
     buffer: str
@@ -83,11 +87,13 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """An int64 ``value`` as a place among ``bound`` elements: itself, or with ``wrap`` itself + bound where negative.
+    """A bounds check: turns the int64 ``value`` into an index below ``bound``. With ``wrap``, a negative value counts
+    from the end.
 
-    A value without a place is trouble: ``buffer[site]``, an int64 that was 0, becomes value + 1, or just value where
-    that is negative (of several, any one), and the result is some place.  Where ``mask`` is false nothing is recorded.
-    There is a place only if ``bound`` is positive: what reads at one of none is masked.
+    A value out of bounds is an error: ``buffer[site]``, an int64 that was 0, becomes value + 1, or value if that is
+    negative. If several values are out of bounds, any one of them is recorded. The result is then some valid index.
+    Nothing is recorded where ``mask`` is false. A valid index exists only if ``bound`` is positive, so loads from a
+    buffer without elements are masked.
     """
 
     result: int
@@ -105,7 +111,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Apply:
-    """A scalar op (a name of ``loops.scalars.SCALARS``) on earlier values."""
+    """Applies a scalar op (a name in ``loops.scalar_ops.SCALARS``) to earlier values."""
 
     result: int
     op: str
@@ -125,7 +131,7 @@ class Reduce:
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """The running fold, up to and with this iteration, of the enclosing scan loop (which runs in order)."""
+    """The running fold of the enclosing scan loop, which runs in order. The current iteration is included."""
 
     results: tuple[int, ...]
     monoid: str
@@ -135,7 +141,7 @@ class Scan:
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """buffer[index] = value, or an atomic read-modify-write; where ``mask`` is false nothing is written."""
+    """Stores buffer[index] = value, or does an atomic read-modify-write. Writes nothing where ``mask`` is false."""
 
     buffer: str
     index: Index
@@ -146,10 +152,10 @@ class Store:
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """The body once for each point of the axes' product, the last axis fastest.
+    """Runs the body once for each point of the axes' product, the last axis fastest.
 
-    parallel: iterations are independent; reduce: they are but for the Reduce statements of this very block, of which
-    there is one at least; scan: they run in order, over one axis.
+    parallel: iterations are independent. reduce: iterations are independent but for the Reduce statements directly in
+    the body, at least one. scan: iterations run in order, over one axis.
     """
 
     kind: LoopKind
@@ -191,7 +197,7 @@ class Kernel:
 
 
 def walk(body: tuple[Stmt, ...]) -> Iterator[Stmt]:
-    """Every statement, loops before their bodies."""
+    """Yields every statement, loops before their bodies."""
     for stmt in body:
         yield stmt
         if isinstance(stmt, Loop):
@@ -210,7 +216,9 @@ def results_of(stmt: Stmt) -> tuple[int, ...]:
 
 
 def operands_of(stmt: Stmt) -> tuple[int, ...]:
-    """The numbers of the values that the statement reads, also in its index and its mask; of a loop none."""
+    """The numbers of the values that the statement reads, also in its index and its mask. A loop itself reads no
+    values.
+    """
     match stmt:
         case Position():
             return tuple(sorted(loaded_of(stmt.index)))
@@ -227,7 +235,7 @@ def operands_of(stmt: Stmt) -> tuple[int, ...]:
 
 
 def dtypes_of(body: tuple[Stmt, ...]) -> dict[int, torch.dtype]:
-    """The dtype of each value that the statements compute, by its number, loops' bodies included."""
+    """The dtype of each value that the statements and the bodies of loops compute, by the value's number."""
     dtypes: dict[int, torch.dtype] = {}
     for stmt in walk(body):
         match stmt:
@@ -251,7 +259,7 @@ def show(kernel: Kernel) -> str:
 
 
 def line_of(stmt: Stmt, buffers: Buffers, dtypes: Dtypes) -> str:
-    """One statement's text; of a loop, its first line.  ``dtypes`` are those of the values before it."""
+    """The text of one statement, or the first line of a loop. ``dtypes`` has the dtypes of the values before it."""
     match stmt:
         case Loop():
             axes = ", ".join(f"{a.name} < {format_size(a.size)}" for a in stmt.axes)
@@ -284,7 +292,7 @@ def line_of(stmt: Stmt, buffers: Buffers, dtypes: Dtypes) -> str:
 
 
 def implied_dtype(op: str, args: tuple[int, ...], dtypes: Mapping[int, torch.dtype]) -> torch.dtype | None:
-    """The result dtype that the op's table row gives; None if the statement has to say it."""
+    """The result dtype that follows from the op and its operands; None if the statement has to name it."""
     row = SCALARS.get(op)
     if row is None or row.result == "given":
         return None
@@ -305,7 +313,7 @@ def record_dtypes(stmt: Stmt, dtypes: Dtypes) -> None:
 def _header(kernel: Kernel) -> str:
     outs = [b for b in kernel.buffers if b.role == "out"]
     ins = [b for b in kernel.buffers if b.role != "out"]
-    if (*ins, *outs) != kernel.buffers:  # an unusual order: every buffer in the first list, with its role
+    if (*ins, *outs) != kernel.buffers:  # inputs do not come first: list all buffers with their roles
         ins, outs = list(kernel.buffers), []
     text = f"kernel {kernel.name}({', '.join(_buffer(b, b.role == 'in') for b in ins)})"
     text += f" -> ({', '.join(_buffer(b, True) for b in outs)})"

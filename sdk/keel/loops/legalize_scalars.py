@@ -1,6 +1,6 @@
-"""Kernels for targets that lack scalar ops: each missing op is written out with ops that the target has.
+"""Expands scalar ops that a target lacks into ops that it has.
 
-How an op is made is data, in ``expansion``; here it is read, chosen and put in place.
+The expansions are data, in ``expansions``; this module parses them, chooses one and substitutes it.
 """
 
 from __future__ import annotations
@@ -37,11 +37,10 @@ class Program:
 def expand(
     kernel: Kernel, scalars: Collection[str], reductions: Collection[str], dtypes: Collection[torch.dtype] | None = None
 ) -> Kernel:
-    """The kernel with every scalar op outside ``scalars`` expanded into ops inside; returns the same kernel if there is
-    nothing to expand.
-
-    ``dtypes`` are those that the target has (all, by default).  Monoids outside ``reductions`` stay: they are rendered
-    from ``combination``.  Raises KeelError[no-lowering] that names an op which cannot be made and what it would take.
+    """Expands every scalar op outside ``scalars`` into ops inside; returns the same kernel if there is nothing to
+    expand. ``dtypes`` are the target's dtypes (by default all). Monoids outside ``reductions`` stay: they are rendered
+    from ``combination``. Raises KeelError[no-lowering], which names an op that cannot be expanded and the ops that it
+    would need.
     """
     have, held = _forms(scalars), _held(dtypes)
     for stmt in walk(kernel.body):
@@ -58,8 +57,7 @@ def why_unsupported(
     op: str, scalars: Collection[str], dtype: torch.dtype | None = None, dtypes: Collection[torch.dtype] | None = None
 ) -> str | None:
     """Why a target with ``scalars`` cannot compute ``op`` on operands of ``dtype``: a sentence, or None if it can.
-
-    Without ``dtype`` the answer is for all that the op takes.
+    Without ``dtype``, the op must work on all dtypes that it accepts.
     """
     have, held = _forms(scalars), _held(dtypes)
     for operand_dtype in (dtype,) if dtype else _EXAMPLES[SCALARS[op].domain]:
@@ -72,7 +70,8 @@ def why_unsupported(
 def combination(
     monoid: str, dtypes: Dtypes, scalars: Collection[str], held: Collection[torch.dtype] | None = None
 ) -> Program:
-    """How a monoid combines two states of ``dtypes``, in ops of ``scalars``: operands 0..n-1 left, n..2n-1 right.
+    """The program that combines two states of ``dtypes`` with a monoid, in ops of ``scalars``. Operands 0..n-1 are the
+    left state, n..2n-1 the right one.
 
     Raises KeelError[no-lowering] if an op of the monoid's steps cannot be made.
     """
@@ -115,7 +114,7 @@ _EXAMPLES: Mapping[Domain, Dtypes] = {
 
 
 def _forms(scalars: Collection[str]) -> Names:
-    """The ops that are there: ``op``, or ``op:kind`` for each kind of dtype that a ``ByKind`` text covers."""
+    """The ops that the target has: ``op``, or ``op:kind`` for each kind of dtype that a ``ByKind`` text covers."""
     texts: Mapping[str, object] = scalars if isinstance(scalars, Mapping) else dict.fromkeys(scalars)
     return frozenset(
         name
@@ -156,9 +155,8 @@ def _sentence(op: str, dtype: torch.dtype, lacks: Names) -> str:
 def _written(
     op: str, dtypes: Dtypes, have: Names, held: frozenset[torch.dtype], busy: Names = frozenset()
 ) -> Program | Names:
-    """A program for ``op`` on operands of these dtypes made of ops in ``have``; else the ops and dtypes that it lacks.
-
-    ``busy`` are the ops under expansion, which cannot be made of themselves.
+    """A program for ``op`` on operands of these dtypes, in ops of ``have``; or the ops and dtypes that are missing for
+    one. ``busy`` has the ops under expansion, which must not be used for their own expansion.
     """
     if _has(op, dtypes[-1], have):
         result = torch.bool if SCALARS[op].result == "bool" else dtypes[-1]
@@ -177,7 +175,7 @@ def _written(
 def _filled(
     program: Program, dtypes: Dtypes, have: Names, held: frozenset[torch.dtype], busy: Names
 ) -> Program | Names:
-    """``program`` with its own missing ops written out in turn."""
+    """``program`` with its own missing ops expanded."""
     lacks: set[str] = {DTYPE_NAMES[s.dtype] for s in program.steps if s.dtype not in held and s.dtype != torch.bool}
     writer = _Writer(have, held, len(dtypes) + len(program.steps), busy)
     types = dict(enumerate(dtypes))
@@ -213,12 +211,12 @@ def _moved(step: Step, new: Mapping[int, int]) -> Step:
 # -- writing -------------------------------------------------------------------------------------------
 
 Scope = dict[tuple[object, ...], int]
-"""What a block has computed already: (op, operands, dtype) or a literal's text -> its number."""
+"""The values that a block has computed already: (op, operands, dtype) or a literal's text -> value number."""
 
 
 @dataclass
 class _Writer:
-    """Puts programs in the place of missing ops; ``next`` is the next free number."""
+    """Replaces missing ops by programs. ``next`` is the next free value number."""
 
     have: Names
     held: frozenset[torch.dtype]
@@ -309,14 +307,14 @@ _NUMBERS: Mapping[str, float | bool] = {"inf": math.inf, "nan": math.nan, "true"
 
 @dataclass(frozen=True)
 class _Literal:
-    """A number whose dtype is not known yet; ``ones`` is every bit set."""
+    """A number whose dtype is not known yet. ``ones`` has every bit set."""
 
     value: bool | int | float | None
 
 
 @lru_cache(maxsize=4096)
 def compiled(row: Expansion, dtypes: Dtypes) -> Program:
-    """The row's program on operands of these dtypes, its own ops not yet expanded."""
+    """Parses the row's program for operands of these dtypes. Its own ops are not expanded yet."""
     reader = _Compiler(dtypes[-1], list(dtypes))
     names: dict[str, int | _Literal] = dict(zip(("x", "y", "z"), range(len(dtypes)), strict=False))
     result = reader.run(row.program, names)

@@ -1,7 +1,8 @@
-"""What a Reduce or a Scan folds with: an identity and an associative combination, as data over scalar ops.
+"""Monoids of Reduce and Scan: an identity and an associative combination, as data over scalar ops.
 
-The ``steps`` are a straight-line program on values 0..n-1 (the left state) and n..2n-1 (the right one); each step
-appends one value; ``outputs`` names the combined state.  A target that has no native form of a monoid renders it.
+The ``steps`` are a straight-line program on values 0..n-1 (the left state) and n..2n-1 (the right one). Each step
+appends one value; ``outputs`` are the values of the combined state. A target without a native form of a monoid renders
+these steps.
 """
 
 from __future__ import annotations
@@ -18,9 +19,9 @@ Literal = bool | int | float
 
 @dataclass(frozen=True, slots=True)
 class Monoid:
-    """``identity(dtypes)`` gives the literals of the empty fold; ``steps`` are (scalar op, argument numbers).
+    """``identity(dtypes)`` returns the literals of the empty fold; ``steps`` are (scalar op, argument numbers).
 
-    ``domains`` says which dtypes each part of the state may have, in the words of ``scalars.Domain``.
+    ``domains`` gives the dtypes that each part of the state may have, as ``scalar_ops.Domain`` does.
     """
 
     name: str
@@ -61,7 +62,9 @@ def _simple(
 
 
 def _arg(name: str, better: str, start: Callable[[torch.dtype], Literal], doc: str) -> Monoid:
-    """(value, position): NaN beats numbers, ties go to the lower position; the empty fold stands at the greatest."""
+    """The state is (value, position). NaN wins over numbers, and the lower position wins ties. The empty fold has the
+    greatest position.
+    """
     steps: tuple[tuple[str, tuple[int, ...]], ...] = (
         (better, (2, 0)),  # 4  right is better
         ("eq", (2, 0)),  # 5

@@ -1,7 +1,7 @@
-"""The text of a kernel, as ``show`` prints it, read back to an equal kernel.
+"""Parses the text of a kernel, as ``ir.show`` prints it, into an equal kernel.
 
-A value's dtype stands after a colon where it does not follow from the operands: at constants and casts.  A symbol is a
-positive integer unless ``where`` says ``>= 0`` or ``any`` after its name.  ``#`` starts a comment.
+A value's dtype follows a colon where the operands do not determine it: at constants and casts. A symbol is a positive
+integer unless ``where`` says ``>= 0`` or ``any`` after its name. ``#`` starts a comment.
 """
 
 from __future__ import annotations
@@ -57,10 +57,10 @@ class _Line:
 
 
 def parse(text: str) -> Kernel:
-    """The kernel of that text.  Raises KeelError[bad-text] that names the line and what was expected there.
+    """Parses a kernel. Raises KeelError[bad-text], which names the line and what was expected there.
 
-    The text may come from anybody: its length, depth and numbers, and how many terms a size has once it is multiplied
-    out, have limits that no kernel of Keel's comes near.
+    The text is not trusted. Its length, depth and numbers are limited, and so is the number of terms of an expanded
+    size. No kernel that Keel makes comes near these limits.
     """
     if len(text) > _MOST_CHARACTERS:
         raise KeelError("bad-text", f"Line 1: expected a kernel of at most {_MOST_CHARACTERS} characters.")
@@ -114,7 +114,7 @@ _TOKEN = re.compile(r"\s*(%\d+|\d+|[A-Za-z_]\w*|//|\*\*|[-+*/%()<,])")
 
 @dataclass
 class _Reader:
-    """What is known so far on the way down the lines."""
+    """Reads lines in order and records the names and dtypes declared so far."""
 
     lines: list[_Line]
     at: int = 0
@@ -179,7 +179,7 @@ class _Reader:
         return Loop(cast(LoopKind, header[1]), tuple(axes), body)
 
     def limit(self, line: _Line) -> None:
-        """Each loop and statement takes time by the names that it sees."""
+        """Limits the names in scope, because each loop and statement takes time proportional to them."""
         if len(self.names) > _MOST_NAMES:
             line.wants(f"at most {_MOST_NAMES} sizes and axes in scope")
 
@@ -265,7 +265,7 @@ class _Reader:
 
 @dataclass
 class _Expression:
-    """Recursive descent over + - * // / % ** and parentheses; sizes stay sizes until an axis meets them."""
+    """Recursive descent over + - * // / % ** and parentheses. A subexpression without axes is a size, not an index."""
 
     line: _Line
     names: Mapping[str, sympy.Symbol | Axis]
@@ -285,7 +285,7 @@ class _Expression:
         return token
 
     def bounded(self, value: Index | Dim, *inner: Index | Dim) -> Index | Dim:
-        """``value``, unless it, or what it is made of, has too many terms once it is multiplied out."""
+        """Returns ``value``; fails if it, or a part of it, has too many terms when expanded."""
         for part in (value, *inner):
             self.terms = max(self.terms, _terms_of(part))
         if self.terms > _MOST_TERMS:
@@ -387,8 +387,9 @@ class _Expression:
 
 
 def _terms_of(value: Index | Dim) -> int:
-    """How many terms a size has at most once it is multiplied out with each symbol s as 1 + t, which proofs of its sign
-    do; of an index, all its sizes."""
+    """An upper bound of the number of terms of a size that is expanded with each symbol s as 1 + t, as proofs of its
+    sign do. For an index, the sum over its sizes.
+    """
     if isinstance(value, int | sympy.Integer):
         return 1 if int(value).bit_length() <= _MOST_BITS else _MOST_TERMS + 1
     if isinstance(value, Index):
@@ -403,11 +404,11 @@ def _terms_of(value: Index | Dim) -> int:
     if isinstance(value, sympy.Pow) and value.exp.is_Integer:
         power = min(abs(int(value.exp)), _MOST_TERMS)
         return power + 1 if value.base.is_Symbol else min(inner[0] ** power, _MOST_TERMS + 1)
-    return 1  # a function is one term; what is in it is counted there
+    return 1  # a function is one term; its arguments are counted separately
 
 
 def _parts(text: str) -> list[str]:
-    """Split at the commas that stand outside of parentheses and brackets."""
+    """Splits at the commas outside parentheses and brackets."""
     parts, depth = [""], 0
     for c in text:
         depth += (c in "([") - (c in ")]")

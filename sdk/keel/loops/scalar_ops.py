@@ -1,7 +1,7 @@
 """The scalar ops of the loop IR: their arity and result dtype.
 
-What they mean is written once, in ``interpret``; how a missing one is made of others, in ``expand``.
-Operands of one op share a dtype (``where`` apart, whose first is bool; ``cast`` and ``bitcast`` take any).
+``scalar_semantics`` defines what they compute; ``legalize_scalars`` expands those that a target lacks. The operands of
+an op share a dtype, but the first operand of ``where`` is bool. ``cast`` and ``bitcast`` take any dtype.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ class Scalar:
 class ByKind:
     """The texts of one scalar op that a target's language writes in different ways for floats, integers and bool.
 
-    The kind is that of the last operand's dtype.  A kind without a text is one that the target does not have: Keel
-    writes the op out there, as it does an op that is not in the table.
+    The kind is that of the last operand's dtype. The target lacks the op for a kind without a text, and Keel expands it
+    there, as it does an op that is not in the table.
     """
 
     floating: str | None = None
@@ -92,10 +92,10 @@ operands' texts, the last operand's dtype and the result's dtype."""
 def scalar_text(
     text: ScalarText, args: Sequence[str], operand: torch.dtype, result: torch.dtype, dtypes: Mapping[torch.dtype, str]
 ) -> str:
-    """The entry ``text`` of a target's ``scalars``, filled in.
+    """Fills in the entry ``text`` of a target's ``scalars``.
 
-    ``args`` are the texts of the operands, ``operand`` is the last one's dtype, ``result`` the result's dtype, and
-    ``dtypes`` the target's names of dtypes.  Raises KeyError where a ByKind has no text for ``operand``.
+    ``args`` are the texts of the operands, ``operand`` is the dtype of the last one, ``result`` is the dtype of the
+    result, and ``dtypes`` has the target's names of dtypes. Raises KeyError if a ByKind has no text for ``operand``.
     """
     if isinstance(text, ByKind):
         text = text.of(operand)

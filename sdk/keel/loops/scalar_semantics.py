@@ -1,6 +1,7 @@
-"""What each scalar op means: one table of torch functions, on tensors that have one element per loop point.
+"""The semantics of scalar ops: one table of torch functions, on tensors that have one element per loop point.
 
-Undefined cases (a division by zero, a shift too far) give some value and never stop the program, as on a device.
+Undefined cases (division by zero, a shift by too many bits) yield some value and never stop the program, as on a
+device.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import torch
 from torch import Tensor
 
 WIDE_UNSIGNED = frozenset((torch.uint16, torch.uint32, torch.uint64))
-"""Dtypes that torch stores but hardly computes with; numpy does."""
+"""Dtypes for which torch lacks most operators, so that numpy computes."""
 
 
 def evaluate_op(op: str, args: tuple[Tensor, ...], dtype: torch.dtype) -> Tensor:
@@ -34,7 +35,9 @@ def cast(x: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def _divisor(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-    """``y`` with 1 for the divisors that trap (0, and -1 which overflows at the least integer), and where it is -1."""
+    """Returns ``y`` with 1 in place of the divisors that trap, 0 and -1 (which overflows at the least integer), and a
+    mask of where ``y`` is -1.
+    """
     minus = (y == -1) if y.dtype.is_signed else torch.zeros_like(y, dtype=torch.bool)
     return torch.where((y == 0) | minus, torch.ones_like(y), y), minus
 
@@ -50,7 +53,7 @@ def _truncdiv(x: Tensor, y: Tensor) -> Tensor:
 
 
 def _fmod(x: Tensor, y: Tensor) -> Tensor:
-    if x.dtype.is_floating_point:  # torch's own is NaN where x / y is beyond 2^31 or so
+    if x.dtype.is_floating_point:  # torch's fmod is NaN if x / y is beyond about 2^31
         with np.errstate(all="ignore"):
             return torch.from_numpy(np.asarray(np.fmod(x.numpy(), y.numpy())))
     return torch.fmod(x, _divisor(x, y)[0])  # the remainder by -1 is 0, as by 1
@@ -74,18 +77,18 @@ def _fma(x: Tensor, y: Tensor, z: Tensor) -> Tensor:
         toward = torch.where(low > 0, torch.inf, -torch.inf).to(total.dtype)
         odd = torch.where((low != 0) & even & total.isfinite(), torch.nextafter(total, toward), total)
         return odd.to(torch.float32)
-    (a, i), (b, j) = torch.frexp(x), torch.frexp(y)  # at least 1/2 and below 1, where nothing is lost
+    (a, i), (b, j) = torch.frexp(x), torch.frexp(y)  # mantissas in [1/2, 1), whose product does not underflow
     product, add = a * b, _shifted(z, -(i + j))
     total = product + add
     low = _sum_error(product, add, total) + _product_error(a, b, product)
     exact = torch.where(low != 0, total + low, total)
-    found = torch.where(exact.isfinite(), _shifted(exact, i + j), z)  # else the product is nothing beside z
+    found = torch.where(exact.isfinite(), _shifted(exact, i + j), z)  # otherwise the product is negligible next to z
     plain = (x == 0) | (y == 0) | ~(x.isfinite() & y.isfinite())
     return torch.where(plain, x * y + z, found)
 
 
 def _shifted(x: Tensor, places: Tensor) -> Tensor:
-    """x * 2^places, rounded at most once: in three steps, of which each has a factor that float64 has."""
+    """x * 2^places, rounded at most once. Three steps are used, because 2^places itself may not be a float64."""
     step = torch.div(places, 3, rounding_mode="trunc")
     factor = torch.exp2(step.double())
     return x * factor * factor * torch.exp2((places - 2 * step).double())

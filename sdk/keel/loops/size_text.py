@@ -1,4 +1,4 @@
-"""Sizes as text of a target's language."""
+"""Prints sizes in a target's language."""
 
 from __future__ import annotations
 
@@ -18,17 +18,18 @@ FORMS: Mapping[str, str] = {
     "max": "max({0}, {1})",
     "min": "min({0}, {1})",
 }
-"""How functions of sizes are called by default: quotient toward minus infinity, remainder with the sign of the divisor,
-the larger and the smaller."""
+"""The default text of functions of sizes: the quotient toward minus infinity, the remainder with the sign of the
+divisor, maximum and minimum.
+"""
 
 
 def size_text(size: Dim, name: Callable[[str], str] = str, forms: Mapping[str, str] = FORMS) -> str:
     """``size`` as an integer expression in parentheses (unless it is one word), for a language that has ``+ - * /``.
 
-    Languages differ in powers, in the quotient and remainder of negative numbers, and ``//`` starts a comment in C, so
-    ``str(size)`` is not what a kernel can hold.  Here a power is written as products; a quotient that is known to be
-    exact is ``/``; what else sizes hold takes the text of ``forms``, over ``{0} {1}``; ``name`` spells a symbol.
-    Raises KeelError[no-lowering] for a function that sizes cannot have in a kernel.
+    ``str(size)`` is not valid in a kernel: languages differ in powers and in the quotient and remainder of negative
+    numbers, and ``//`` starts a comment in C. Here a power becomes products, and a quotient that is known to be exact
+    becomes ``/``. Other functions take their text from ``forms``, with operands ``{0} {1}``. ``name`` gives the text of
+    a symbol. Raises KeelError[no-lowering] for a function that kernels cannot compute.
     """
     return _Printer(name, forms).size(size)
 
@@ -41,7 +42,7 @@ def _over_and_under(d: sympy.Expr) -> tuple[sympy.Expr, sympy.Expr]:
 
 
 class _Printer:
-    """Keeps the texts of all parts: sizes of deep networks hold the same part thousands of times."""
+    """Caches the texts of all parts, because sizes in deep networks contain the same part thousands of times."""
 
     def __init__(self, name: Callable[[str], str], forms: Mapping[str, str]):
         self.name = name
@@ -85,4 +86,4 @@ class _Printer:
                 return self._nested("mod", d.args)
             case sympy.Max() | sympy.Min():
                 return self._nested("max" if isinstance(d, sympy.Max) else "min", tuple(sorted(d.args, key=str)))
-        raise KeelError("no-lowering", f"The size {d} uses {type(d).__name__}, which has no form in a kernel.")
+        raise KeelError("no-lowering", f"The size {d} uses {type(d).__name__}, which kernels cannot compute.")

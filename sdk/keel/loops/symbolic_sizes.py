@@ -1,7 +1,7 @@
-"""Sizes known only at run time: their tidy form, their text, their value.
+"""Sizes known only at run time: their canonical form, their text, their value.
 
-A size is an ``int`` or a sympy expression. In kernels it is one of integers, symbols, ``+ - * **``, ``floor``, ``Mod``,
-``Max`` and ``Min``; symbols stand for whatever else the host computes.
+A size is an ``int`` or a sympy expression. In kernels it is made of integers, symbols, ``+ - * **``, ``floor``,
+``Mod``, ``Max`` and ``Min``. Symbols stand for everything else, which the host computes.
 """
 
 from __future__ import annotations
@@ -16,13 +16,12 @@ from keel.symbols import bounds, exact, kernel_form
 from keel.types import Dim, as_dim
 
 Assume = str
-"""What a symbol is known to be: ``>= 1`` (a size), ``>= 0``, or ``any``."""
+"""The assumption on a symbol: ``>= 1`` (a size), ``>= 0``, or ``any``."""
 
 
 def canonicalize(d: Dim) -> Dim:
-    """The canonical form of a size: expanded, PyTorch's own functions replaced by sympy's where kernels have those.
-
-    Other functions, and what they are applied to, stay as they are.
+    """The canonical form of a size: expanded, with PyTorch's functions replaced by sympy's if kernels have those. Other
+    functions and their arguments are left unchanged.
     """
     return d if isinstance(d, int) else _tidy(d)
 
@@ -39,23 +38,23 @@ def _tidy(d: sympy.Expr) -> Dim:
 
 
 def symbol(name: str, assume: Assume = ">= 1") -> sympy.Symbol:
-    """The integer symbol of that name, known to be ``>= 1``, ``>= 0`` or nothing (``any``)."""
+    """The integer symbol of that name, assumed to be ``>= 1``, ``>= 0`` or ``any``."""
     known = {">= 1": {"positive": True}, ">= 0": {"nonnegative": True}, "any": {}}[assume]
     return sympy.Symbol(name, integer=True, **known)
 
 
 def assumption_of(s: sympy.Symbol) -> Assume:
-    """What is known of a symbol; the other way round of ``symbol``."""
+    """The assumption that ``symbol`` made the symbol with."""
     return ">= 1" if s.is_positive else ">= 0" if s.is_nonnegative else "any"
 
 
 def is_positive(d: Dim) -> bool:
-    """Whether d > 0 can be proved; False means that it is not known."""
+    """True if d > 0 can be proved. False means that it is unknown."""
     return d > 0 if isinstance(d, int) else _signed(d, True)
 
 
 def non_negative(d: Dim) -> bool:
-    """Whether d >= 0 can be proved; False means that it is not known."""
+    """True if d >= 0 can be proved. False means that it is unknown."""
     return d >= 0 if isinstance(d, int) else _signed(d, False)
 
 
@@ -64,7 +63,7 @@ def _signed(d: sympy.Expr, strictly: bool) -> bool:
     d = sympy.sympify(canonicalize(d))
     if (d.is_positive if strictly else d.is_nonnegative) is True or bounds(d).low >= int(strictly):
         return True
-    # A polynomial in s >= 1 is one in t = s - 1 >= 0, whose sign is plain where no coefficient is negative.
+    # Substitute t = s - 1 >= 0 for each s >= 1. A polynomial in t without negative coefficients is not negative.
     shift = {s: 1 + sympy.Dummy(integer=True, nonnegative=True) for s in d.free_symbols if s.is_positive}
     terms = sympy.Add.make_args(sympy.expand(d.xreplace(shift)))
     if not all(t.is_nonnegative for t in terms):
@@ -82,13 +81,13 @@ def evaluate(d: Dim, symbols: Mapping[str, int]) -> int:
     return int(value)
 
 
-# How tightly a text holds together: a sum, a product, a power, an atom.  // and % count as sums, so they get
-# parentheses wherever they are not alone.
+# The precedence of a text: a sum, a product, a power, an atom. // and % count as sums, so they get parentheses unless
+# they stand alone.
 _SUM, _PRODUCT, _POWER, _ATOM = range(4)
 
 
 def format_size(d: Dim, *, tight: bool = False) -> str:
-    """The text of a size, as ``loops.text`` parses it; ``tight`` puts it in parentheses unless it is one word."""
+    """The text of a size, as ``loops.parser`` reads it. ``tight`` puts it in parentheses unless it is one word."""
     return str(d) if isinstance(d, int) and d >= 0 else _held(d, _ATOM if tight else _SUM)
 
 
@@ -138,7 +137,7 @@ def _product(d: Any) -> tuple[str, int]:
 
 
 def join_terms(terms: list[str]) -> str:
-    """``a + b - c`` from ``a``, ``b`` and ``-c``."""
+    """Joins ``a``, ``b`` and ``-c`` to ``a + b - c``."""
     text = terms[0] if terms else "0"
     for t in terms[1:]:
         text += f" - {t[1:]}" if t.startswith("-") else f" + {t}"

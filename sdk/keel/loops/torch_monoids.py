@@ -1,6 +1,7 @@
-"""Folding tensors with a monoid: along their last dimension, whole or running.
+"""Reduces or scans tensors with a monoid, along their last dimension.
 
-The common monoids use a torch reduction; any other is folded step by step, neighbors first."""
+The common monoids use a torch reduction. Others combine neighbors in pairs until one state is left.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +36,9 @@ def combine(monoid: str, left: State, right: State) -> State:
 
 
 def fold(monoid: str, states: Sequence[Tensor], *, native: bool = True) -> State:
-    """The fold along the last dimension of ``states``, which broadcast; by the steps alone unless ``native``."""
+    """The fold along the last dimension of ``states``, which broadcast. Without ``native``, uses only the monoid's
+    steps.
+    """
     dtypes = tuple(s.dtype for s in states)
     states = torch.broadcast_tensors(*states)
     if states[0].shape[-1] == 0:
@@ -54,7 +57,7 @@ def fold(monoid: str, states: Sequence[Tensor], *, native: bool = True) -> State
 
 
 def _halved(monoid: str, states: State) -> State:
-    """Combines neighbors until one is left; the order of the elements is kept."""
+    """Combines neighbors until one state is left. The order of the elements is kept."""
     while (length := states[0].shape[-1]) > 1:
         even = length // 2 * 2
         pairs = combine(monoid, tuple(s[..., 0:even:2] for s in states), tuple(s[..., 1:even:2] for s in states))
@@ -63,12 +66,12 @@ def _halved(monoid: str, states: State) -> State:
 
 
 def scan(monoid: str, states: Sequence[Tensor], *, native: bool = True) -> State:
-    """The running fold along the last dimension, each element's own state included."""
+    """The inclusive running fold along the last dimension."""
     states = torch.broadcast_tensors(*states)
     dtypes = {s.dtype for s in states}
     if native and monoid in _RUNNING and WIDE_UNSIGNED.isdisjoint(dtypes):
         return (_RUNNING[monoid](states[0]),)
-    # Hillis and Steele, Data parallel algorithms, 1986: after each round an element holds twice as many.
+    # Hillis and Steele, Data parallel algorithms, 1986: after each round an element covers twice as many elements.
     found, step = tuple(states), 1
     while step < states[0].shape[-1]:
         joined = combine(monoid, tuple(s[..., :-step] for s in found), tuple(s[..., step:] for s in found))

@@ -1,6 +1,6 @@
-"""Whether a kernel keeps the rules of the loop IR; what breaks one is KeelError[bad-graph] with the statement printed.
+"""Verifies the rules of the loop IR. A kernel that breaks one raises KeelError[bad-graph] with the statement printed.
 
-A kernel that passes can be rendered, built and interpreted without a further check.
+A verified kernel can be rendered, built and interpreted without further checks.
 """
 
 from __future__ import annotations
@@ -52,22 +52,22 @@ DOMAINS: Mapping[Domain, frozenset[torch.dtype]] = {
     "any": FLOATS | INTS | BOOL,
 }
 COMPLEX = frozenset((torch.complex64, torch.complex128))
-"""What is loaded, chosen by ``where`` and stored, and no more; its one constant is 0."""
+"""Dtypes that may only be loaded, selected by ``where`` and stored. Their only constant is 0."""
 CASTS = frozenset(d for d in DTYPE_NAMES if not d.is_complex)
-"""What casts take and give; narrow floats are loaded, cast and stored, and no more."""
+"""Dtypes that casts accept and return. Narrow floats may only be loaded, cast and stored."""
 HELD = CASTS | COMPLEX
-"""What buffers have."""
+"""Dtypes of buffers."""
 
 
 def verify(kernel: Kernel) -> None:
-    """Raises KeelError[bad-graph] with the first broken rule and the statement that breaks it; else returns."""
+    """Raises KeelError[bad-graph] with the first broken rule and the statement that breaks it."""
     if not kernel.name.isidentifier():
         raise _broken(kernel, f"a kernel cannot be named {kernel.name!r}.")
     _buffers(kernel)
     _symbols(kernel)
     for stmt in kernel.body:
         if isinstance(stmt, Scan | Reduce):
-            raise _broken(kernel, f"{_line(kernel, stmt)!r} stands in no loop.")
+            raise _broken(kernel, f"{_line(kernel, stmt)!r} is not in a loop.")
     state = _State(kernel, {b.name: b for b in kernel.buffers}, frozenset(kernel.symbols))
     state.block(kernel.body, (), None)
 
@@ -107,7 +107,7 @@ def _symbols(kernel: Kernel) -> None:
 
 @dataclass
 class _State:
-    """What is visible where, on the way down the kernel."""
+    """The values that are visible at the statement that is being verified."""
 
     kernel: Kernel
     buffers: Mapping[str, Buffer]
@@ -121,7 +121,7 @@ class _State:
         raise _broken(self.kernel, f"{line_of(self.stmt, self.buffers, self.visible)!r}: {why}")
 
     def block(self, body: tuple[Stmt, ...], axes: tuple[Axis, ...], loop: Loop | None) -> dict[int, torch.dtype]:
-        """Checks ``body``; returns the results of its Reduce statements, which its loop's surroundings see."""
+        """Checks ``body`` and returns the results of its Reduce statements, which are visible after the loop."""
         outside = len(self.visible)
         folded: dict[int, torch.dtype] = {}
         for stmt in body:
@@ -135,7 +135,7 @@ class _State:
                 folded |= zip(stmt.results, stmt.dtypes, strict=True)
             else:
                 record_dtypes(stmt, self.visible)
-        while len(self.visible) > outside:  # what came last goes first, and no number comes twice
+        while len(self.visible) > outside:  # the newest values leave scope first, and numbers are unique
             self.visible.popitem()
         return folded
 
@@ -161,7 +161,7 @@ class _State:
         if loop.kind == "reduce" and not loop.axes:
             self.fail("a reduce loop runs along an axis.")
         if loop.kind == "reduce" and not any(isinstance(s, Reduce) for s in loop.body):
-            self.fail("a reduce loop folds something of its own.")
+            self.fail("the body of a reduce loop has no Reduce.")
         folded = self.block(loop.body, (*axes, *loop.axes), loop)
         self.visible |= folded
 
@@ -185,14 +185,14 @@ class _State:
             case Reduce() | Scan():
                 word = "reduce" if isinstance(stmt, Reduce) else "scan"
                 if loop is None or loop.kind != word:
-                    self.fail(f"it stands in no {word} loop of its own.")
+                    self.fail(f"it is not directly in a {word} loop.")
                 self.fold(stmt)
             case Loop():
                 pass
 
     def constant(self, stmt: Const) -> None:
         if stmt.dtype not in DOMAINS["any"] | COMPLEX:
-            self.fail(f"no constant is {DTYPE_NAMES.get(stmt.dtype, stmt.dtype)}; cast one.")
+            self.fail(f"a constant cannot be {DTYPE_NAMES.get(stmt.dtype, stmt.dtype)}; cast one.")
         match stmt.value:
             case bool():
                 fits = stmt.dtype == torch.bool
@@ -232,8 +232,8 @@ class _State:
             self.within(stmt.index, buffer.size, axes)
 
     def within(self, i: Index, size: Dim, axes: tuple[Axis, ...]) -> None:
-        """Where the index is a sum of distinct axes its bounds are reached, so that crossing an end is certain; but not
-        in loops of which one may have no steps.
+        """Rejects an index that certainly leaves the buffer. A sum of distinct axes reaches its bounds, unless one of
+        the loops may have no iterations.
         """
         interval = bounds(i)
         if (

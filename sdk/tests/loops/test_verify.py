@@ -72,22 +72,22 @@ def refused(kernel: Kernel) -> str:
         ),
         (
             "reduce r0 < 4:\n  %0 = load a[r0]\nstore o[0] %0",
-            "'reduce r0 < 4:': a reduce loop folds something of its own.",
+            "'reduce r0 < 4:': the body of a reduce loop has no Reduce.",
         ),
         (
             "parallel i0 < 4:\n  %0 = load a[i0]\n  %1 = reduce sum %0\n  store o[i0] %0",
-            "'%1 = reduce sum %0': it stands in no reduce loop of its own.",
+            "'%1 = reduce sum %0': it is not directly in a reduce loop.",
         ),
         (
             "reduce r0 < 4:\n  %0 = load a[r0]\n  %1 = reduce sum %0\n  parallel i0 < 2:\n    %2 = reduce sum %0\n"
             "store o[0] %1",
-            "'%2 = reduce sum %0': it stands in no reduce loop of its own.",
+            "'%2 = reduce sum %0': it is not directly in a reduce loop.",
         ),
-        ("%0 = load a[0]\n%1 = reduce sum %0\nstore o[0] %1", "'%1 = reduce sum %0 : f32' stands in no loop."),
-        ("%0 = load a[0]\n%1 = scan sum %0\nstore o[0] %1", "'%1 = scan sum %0 : f32' stands in no loop."),
+        ("%0 = load a[0]\n%1 = reduce sum %0\nstore o[0] %1", "'%1 = reduce sum %0 : f32' is not in a loop."),
+        ("%0 = load a[0]\n%1 = scan sum %0\nstore o[0] %1", "'%1 = scan sum %0 : f32' is not in a loop."),
         (
             "reduce r0 < 4:\n  %0 = load a[r0]\n  %1 = scan sum %0\n  %2 = reduce sum %0\nstore o[0] %2",
-            "'%1 = scan sum %0': it stands in no scan loop of its own.",
+            "'%1 = scan sum %0': it is not directly in a scan loop.",
         ),
         # -- memory
         ("%0 = load o[0]\nstore o[0] %0", "'%0 = load o[0]': o is an out buffer."),
@@ -139,7 +139,7 @@ def refused(kernel: Kernel) -> str:
         # -- literals
         (
             "%0 = const 1.0 : bf16\n%1 = cast %0 : f32\nstore o[0] %1",
-            "'%0 = const 1.0 : bf16': no constant is bf16; cast one.",
+            "'%0 = const 1.0 : bf16': a constant cannot be bf16; cast one.",
         ),
         ("%0 = const 1.0 : i64\n%1 = cast %0 : f32\nstore o[0] %1", "'%0 = const 1.0 : i64': 1.0 is not of type i64."),
         ("%0 = const 300 : u8\n%1 = cast %0 : f32\nstore o[0] %1", "'%0 = const 300 : u8': 300 is not of type u8."),

@@ -52,16 +52,15 @@ MOVING = frozenset(
         *unary.COPYING,
     )
 )
-"""Operators that may do no more than move elements about: their rules hold for complex numbers as well."""
+"""Operators that only move elements, so that their rules work for complex numbers too."""
 COMPLEX_MOVED = frozenset((torch.complex64, torch.complex128))
 
 _known: dict[tuple[Any, ...], LoopDefinition | str] = {}
 
 
 def lower(call: Call, host: HostNumbers | None = None) -> LoopDefinition | str:
-    """The loops of ``call``, or the sentence that says why it has none.
-
-    They have symbols of ``host`` for what kernels cannot compute. Memoized by the call, and by what they stand for.
+    """Lowers ``call`` to loops, or returns a sentence that says why it cannot. Symbols of ``host`` replace sizes and
+    numbers that kernels cannot compute. Memoized by the call and by what these symbols stand for.
     """
     host = HostNumbers() if host is None else host
     given = hosted(call, host)
@@ -72,9 +71,11 @@ def lower(call: Call, host: HostNumbers | None = None) -> LoopDefinition | str:
 
 
 def _new_size(call: Call) -> str | None:
-    """The refusal of a result whose sizes have symbols that no argument has."""
+    """The refusal of a call with a data-dependent result size; None if every symbol of the result's sizes is in an
+    argument.
+    """
     if new := _new_symbols(call):
-        return f"{call.name} gives the size {new[0]} here, which only its result tells."
+        return f"{call.name} has a result of size {new[0]}, which depends on data."
     return None
 
 
@@ -106,13 +107,13 @@ def _lower(call: Call) -> LoopDefinition | str:
 
 
 def _late_number(call: Call) -> object | None:
-    """A float or truth value among the arguments that only a run tells: sympy has no plain one for it."""
+    """A float or bool argument that is known only at run time, so that it has no value here."""
     numbers = [v for v in leaves((*call.args, *call.kwargs.values())) if isinstance(v, SymType) and v.kind != "int"]
     return next((v.expr for v in numbers if isinstance(v.expr, sympy.Basic) and v.expr.free_symbols), None)
 
 
 def _new_symbols(call: Call) -> list[str]:
-    """Symbols of the results' sizes that no argument has."""
+    """The symbols of the results' sizes that are in no argument."""
     made = {s for t in call.out if isinstance(t, TensorType) for s in t.symbols}
     if not made:
         return []

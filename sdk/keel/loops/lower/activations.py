@@ -1,8 +1,9 @@
-"""Activation functions and their gradients, each as eager computes it: which side of a corner, what NaN becomes.
+"""Activation functions and their gradients. Each agrees with eager at NaN and where the function has a corner.
 
-Formulas are those of ATen's native/cpu/Activation.cpp, in float32 for 16-bit floats, but for gradients that lose digits
-there. If its vectorized code treats NaN and infinity differently from its scalar code, the formulas follow the scalar
-code (which CUDA shares)."""
+The formulas are those of ATen's native/cpu/Activation.cpp, in float32 for 16-bit floats. Gradients whose formula there
+loses digits use another. If its vectorized code treats NaN and infinity differently from its scalar code, the formulas
+follow the scalar code (which CUDA shares).
+"""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ CUBIC = 0.044715
 
 
 def of_one(body: Callable[..., Value]) -> Rule:
-    """``body(b, x, *parameters)`` on the operand in the dtype of arithmetic."""
+    """A rule that calls ``body(b, x, *parameters)`` with the operand in the dtype of arithmetic."""
 
     def rule(b: Builder, x: Operand, *args: Any, **kwargs: Any) -> Value:
         return store(b, body(b, promote(b, x, out_dtype(b)), *args, **kwargs))
@@ -33,7 +34,9 @@ def of_one(body: Callable[..., Value]) -> Rule:
 
 
 def of_two(body: Callable[..., Value]) -> Rule:
-    """``body(b, x, y, *parameters)``: a gradient and what it is the gradient at, in the schema's order."""
+    """A rule that calls ``body(b, x, y, *parameters)`` with a gradient and the tensor that it is taken at, in the
+    schema's order.
+    """
 
     def rule(b: Builder, x: Operand, y: Operand, *args: Any, **kwargs: Any) -> Value:
         dtype = out_dtype(b)
@@ -129,7 +132,7 @@ def hardshrink_backward(b: Builder, grad: Value, x: Value, lambd: float) -> Valu
 
 
 def softshrink(b: Builder, x: Value, lambd: float = 0.5) -> Value:
-    """Zero times x between the corners, so that NaN stays."""
+    """Between the corners the result is 0 * x, so that NaN stays NaN."""
     return b.where(x > lambd, x - lambd, b.where(x < -lambd, x + lambd, x * 0.0))
 
 
@@ -172,7 +175,7 @@ def silu(b: Builder, x: Value) -> Value:
 
 
 def both_sides(b: Builder, x: Value) -> tuple[Value, Value]:
-    """sigmoid(x) and sigmoid(-x), from one exponential; as 1 - sigmoid(x) the second would lose its digits."""
+    """Returns sigmoid(x) and sigmoid(-x), from one exponential. 1 - sigmoid(x) would lose digits of the second."""
     e = b.apply("exp", -b.apply("abs", x))
     large = 1.0 / (1.0 + e)
     small, below = e * large, x < 0.0
@@ -255,7 +258,7 @@ def glu(b: Builder, x: Operand, dim: int = -1) -> Value:
 
 
 def log_sigmoid_rule(b: Builder, x: Operand) -> Any:
-    """The buffer that eager returns beside the result is e^-|x| on CPU and empty elsewhere."""
+    """Eager also returns a buffer: e^-|x| on CPU, empty elsewhere."""
     out = b.call.out[1]
     if out is None or getattr(out, "shape", None) != b.shape:
         not_lowerable(b, "returns a buffer of another shape here.")
@@ -264,7 +267,7 @@ def log_sigmoid_rule(b: Builder, x: Operand) -> Any:
 
 
 def log_sigmoid_backward(b: Builder, grad: Operand, x: Operand, buffer: Operand) -> Value:
-    """The gradient from e^-|x|, where the forward kept it, as eager takes it; else from x alone."""
+    """Uses the forward's buffer e^-|x| if it is not empty, as eager does; otherwise computes the gradient from x."""
     dtype = out_dtype(b)
     value = promote(b, x, dtype)
     if buffer.type.shape != x.type.shape:

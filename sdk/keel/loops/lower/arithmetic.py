@@ -1,4 +1,4 @@
-"""Arithmetic on two and three elements, with PyTorch's promotion and its corners.
+"""Arithmetic on two and three elements, with PyTorch's promotion and special cases.
 
 Operands are brought to the dtype that PyTorch promotes to, computed in float32 where that is a 16-bit float, and cast
 once to the result's dtype.
@@ -40,7 +40,7 @@ def binary(scalar: str) -> Rule:
 
 
 def add(b: Builder, x: Argument, y: Argument, alpha: Argument = 1) -> Value:
-    """x + alpha * y; with an alpha the product is not rounded before the sum. Bools add as ``or``."""
+    """x + alpha * y. The product with alpha is not rounded before the sum. The sum of bools is ``or``."""
     dtype = out_dtype(b)
     left, right = promote(b, x, dtype), promote(b, y, dtype)
     if dtype == torch.bool:
@@ -90,13 +90,15 @@ def floor_divide(b: Builder, x: Argument, y: Argument) -> Value:
 
 
 def unless_zero(b: Builder, scalar: str, x: Value, y: Value) -> Value:
-    """An integer division; 0 where it divides by zero, at which eager on CPU raises an error and hardware may trap."""
+    """An integer division, with the result 0 for a division by zero. Eager raises an error for it on CPU, and hardware
+    may trap.
+    """
     none = y.equals(0)
     return b.where(none, 0, b.apply(scalar, x, b.where(none, 1, y)))
 
 
 def floor_quotient(b: Builder, x: Value, y: Value) -> Value:
-    """Python's //: exact where the quotient is a whole number, however x / y rounds (c10's div_floor_floating)."""
+    """Python's //, by c10's div_floor_floating: exact if the quotient is an integer, however x / y rounds."""
     rest = b.apply("fmod", x, y)
     whole = (x - rest) / y
     wrong_side = ~rest.equals(0.0) & b.apply("ne", y < 0, rest < 0)
@@ -146,7 +148,7 @@ def _whole_power(b: Builder, x: Value, n: int) -> Value:
 
 
 def _float_power(b: Builder, x: Value, n: float) -> Value:
-    """The exponents that eager computes without a power: special values differ from C's pow at a half."""
+    """Exponents for which eager does not call pow. At 0.5, special values differ from C's pow."""
     match n:
         case 0.0:
             return b.const(1, x.dtype)
@@ -183,7 +185,7 @@ def next_after(b: Builder, x: Operand, y: Operand) -> Value:
 
 
 def power(b: Builder, x: Argument, y: Argument) -> Value:
-    """A tensor exponent. Integers: a negative exponent gives 0, but for the bases 1 and -1."""
+    """A power with a tensor as exponent. A negative integer exponent gives 0, except for the bases 1 and -1."""
     dtype = out_dtype(b)
     base, exponent = promote(b, x, dtype), promote(b, y, dtype)
     if dtype == torch.bool:
@@ -237,7 +239,7 @@ def hypot(b: Builder, x: Operand, y: Operand) -> Value:
 
 
 def log_add_exp(exp: str, log: Callable[[Builder, Value], Value]) -> Rule:
-    """log(e^x + e^y), by the larger operand, so that nothing overflows."""
+    """log(e^x + e^y), with the larger operand factored out, so that nothing overflows."""
 
     def rule(b: Builder, x: Operand, y: Operand) -> Value:
         dtype = out_dtype(b)
@@ -267,7 +269,7 @@ def addcdiv(b: Builder, x: Operand, y: Operand, z: Operand, *, value: Argument =
 
 
 def lerp(b: Builder, start: Operand, end: Operand, weight: Argument) -> Value:
-    """Measured from the nearer end, so that the weights 0 and 1 are exact."""
+    """Interpolates from the nearer end, so that the weights 0 and 1 are exact."""
     dtype = out_dtype(b)
     first, last, w = promote(b, start, dtype), promote(b, end, dtype), promote(b, weight, dtype)
     near = b.apply("abs", w) < 0.5

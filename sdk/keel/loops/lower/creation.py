@@ -17,7 +17,7 @@ prims = torch.ops.prims
 
 
 def constant(value: Number) -> Rule:
-    """Zeros, ones, and memory that holds no value yet, which is given one so that programs repeat."""
+    """A rule for tensors of one value: zeros, ones, and uninitialized memory, which gets a value so that runs agree."""
 
     def rule(b: Builder, *_: Any, **__: Any) -> Value:
         return store(b, literal(b, value, out_dtype(b)))
@@ -54,7 +54,7 @@ def iota(b: Builder, length: Dim, *, start: Dim, step: Dim, **_: Any) -> Value:
 
 
 def progression(b: Builder, start: Number | Dim, step: Number | Dim, end: Number | Dim) -> Value:
-    """start + i * step: whole numbers exactly, others in float64, as eager does, rounded once. In an integer dtype the
+    """start + i * step: exact for integers, otherwise in float64 and rounded once, as in eager. In an integer dtype the
     numbers are rounded towards zero first.
     """
     (i,) = b.at
@@ -73,7 +73,7 @@ def eye(b: Builder, *_: Any, **__: Any) -> Value:
 
 
 def linspace(b: Builder, start: Number, end: Number, steps: Dim, **_: Any) -> Value:
-    """Measured from the nearer end, so that both ends are exact."""
+    """Counts from the nearer end, so that both ends are exact."""
     if not isinstance(steps, int) or not all(isinstance(v, bool | int | float) for v in (start, end)):
         not_lowerable(b, "has bounds or a length known only at run time.")
     dtype = torch.float64 if out_dtype(b) == torch.float64 else torch.float32

@@ -1,4 +1,6 @@
-"""Results put together from parts of their operands: joined, padded, flipped, repeated, cut to a triangle."""
+"""Concatenation, padding, flips, repetition, triangles: each element of the result is an element of an operand, or a
+fill value.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ aten = torch.ops.aten
 
 
 def cat(b: Builder, tensors: Sequence[Operand], dim: int = 0) -> Value:
-    """An empty tensor of rank 1 joins anything, as it always has."""
+    """Concatenates. Empty tensors of rank 1 are skipped, as in eager."""
     parts = [x for x in tensors if not (x.type.rank == 1 and x.type.shape[0] == 0)] or [tensors[0]]
     dim = canonical_dim(dim, len(b.shape))
     start: Dim = 0
@@ -42,7 +44,9 @@ def stack(b: Builder, tensors: Sequence[Operand], dim: int = 0) -> Value:
 def _piecewise(
     b: Builder, pieces: Sequence[tuple[Operand, Dim]], dim: int, at: Callable[[Operand, Index], Sequence[Index]]
 ) -> Value:
-    """The piece that coordinate ``dim`` falls into; each is given with where it starts, and read at where in it."""
+    """The element of the piece that coordinate ``dim`` falls into. Each piece comes with its start; ``at`` maps a piece
+    and the coordinate within it to the piece's coordinates.
+    """
     dtype = out_dtype(b)
     here = b.position(b.at[dim])
     result: Value | None = None
@@ -63,7 +67,7 @@ def _piecewise(
 
 
 def pad(b: Builder, x: Operand, widths: Sequence[Dim], value: Number = 0) -> Value:
-    """Widths are pairs for the last dimension first; a negative one cuts."""
+    """``widths`` has a pair for each dimension, the last one first. A negative width crops."""
     at = list(b.at)
     inside: list[Value] = []
     for n in range(len(widths) // 2):
@@ -79,7 +83,7 @@ def pad(b: Builder, x: Operand, widths: Sequence[Dim], value: Number = 0) -> Val
 
 
 def _between(b: Builder, here: Index, size: Dim, low: Dim, high: Dim) -> list[Value]:
-    """The conditions that keep ``here`` within 0 <= here < size, less those that the widths make certain."""
+    """The conditions of 0 <= here < size, without those that follow from the widths."""
     conditions = [] if isinstance(low, int) and low <= 0 else [b.position(here) >= 0]
     if isinstance(high, int) and high <= 0:
         return conditions
@@ -97,7 +101,9 @@ def _all(conditions: Sequence[Value]) -> Value:
 
 
 def _slice_mask(b: Builder, dim: int, start: Dim, count: Dim, step: int) -> tuple[Value | None, Index]:
-    """Whether coordinate ``dim`` lies in the slice of ``count`` elements, and where in it; None if it always does."""
+    """The condition that coordinate ``dim`` is in a slice of ``count`` elements (None if it always is), and the
+    coordinate within the slice.
+    """
     here = b.at[dim] - start
     conditions: list[Value] = []
     if start != 0:
@@ -166,7 +172,7 @@ def _on_diagonal(b: Builder, x: Operand | None, part: Operand, offset: int, dim1
 
 
 def unfold_backward(b: Builder, grad: Operand, sizes: Sequence[Dim], dim: int, size: int, step: int) -> Value:
-    """Each element sums what reached every window that holds it."""
+    """Each element is the sum of its gradients in all windows that contain it."""
     if not sizes:
         return store(b, grad[(0,) * grad.type.rank])
     dim = canonical_dim(dim, len(b.shape))
@@ -205,7 +211,7 @@ def repeat(b: Builder, x: Operand, repeats: Sequence[Dim]) -> Value:
 
 
 def roll(b: Builder, x: Operand, shifts: Dim | Sequence[Dim], dims: int | Sequence[int] = ()) -> Value:
-    """Without dims the tensor is rolled as one row."""
+    """Without dims, the flattened tensor is rolled."""
     moves = list(shifts) if isinstance(shifts, list | tuple) else [shifts]
     over = [dims] if isinstance(dims, int) else list(dims)
     if not over:
@@ -245,7 +251,7 @@ def _kept(b: Builder, x: Operand, mask: Value) -> Value:
 
 
 def edge_pad(place: Callable[[Builder, Value, Value], Value]) -> Rule:
-    """Padding from the tensor itself: ``place(b, i, n)`` is the coordinate in 0..n-1 that stands for coordinate i."""
+    """Padding with elements of the tensor. ``place(b, i, n)`` maps coordinate i to one in 0..n-1."""
 
     def rule(b: Builder, x: Operand, padding: Sequence[Dim]) -> Value:
         at = list(b.at)

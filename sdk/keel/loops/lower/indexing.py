@@ -1,6 +1,7 @@
-"""Elements chosen by integers that are themselves data.
+"""Gathers: indices are the elements of integer tensors.
 
-Eager raises an error for an index out of range; a kernel checks each, and its caller raises after it has run.
+Eager raises an error for an index out of range. A kernel checks each index, and its caller raises after the kernel has
+run.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ def gather(b: Builder, x: Operand, dim: int, index: Operand, *, sparse_grad: boo
 
 
 def _nothing(b: Builder) -> Value:
-    """The element of a result that has none."""
+    """A placeholder for the element of an empty result."""
     return store(b, literal(b, 0, out_dtype(b)))
 
 
@@ -51,7 +52,7 @@ def embedding(b: Builder, weight: Operand, indices: Operand, *_: Any, **__: Any)
 
 def take(b: Builder, x: Operand, index: Operand) -> Value:
     if x.type.numel == 0:
-        return _nothing(b) if index.type.numel == 0 else not_lowerable(b, "takes elements of a tensor that has none.")
+        return _nothing(b) if index.type.numel == 0 else not_lowerable(b, "takes elements of an empty tensor.")
     place = b.as_index(index[b.at], x.type.numel, wrap=True)
     return x[unflatten(place, x.type.shape)]
 
@@ -59,8 +60,8 @@ def take(b: Builder, x: Operand, index: Operand) -> Value:
 def indexed(
     b: Builder, shape: Sequence[Dim], indices: Sequence[Operand | None], at: Sequence[Index], mask: Value | None = None
 ) -> list[Index]:
-    """Coordinates in a tensor of ``shape`` of the element at ``at`` in ``tensor[indices]``; negative indices wrap, and
-    are checked where ``mask`` holds.
+    """The coordinates, in a tensor of ``shape``, of the element that is at ``at`` in ``tensor[indices]``. Negative
+    indices wrap. Indices are checked where ``mask`` is true.
 
     The dimensions of the broadcast index tensors replace the first indexed dimension if the indexed ones are adjacent;
     otherwise they come first."""
@@ -69,7 +70,7 @@ def indexed(
         index = indices[n]
         assert index is not None
         if index.type.dtype in (torch.bool, torch.uint8):
-            not_lowerable(b, "chooses by a mask, which gives a size that only the run will tell.")
+            not_lowerable(b, "selects by a mask, so the size of its result depends on data.")
     if not given:
         return list(at)
     rank = max(i.type.rank for i in indices if i is not None)
@@ -89,7 +90,9 @@ def index_tensor(b: Builder, x: Operand, indices: Sequence[Operand | None]) -> V
 
 
 def masked_index(b: Builder, x: Operand, mask: Operand, indices: Sequence[Operand | None], fill: Number) -> Value:
-    """As ``x[indices]`` where the mask holds, ``fill`` elsewhere, where indices may be anything, and of no elements."""
+    """``x[indices]`` where the mask is true, and ``fill`` elsewhere, where indices may be out of range. ``x`` may be
+    empty.
+    """
     inside = b.broadcast(mask)
     for size in x.type.shape:
         inside = inside if is_positive(size) else inside & (b.number(size, torch.int64) > 0)

@@ -1,4 +1,4 @@
-"""Comparisons, logic on bits and truth values, and the choice of one element among several."""
+"""Comparisons, bitwise and logical operators, minimum, maximum, ``where`` and ``clamp``."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def logical(scalar: str) -> Rule:
 
 
 def shift(scalar: str) -> Rule:
-    """Shifts by a negative amount, or by the width and more, drop every bit; to the right the sign fills."""
+    """A shift by a negative amount, or by at least the width, drops every bit. A right shift fills with the sign."""
 
     def rule(b: Builder, x: Argument, y: Argument) -> Value:
         dtype = out_dtype(b)
@@ -68,7 +68,7 @@ def shift(scalar: str) -> Rule:
 
 
 def extremum(scalar: str) -> Rule:
-    """maximum or minimum; NaN wins. Bools: or, and."""
+    """maximum or minimum. NaN wins. On bools these are ``or`` and ``and``."""
 
     def rule(b: Builder, x: Operand, y: Operand) -> Value:
         dtype = out_dtype(b)
@@ -84,7 +84,7 @@ def _farther(b: Builder, scalar: str, left: Value, right: Value) -> Value:
 
 
 def number_extremum(scalar: str) -> Rule:
-    """fmax or fmin: NaN loses."""
+    """fmax or fmin. A number wins over NaN."""
     plain = extremum(scalar)
 
     def rule(b: Builder, x: Operand, y: Operand) -> Value:
@@ -115,7 +115,9 @@ def masked_fill(b: Builder, x: Operand, mask: Operand, value: Argument) -> Value
 
 
 def clamp(b: Builder, x: Operand, min: Argument | None = None, max: Argument | None = None) -> Value:
-    """The bounds are applied from below, then from above; a NaN anywhere is the result. Bools: or, and."""
+    """Applies the lower bound, then the upper one. If an operand is NaN, so is the result. On bools these are ``or``
+    and ``and``.
+    """
     dtype = out_dtype(b)
     value = promote(b, x, dtype)
     for scalar, bound in bounds(b, min, max, dtype):

@@ -1,4 +1,4 @@
-"""Folds over windows of the last dimensions: pooling and its gradients, and resampling to the nearest element."""
+"""Pooling and its gradients, which reduce over windows of the last dimensions, and nearest-neighbor resampling."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NOWHERE = torch.iinfo(torch.int64).max
 
 
 def spread(values: int | Sequence[int], n: int) -> list[int]:
-    """One number per dimension: the same for all if one is given."""
+    """Repeats a single value for each of ``n`` dimensions."""
     given = [values] if isinstance(values, int) else list(values)
     return given * n if len(given) == 1 else given
 
@@ -88,7 +88,9 @@ def _count(
     override: int | None,
     whole: bool,
 ) -> Value:
-    """What a window's sum is divided by: its elements, those in the padding or not, never those beyond it."""
+    """The divisor of a window's sum: the number of its elements, with or without those in the padding, but without
+    those beyond the padding.
+    """
     if override is not None:
         return b.const(override, torch.int64)
     if whole:
@@ -105,7 +107,7 @@ def _count(
 
 
 def avg_pool_backward(n: int) -> Rule:
-    """Each input element gathers its share from every window that it lies in."""
+    """Each input element sums its share of the gradients of the windows that contain it."""
 
     def rule(
         b: Builder,
@@ -138,12 +140,12 @@ def avg_pool_backward(n: int) -> Rule:
 
 
 def _adaptive(o: Index, size: Dim, outs: Dim) -> tuple[Index, Index]:
-    """Where adaptive window ``o`` of ``outs`` over ``size`` elements begins and ends."""
+    """The start and end of adaptive window ``o`` of ``outs`` windows over ``size`` elements."""
     return floordiv(o * size, outs), floordiv(o * size + size + (outs - 1), outs)
 
 
 def _longest(size: Dim, outs: Dim) -> Dim:
-    """No adaptive window is longer."""
+    """The greatest length of an adaptive window."""
     if isinstance(size, int) and isinstance(outs, int):
         return max((-(-(o + 1) * size // outs) - o * size // outs for o in range(outs)), default=1)
     if outs == 1:
@@ -206,9 +208,8 @@ def adaptive_avg_pool_backward(n: int) -> Rule:
 
 
 def max_pool(n: int) -> Rule:
-    """The largest element of each window and where it stands in its plane.
-
-    Padding never wins; the first of equals does, and the first NaN (eager keeps the last one's place).
+    """The maximum of each window and its flat index in the plane. Padding never wins. The first of equal elements wins,
+    and so does the first NaN, where eager returns the index of the last NaN.
     """
 
     def rule(
@@ -295,7 +296,7 @@ def _nearest(b: Builder, i: Index, size: Dim, outs: Dim, scale: float | None, ce
 
 
 def _factor(size: Dim, outs: Dim, scale: float | None) -> int | None:
-    """The whole number that sizes grow by; None if they do not."""
+    """The integer factor by which sizes grow; None if the factor is not an integer."""
     quotient = sympy.cancel(sympy.sympify(outs) / size) if size != 0 else sympy.Integer(0)
     if not quotient.is_Integer or quotient < 1 or (scale is not None and scale != int(quotient)):
         return None
@@ -303,7 +304,9 @@ def _factor(size: Dim, outs: Dim, scale: float | None) -> int | None:
 
 
 def _divides(factor: int, outs: Dim, centered: bool) -> bool:
-    """Whether floor(i * (1 / factor)) in float32 is i // factor for every i: sure for powers of two, else tried."""
+    """True if floor(i * (1 / factor)) in float32 is i // factor for every i. That holds for powers of two; for other
+    factors every i is tried.
+    """
     if factor & (factor - 1) == 0:
         return True
     if not isinstance(outs, int):
@@ -321,7 +324,7 @@ def _ratio(size: Dim, outs: Dim, scale: float | None) -> float:
 
 
 def upsample_nearest_backward(n: int) -> Rule:
-    """Only for whole factors: each input element sums the block that it was copied to."""
+    """For integer factors only: each input element sums the block that it was copied to."""
 
     def rule(b: Builder, grad: Operand, _outs: Sequence[Dim], _sizes: Sequence[Dim], *scales: float | None) -> Value:
         batch, here = b.at[:-n], b.at[-n:]

@@ -1,4 +1,4 @@
-"""Folds over dimensions, and running folds along one.
+"""Reductions over dimensions, and scans along one.
 
 16-bit floats are summed in float32 and rounded once.  Sums of integers and bools are int64, as PyTorch's are.
 """
@@ -22,25 +22,25 @@ Dims = int | Sequence[int] | None
 
 
 def over(b: Builder, x: Operand, dims: Sequence[int], keepdim: bool) -> list[Index]:
-    """Declares the fold over ``dims`` and returns the coordinates of the element of ``x`` that it meets."""
+    """Declares the axes of ``dims`` as reduced, and returns the coordinates of the current element of ``x``."""
     folded = iter(b.fold_over(x.type.shape[d] for d in dims) if dims else ())
     kept = iter(i for d, i in enumerate(b.at) if not keepdim or d not in dims)
     return [next(folded) if d in dims else next(kept) for d in range(x.type.rank)]
 
 
 def folded(b: Builder, monoid: str, value: Value, dims: Sequence[int]) -> Value:
-    """The fold; ``value`` itself where there is nothing to fold over."""
+    """The reduction over ``dims``; ``value`` itself if there are no ``dims``."""
     return b.reduce(monoid, value) if dims else value
 
 
 def some(b: Builder, x: Operand, dims: Sequence[int]) -> None:
-    """Refuses to look for an extreme among no elements, of which eager makes an error."""
+    """Refuses a maximum or minimum over an empty dimension, which is an error in eager."""
     if any(x.type.shape[d] == 0 for d in dims):
-        not_lowerable(b, "looks for an extreme among no elements.")
+        not_lowerable(b, "takes the maximum or minimum of an empty dimension.")
 
 
 def converted(b: Builder, x: Operand, at: Sequence[Index]) -> Value:
-    """The element in the result's dtype, ready for arithmetic: what sums and products begin with."""
+    """The element converted to the result's dtype and ready for arithmetic, as sums and products need it."""
     return b.math(b.cast(x[at], out_dtype(b)))
 
 
@@ -63,7 +63,7 @@ def mean(b: Builder, x: Operand, dim: Dims = None, keepdim: bool = False, *, dty
 
 
 def extreme(monoid: str) -> Rule:
-    """max or min over dimensions; of bools, any or all."""
+    """max or min over dimensions. On bools these are ``any`` and ``all``."""
 
     def rule(b: Builder, x: Operand, dim: Dims = None, keepdim: bool = False) -> Value:
         dims = canonical_dims(dim, x.type.rank)
@@ -76,10 +76,10 @@ def extreme(monoid: str) -> Rule:
 
 
 def truth(monoid: str) -> Rule:
-    """any or all: whether elements are not zero; the result of uint8 is uint8."""
+    """any or all of the elements that are not zero. The result for uint8 is uint8."""
 
     def rule(b: Builder, x: Operand, dim: Dims = None, keepdim: bool = False) -> Value:
-        # Of ``any.dims`` alone, an empty list names no dimension.
+        # Only for ``any.dims``, an empty list means no dimension.
         named_none = isinstance(dim, list | tuple) and not dim
         dims = () if named_none and len(b.shape) == x.type.rank and not keepdim else canonical_dims(dim, x.type.rank)
         if named_none and keepdim and b.shape == x.type.shape:
@@ -90,7 +90,9 @@ def truth(monoid: str) -> Rule:
 
 
 def position_of_extreme(monoid: str) -> Rule:
-    """argmax or argmin: the first, or the first NaN; counted through the whole tensor where no dimension is named."""
+    """argmax or argmin: the position of the first extreme, or of the first NaN. Without a dimension, positions count
+    through the flattened tensor.
+    """
 
     def rule(b: Builder, x: Operand, dim: int | None = None, keepdim: bool = False) -> Value:
         dims = canonical_dims(dim, x.type.rank)
@@ -105,7 +107,7 @@ def position_of_extreme(monoid: str) -> Rule:
 
 
 def extreme_with_position(monoid: str) -> Rule:
-    """max or min over one dimension and where it stands."""
+    """max or min over one dimension, with its position."""
 
     def rule(b: Builder, x: Operand, dim: int, keepdim: bool = False) -> tuple[Value, Value]:
         if not x.type.rank:
@@ -124,7 +126,7 @@ def _ordered(b: Builder, value: Value) -> Value:
 
 
 def running(monoid: str) -> Rule:
-    """cumsum or cumprod.  On CPU, as in eager, float32 is accumulated in float64: a long row keeps its digits."""
+    """cumsum or cumprod. On CPU, float32 is accumulated in float64, as in eager: long rows keep their digits."""
 
     def rule(b: Builder, x: Operand, dim: int, *, dtype: torch.dtype | None = None) -> Value:
         value = converted(b, x, b.at)

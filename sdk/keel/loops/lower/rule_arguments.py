@@ -1,4 +1,4 @@
-"""How rules read their arguments: type promotion, literals, canonical dimensions, and the sentence for what is beyond.
+"""Arguments of rules: type promotion, literals, canonical dimensions, and the refusal of unsupported arguments.
 
 Promotion is PyTorch's: tensors with dimensions outrank 0-d tensors, which outrank Python numbers, within one category
 of bool, integer, float (https://docs.pytorch.org/docs/stable/tensor_attributes.html).
@@ -20,7 +20,9 @@ Argument: TypeAlias = Operand | Number | Dim
 
 
 def not_lowerable(b: Builder, why: str) -> NoReturn:
-    """Ends the rule: ``aten.pow.Tensor_Tensor <why>``, where ``why`` begins with a verb and ends with a full stop."""
+    """Raises NotLowerable with the sentence ``aten.pow.Tensor_Tensor <why>``. ``why`` begins with a verb and ends with
+    a full stop.
+    """
     raise NotLowerable(f"{b.call.name} {why}")
 
 
@@ -32,7 +34,7 @@ def out_dtype(b: Builder, n: int = 0) -> torch.dtype:
 
 
 def math_dtype(dtype: torch.dtype) -> torch.dtype:
-    """What arithmetic on ``dtype`` is done in."""
+    """The dtype in which arithmetic on ``dtype`` is done."""
     return torch.float32 if dtype in SMALL_FLOATS else dtype
 
 
@@ -87,7 +89,7 @@ def literal(b: Builder, a: Number | Dim, dtype: torch.dtype) -> Value:
 
 
 def rounded(b: Builder, a: Argument, dtype: torch.dtype) -> Value:
-    """As ``promote``, but a number is rounded to ``dtype`` too: what comparisons see."""
+    """Like ``promote``, but numbers are rounded to ``dtype`` too, as comparisons need it."""
     if isinstance(a, bool | int | float) and dtype in SMALL_FLOATS:
         a = float(torch.tensor(float(a), dtype=torch.float64).to(dtype))
     return promote(b, a, dtype)
@@ -102,7 +104,7 @@ def wrap_to_dtype(a: Number | Dim, dtype: torch.dtype) -> Number | Dim:
 
 
 def exact(b: Builder, a: Number | Dim, dtype: torch.dtype) -> Number | Dim:
-    """``a`` where ``dtype`` can hold it; otherwise there is no loop form, for eager raises an error."""
+    """Returns ``a`` if ``dtype`` can represent it. Otherwise the call is not lowered, because eager raises an error."""
     if isinstance(a, bool | int | float) and dtype != torch.bool and not dtype.is_floating_point | dtype.is_complex:
         unsigned = torch.iinfo(dtype).min == 0
         if not math.isfinite(a):
@@ -126,7 +128,7 @@ def canonical_dim(dim: int, rank: int) -> int:
 
 
 def canonical_dims(dims: int | Iterable[int] | None, rank: int) -> tuple[int, ...]:
-    """Sorted dimensions counted from the front; None and an empty list mean all."""
+    """The sorted dimensions, counted from the front. None and an empty list mean all."""
     given = [dims] if isinstance(dims, int) else list(dims or range(rank))
     return tuple(sorted(canonical_dim(d, rank) for d in given)) if rank else ()
 
@@ -135,7 +137,7 @@ def canonical_dims(dims: int | Iterable[int] | None, rank: int) -> tuple[int, ..
 
 
 def overloads(packet: Any, rule: Rule, *names: str) -> dict[Any, Rule]:
-    """``rule`` for those overloads of ``packet`` that this PyTorch has."""
+    """Maps the overloads of ``packet`` that this PyTorch has to ``rule``."""
     return {getattr(packet, name): rule for name in names if name in packet.overloads()}
 
 

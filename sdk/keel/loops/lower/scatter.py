@@ -1,6 +1,6 @@
-"""Writes to places that are themselves data: the result is a copy of the first operand, then every update is applied.
+"""Scatters: the result is a copy of the first operand, to which updates are applied at indices that are data.
 
-Where several updates meet, sums come out in any order and of plain writes any one stays, as in eager.
+If several updates have the same index, sums are in any order and any one of the plain writes stays, as in eager.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ MODES: Mapping[str, StoreMode] = {
 
 
 def along(b: Builder, x: Operand, dim: int, index: Operand) -> list[Index]:
-    """Declares one update per element of ``index``, and returns where in ``x`` each goes."""
+    """Declares one update per element of ``index``, and returns its coordinates in ``x``."""
     at = list(b.updates_over(index.type.shape))
     if not x.type.rank:
         return []
@@ -41,7 +41,7 @@ def along(b: Builder, x: Operand, dim: int, index: Operand) -> list[Index]:
 
 
 def _source(b: Builder, x: Operand, index: Operand, source: Operand | Number) -> Value:
-    """The update's value: the element of ``source`` where the index stands."""
+    """The update's value: the element of ``source`` at the coordinates of the index."""
     if isinstance(source, Operand):
         at = b.at if index.type.rank or not source.type.rank else [Index()] * source.type.rank
         return store(b, source[at])
@@ -63,7 +63,7 @@ def scatter_reduce(
     b: Builder, x: Operand, dim: int, index: Operand, source: Operand, reduce: str, *, include_self: bool = True
 ) -> None:
     if not include_self:
-        not_lowerable(b, "leaves out what stood where it writes.")
+        not_lowerable(b, "ignores the old values at its indices (include_self=False).")
     scatter(b, x, dim, index, source, reduce=reduce)
 
 

@@ -29,7 +29,7 @@ def unary(scalar: str) -> Rule:
 
 
 def rounding(scalar: str) -> Rule:
-    """floor, ceil, trunc, round: integers are what they are."""
+    """floor, ceil, trunc, round. Integers are returned unchanged."""
 
     def rule(b: Builder, x: Operand) -> Value:
         value = promote(b, x, out_dtype(b))
@@ -39,7 +39,7 @@ def rounding(scalar: str) -> Rule:
 
 
 def float_test(test: Callable[[Builder, Value], Value]) -> Rule:
-    """A question about floating-point values; False for integers."""
+    """A predicate of floating-point values, False for integers."""
 
     def rule(b: Builder, x: Operand) -> Value:
         value = promote(b, x, x.type.dtype)
@@ -144,19 +144,19 @@ def convert(b: Builder, x: Operand, *_: Any, **__: Any) -> Value:
 
 def bitcast(b: Builder, x: Operand, dtype: torch.dtype) -> Value:
     if not isinstance(dtype, torch.dtype) or dtype.itemsize != x.type.dtype.itemsize:
-        not_lowerable(b, "reads bits as a dtype of another width.")
+        not_lowerable(b, "reinterprets bits as a dtype of another width.")
     value = b.broadcast(x)
     return value if value.dtype == dtype else b.apply("bitcast", value, dtype=dtype)
 
 
 ROUNDING = ("floor", "ceil", "trunc", "round")
-"""The functions of one float that ATen also has of integers, which they return as they are."""
+"""Functions of one float that ATen also has for integers, which they return unchanged."""
 SAME_NAME = tuple(
     op.name
     for op in SCALARS.values()
     if op.arity == 1 and op.domain == "float" and op.result == "same" and op.name not in ROUNDING
 )
-"""The other functions of one float.  ATen has them under the names of the scalar ops."""
+"""The other functions of one float. In ATen they have the names of the scalar ops."""
 
 COPYING: Mapping[Any, Rule] = {
     aten._to_copy.default: convert,

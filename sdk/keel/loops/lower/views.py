@@ -1,4 +1,4 @@
-"""Views: each element of the result is one element of the operand, wherever it is.  Pure index maps."""
+"""Views, as pure index maps: each element of the result is one element of the operand."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def unsqueeze(b: Builder, x: Operand, dim: int) -> Value:
 
 
 def squeeze(b: Builder, x: Operand, dims: int | Sequence[int] | None = None) -> Value:
-    """Dimensions of another size than 1 stay, although they are named."""
+    """Dimensions in ``dims`` whose size is not 1 stay."""
     rank = x.type.rank
     named = range(rank) if dims is None else [dims] if isinstance(dims, int) else dims
     gone = {d for n in named if rank and x.type.shape[d := canonical_dim(n, rank)] == 1}
@@ -65,7 +65,7 @@ def squeeze(b: Builder, x: Operand, dims: int | Sequence[int] | None = None) -> 
 
 
 def start_of(b: Builder, start: Dim | None, size: Dim) -> Dim:
-    """Where a slice that begins at ``start`` begins: counted from the end if negative, and never before the first."""
+    """The first coordinate of a slice. A negative ``start`` counts from the end, and the result is never negative."""
     if start is None:
         return 0
     if isinstance(start, int) and isinstance(size, int):
@@ -74,7 +74,7 @@ def start_of(b: Builder, start: Dim | None, size: Dim) -> Dim:
         return start
     if is_positive(as_dim(sympy.sympify(-start))):
         return as_dim(sympy.Max(0, start + size)) if not non_negative(as_dim(start + size)) else as_dim(start + size)
-    not_lowerable(b, f"starts at {start}, whose sign is not known.")
+    not_lowerable(b, f"starts at {start}, whose sign is unknown.")
 
 
 def slice_(
@@ -90,14 +90,14 @@ def slice_(
 
 
 def position_of(b: Builder, index: Dim, size: Dim) -> Dim:
-    """The coordinate that ``index`` names; negative ones count from the end."""
+    """The coordinate of ``index``. A negative one counts from the end."""
     if isinstance(index, int):
         return index if index >= 0 else as_dim(index + size)
     if non_negative(index):
         return index
     if is_positive(as_dim(-index)):
         return as_dim(index + size)
-    not_lowerable(b, f"takes element {index}, whose sign is not known.")
+    not_lowerable(b, f"takes element {index}, whose sign is unknown.")
 
 
 def select(b: Builder, x: Operand, dim: int, index: Dim) -> Value:
@@ -107,7 +107,7 @@ def select(b: Builder, x: Operand, dim: int, index: Dim) -> Value:
 
 
 def diagonal_at(rank: int, offset: int, dim1: int, dim2: int, at: Sequence[Index]) -> list[Index]:
-    """Coordinates in the whole of the element that stands at ``at`` in the diagonal, whose own dimension is last."""
+    """The coordinates, in the full tensor, of the element at ``at`` in the diagonal, which is the last dimension."""
     d1, d2 = canonical_dim(dim1, rank), canonical_dim(dim2, rank)
     rest = iter(at[:-1])
     along = at[-1]
@@ -131,9 +131,9 @@ def unfold(b: Builder, x: Operand, dim: int, size: int, step: int) -> Value:
 def as_strided(
     b: Builder, x: Operand, size: Sequence[Dim], stride: Sequence[Dim], storage_offset: Dim | None = None
 ) -> Value:
-    """Only from where the operand begins, and only if the operand leaves no gaps in its memory."""
+    """Lowers only views that start at the operand's first element, and only of operands without gaps in memory."""
     if storage_offset is not None:
-        not_lowerable(b, "counts from the start of a storage that may hold more than its operand.")
+        not_lowerable(b, "counts from the start of the storage, which may be before its operand.")
     offset = sum((i * s for i, s in zip(b.at, stride, strict=True)), Index())
     at = _at_offset(x, offset)
     if at is None:
@@ -142,7 +142,9 @@ def as_strided(
 
 
 def _at_offset(x: Operand, offset: Index) -> list[Index] | None:
-    """The coordinates in ``x`` of the element that lies ``offset`` elements after its first; None if not dense."""
+    """The coordinates in ``x`` of the element that is ``offset`` elements after its first in memory; None if ``x`` is
+    not dense.
+    """
     shape, strides = x.type.shape, x.type.strides
     order = sorted((d for d in range(x.type.rank) if shape[d] != 1), key=lambda d: _magnitude(strides[d]))
     at: list[Index] = [Index()] * x.type.rank
@@ -157,7 +159,7 @@ def _at_offset(x: Operand, offset: Index) -> list[Index] | None:
 
 
 def _magnitude(stride: Dim) -> int:
-    """The stride where every size is large: an order of strides that are products of sizes."""
+    """The stride if every size is large. It orders symbolic strides, which are products of sizes."""
     return stride if isinstance(stride, int) else int(stride.subs(dict.fromkeys(stride.free_symbols, 1 << 20)))
 
 

@@ -39,7 +39,7 @@ def test_index(indices: list[torch.Tensor | None]) -> None:
 
 
 def test_a_mask_as_index_is_refused() -> None:
-    assert "chooses by a mask" in str(lowered(aten.index.Tensor, X, [torch.tensor([True, False, True, False])]))
+    assert "selects by a mask" in str(lowered(aten.index.Tensor, X, [torch.tensor([True, False, True, False])]))
 
 
 def test_gather() -> None:

@@ -136,4 +136,4 @@ def test_a_slice_whose_start_is_unknown_is_refused() -> None:
             aten.slice.Tensor, (x, 0, SymType(start), SymType(start + 4)), {}, (TensorType.dense(torch.float32, (4,)),)
         )
     )
-    assert answer == "aten.slice.Tensor starts at u0, whose sign is not known."
+    assert answer == "aten.slice.Tensor starts at u0, whose sign is unknown."

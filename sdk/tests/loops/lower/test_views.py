@@ -114,7 +114,7 @@ def test_a_reshape_that_splits_evenly_needs_no_division() -> None:
 
 
 def test_memory_that_a_type_does_not_tell_is_refused() -> None:
-    assert "counts from the start of a storage" in str(lowered(aten.as_strided.default, X, [2], [1], 3))
+    assert "counts from the start of the storage" in str(lowered(aten.as_strided.default, X, [2], [1], 3))
     assert "has gaps or overlaps" in str(lowered(aten.as_strided.default, X[:, ::2], [2], [1]))
 
 
