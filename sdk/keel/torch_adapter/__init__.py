@@ -1,4 +1,6 @@
-"""The only room that touches private PyTorch.  This is its one face; what differs between versions is hidden inside."""
+"""The only room that touches private PyTorch. This package is its interface, and hides differences between PyTorch
+versions.
+"""
 
 from keel.torch_adapter.calls import Asked, captured_calls, recorded
 from keel.torch_adapter.capture import (

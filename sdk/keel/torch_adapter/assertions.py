@@ -1,13 +1,12 @@
-"""Assertions on sizes and numbers that only a run tells, put where what relies on them cannot come before them.
+"""Places assertions on data-dependent sizes and numbers so that no use of such a number can run before its assertion.
 
-``torch._check(x.nonzero().size(0) == 4)`` has PyTorch say at once that the size is 4, in the types of all that is
-traced, and fold the condition to True. A graph that says so has no assertion left, and its types hold in no run that
-breaks it. Here the call that makes the size gets a symbol of its own for it back, an assertion compares the two, and
-all that relies on the size takes the *result* of that assertion. So the order is one of values, which no later stage
-can lose.
+After ``torch._check(x.nonzero().size(0) == 4)``, PyTorch puts the size 4 into the types of all traced values, and folds
+the condition to True. The graph then has no assertion, and its types are wrong in a run that breaks the condition. Here
+the call that makes the size gets its own symbol back, an assertion compares the symbol with 4, and every use of the
+size takes the *result* of that assertion. The order then follows from data dependences, so later stages keep it.
 
-A number that is only known to lie within bounds keeps its symbol. Its assertion is moved directly behind the numbers
-that it is about, and what stands behind an assertion waits for it (see ``keel.graph.assertion_calls``).
+A number that is only known to be within bounds keeps its symbol. Its assertion is moved directly behind the numbers
+that it tests, and calls behind an assertion wait for it (see ``keel.graph.assertion_calls``).
 """
 
 from __future__ import annotations
@@ -36,17 +35,16 @@ _ASSERTED = aten._functional_assert_scalar.default
 _SIZES = (aten.sym_size.int, aten.sym_stride.int, aten.sym_numel.default, aten.sym_storage_offset.default)
 _MANY = 2**63 - 1
 _GENERATED = "Runtime assertion failed for expression"
-"""How messages begin that are PyTorch's and not the user's."""
+"""The beginning of messages that PyTorch writes, in contrast to the user's."""
 
 
 def assert_promises(gm: fx.GraphModule) -> None:
-    """Changes ``gm``, and the graphs that its operators of higher order take.
-
-    Afterwards the result of a call that makes sizes or numbers (``nonzero``, ``item`` ...) has symbols of its own for
-    them. Where PyTorch promises something else, an assertion follows, whose result has the promised type and takes the
-    place of the call's. Assertions that were folded to True are gone. Those that are left stand directly behind the
-    last number that they are about. What is promised of inputs is left alone: Dynamo guards it, and what a backward
-    graph is given has been asserted in the forward graph.
+    """Changes ``gm`` and the graphs that its higher-order operators take. Afterwards the result of a call with
+    data-dependent sizes or numbers (``nonzero``, ``item`` ...) has symbols of its own for them. If PyTorch promises
+    another value, an assertion follows; its result has the promised type and replaces the call's result. Assertions
+    that were folded to True are erased. The other assertions stand directly behind the last number that they test.
+    Promises about inputs are left alone: Dynamo guards them, and the forward graph has asserted those about inputs of a
+    backward graph.
     """
     if any(map(late, symbols_of(fake_mode_of(gm)))):
         _assert_promises(gm, _Made(gm.graph))
@@ -56,7 +54,7 @@ def _assert_promises(gm: fx.GraphModule, made: _Made) -> None:
     made.assert_all()
     for node in gm.graph.find_nodes(op="get_attr"):
         body = getattr(gm, str(node.target), None)
-        if isinstance(body, fx.GraphModule):  # of what it is given, its operands have been asserted
+        if isinstance(body, fx.GraphModule):  # promises about its operands have been asserted outside
             _assert_promises(body, _Made(body.graph, {*made.seen}, {*made.drawn}))
             body.recompile()
     if made.complete:
@@ -67,7 +65,9 @@ def _assert_promises(gm: fx.GraphModule, made: _Made) -> None:
 
 @dataclass(frozen=True)
 class _Promise:
-    """That the number which a call makes is ``said``; ``raw`` is the symbol that it had, ``own`` the one it gets."""
+    """PyTorch's promise that a number which a call makes equals ``promised``. ``raw`` is the symbol that the number had
+    when it was made, ``own`` the symbol that it gets now.
+    """
 
     raw: sympy.Symbol
     own: sympy.Symbol
@@ -77,9 +77,11 @@ class _Promise:
 
 @dataclass
 class _Made:
-    """The numbers that a graph makes. ``seen`` are the symbols that some node so far tells, ``drawn`` those that its
-    numbers had when they were made, ``places`` the nodes that tell them. ``waiting`` are promises, each with the node
-    of its number, that depend on what comes later. ``complete`` says whether each promise has an assertion."""
+    """The data-dependent numbers that a graph makes. ``seen`` are the symbols in the values of the nodes so far,
+    ``drawn`` the symbols that numbers had when they were made, and ``places`` the nodes from which numbers can be read.
+    ``waiting`` are promises, each with the node of its number, that depend on later nodes. ``complete`` is True if each
+    promise has an assertion.
+    """
 
     graph: fx.Graph
     seen: set[sympy.Symbol] = field(default_factory=set)
@@ -89,19 +91,19 @@ class _Made:
     complete: bool = True
 
     def assert_all(self) -> None:
-        """Has an assertion for each promise."""
+        """Inserts an assertion for each promise."""
         makers = set[fx.Node]()
         for node in [*self.graph.nodes]:
             if drawn := self._drawn(node):
                 makers.add(node)
-                if node.op != "placeholder" and not may_alias(node.target):  # numbers of a view are those it is given
+                if node.op != "placeholder" and not may_alias(node.target):  # a view has its operand's numbers
                     self._maker(node, drawn)
             if node.op == "placeholder" or _call_of(node) in makers:
                 self._see(node)
         self.complete &= not self.waiting
 
     def _drawn(self, node: fx.Node) -> list[sympy.Symbol]:
-        """The symbols that a call or an input is the first to have had for numbers that only a run tells."""
+        """The symbols of data-dependent numbers that this call or input introduced."""
         if node.op != "placeholder" and not (is_operator(node.target) and node.target not in _SIZES):
             return []
         numbers = _numbers(node.meta.get("val"))
@@ -110,7 +112,7 @@ class _Made:
         return sorted(found, key=str)
 
     def _see(self, node: fx.Node) -> None:
-        """Notes what the value of a node tells, and asserts what waits for that."""
+        """Records the symbols in the value of a node, and inserts the assertions that waited for them."""
         value = node.meta.get("val")
         told = {s for n in _numbers(value) for s in expression(n).free_symbols}
         self.seen |= told
@@ -126,7 +128,7 @@ class _Made:
                 self.waiting.append((promise, made))
 
     def _maker(self, node: fx.Node, drawn: Sequence[sympy.Symbol]) -> None:
-        """Has assertions for the numbers that a call makes."""
+        """Inserts assertions for the numbers that a call makes."""
         promised = _promised(node, drawn, self.seen)
         if not promised:
             return
@@ -143,7 +145,7 @@ class _Made:
         self._assert(after, tests, results, values)
 
     def _tests(self, numbers: Sequence[tuple[_Promise, fx.Node]], after: _After) -> list[_Test]:
-        """Nodes that say whether numbers are what is promised, of those whose promise can be computed."""
+        """Nodes that compare numbers with their promised values, for each promise that can be computed."""
         expected = [(p, n, after.expected(p.said, self.places)) for p, n in numbers]
         self.complete &= all(said is not None for _, _, said in expected)
         return [(p, after.call(operator.eq, n, said), p.message) for p, n, said in expected if said is not None]
@@ -151,7 +153,7 @@ class _Made:
     def _assert(
         self, after: _After, tests: Sequence[_Test], results: Mapping[int, fx.Node], values: Mapping[int, Any]
     ) -> None:
-        """Has assertions, and what they give take the place of results that no longer have the promised ``values``."""
+        """Inserts assertions; their results replace those results that no longer have the promised ``values``."""
         changed = [k for k, each in results.items() if each.meta["val"] is not values[k]]
         tensors = [k for k in changed if isinstance(values[k], torch.Tensor)]
         for _, test, message in tests[:-1] if tensors else tests:
@@ -169,14 +171,14 @@ _Test = tuple[_Promise, fx.Node, str]
 
 @dataclass
 class _After:
-    """Makes nodes behind ``last``, in order."""
+    """Inserts nodes behind ``last``, in order."""
 
     graph: fx.Graph
     last: fx.Node
     made: set[fx.Node] = field(default_factory=set)
 
     def call(self, target: Callable[..., Any], *args: Any, value: Any = None) -> fx.Node:
-        """A new node; of arithmetic, with the value that follows from the arguments'."""
+        """Inserts a node. The value of arithmetic is computed from the arguments' values."""
         with self.graph.inserting_after(self.last):
             node = self.graph.call_function(target, args)
         node.meta = {k: v for k, v in self.last.meta.items() if k in WHERE}
@@ -186,7 +188,9 @@ class _After:
         return node
 
     def expected(self, said: sympy.Expr, places: Iterable[fx.Node]) -> fx.Node | int | float | None:
-        """A promised number, plain if it is known; None where it does not follow from what the places tell."""
+        """A promised number: a Python number if it is known, else a node; None if it cannot be computed from the
+        numbers of ``places``.
+        """
         if said in (sympy.true, sympy.false):
             return bool(said)
         if said.is_Integer:
@@ -196,7 +200,7 @@ class _After:
         return self.number(said, places)
 
     def number(self, wanted: sympy.Expr, places: Iterable[fx.Node]) -> fx.Node | None:
-        """A node that computes ``wanted`` from what the places tell; None where it does not follow from that."""
+        """A node that computes ``wanted`` from the numbers of ``places``; None if that is impossible."""
         known: dict[sympy.Expr, fx.Node] = {}
         for place in places:
             for size, node in self._read(place, wanted):
@@ -217,13 +221,13 @@ class _After:
         return found
 
     def _read(self, place: fx.Node, wanted: sympy.Expr) -> Iterator[tuple[sympy.Expr, fx.Node]]:
-        """What a value tells of the symbols of ``wanted``, and nodes that read it."""
+        """The numbers of ``place`` that contain symbols of ``wanted``, each with a node that reads it."""
         value = place.meta["val"]
         for k, size in enumerate(_numbers(value)):
             symbols = expression(size).free_symbols & wanted.free_symbols
             if not symbols:
                 continue
-            if isinstance(size, torch.SymBool):  # whether the symbol, 0 or 1, is 1
+            if isinstance(size, torch.SymBool):  # it is true if its symbol, 0 or 1, is 1
                 yield symbols.pop(), self.call(torch.sym_ite, place, 1, 0)
             elif not isinstance(value, torch.Tensor):
                 yield expression(size), place
@@ -231,7 +235,7 @@ class _After:
                 yield expression(size), self.call(aten.sym_size.int, place, k, value=size)
 
     def take_over(self, node: fx.Node, instead: Any) -> None:
-        """Has all but what was made here use ``instead``, if it is not None, in place of ``node``."""
+        """Replaces ``node`` by ``instead``, if that is not None, in all nodes that were not inserted here."""
         for user in [*node.users] if instead is not None else ():
             if user not in self.made:
                 user.args, user.kwargs = fx.map_arg((user.args, user.kwargs), lambda a: instead if a is node else a)
@@ -242,20 +246,20 @@ class _After:
 
 
 WHERE = ("stack_trace", "nn_module_stack", "source_fn_stack", "seq_nr", "partitioner_tag", "custom")
-"""What a node that is made beside another one takes over of its ``meta``."""
+"""The keys of ``meta`` that an inserted node copies from the node before it."""
 
 
 # -- what a call makes, and promises of it ----------------------------------------------------------------------------
 
 
 def _call_of(node: fx.Node) -> fx.Node:
-    """The call that a node picks a result of, or the node."""
+    """The call of which a node is a result (a ``getitem``), or the node itself."""
     picks = node.target is operator.getitem and isinstance(node.args[0], fx.Node)
     return node.args[0] if picks else node  # type: ignore[return-value]
 
 
 def _numbers(value: Any) -> list[Any]:
-    """The symbolic numbers among the sizes of a tensor, then its strides, or among values."""
+    """The symbolic numbers of a value: the sizes and then the strides of a tensor, or the numbers in a list."""
     if isinstance(value, tuple | list):
         return [n for v in value for n in _numbers(v) if isinstance(n, Symbolic)]
     if isinstance(value, torch.Tensor):
@@ -264,7 +268,7 @@ def _numbers(value: Any) -> list[Any]:
 
 
 def _env(*nodes: fx.Node) -> Any:
-    """The shape environment of values."""
+    """The shape environment of the given values."""
     for node in nodes:
         value = node.meta["val"]
         for v in value if isinstance(value, tuple | list) else (value,):
@@ -276,7 +280,9 @@ def _env(*nodes: fx.Node) -> Any:
 
 
 def _promised(node: fx.Node, drawn: Sequence[sympy.Symbol], seen: Collection[sympy.Symbol]) -> list[_Promise]:
-    """What is promised of the numbers that a call makes: of those whose symbol is not just their name."""
+    """The promises about the numbers that a call makes: a number is promised if its expression is more than its own
+    symbol.
+    """
     env, found = _env(node), []
     for raw in drawn:
         said = env.replace(raw)
@@ -292,7 +298,7 @@ def _promised(node: fx.Node, drawn: Sequence[sympy.Symbol], seen: Collection[sym
 
 
 def _message(node: fx.Node) -> str | None:
-    """What the user has to say where a number that a call makes is not what is promised."""
+    """The user's message for the case that a number is not what is promised."""
     seen, todo = {node}, [node]
     while todo:
         for user in todo.pop(0).users:
@@ -306,7 +312,9 @@ def _message(node: fx.Node) -> str | None:
 
 
 def _results(node: fx.Node, graph: fx.Graph) -> dict[int, fx.Node]:
-    """The nodes of a call's results that are tensors or numbers, by number, directly behind it."""
+    """The nodes of a call's results that are tensors or numbers, by the result's number. They are placed directly
+    behind the call.
+    """
     values = node.meta["val"]
     if not isinstance(values, tuple | list):
         return {0: node}
@@ -330,7 +338,7 @@ def _results(node: fx.Node, graph: fx.Graph) -> dict[int, fx.Node]:
 def _substitute(
     node: fx.Node, results: Mapping[int, fx.Node], values: Mapping[int, Any], promised: Sequence[_Promise]
 ) -> None:
-    """Has the results of a call have their own symbols for what is promised, and else what they had."""
+    """Gives the results of a call their own symbols for the promised numbers. Their other numbers stay."""
     own, env = {p.raw: p.own for p in promised}, _env(node)
     for k, each in results.items():
         changed = any(_raw(n).free_symbols & own.keys() for n in _numbers(values[k]))
@@ -341,7 +349,7 @@ def _substitute(
 
 
 def _with(value: Any, own: Mapping[sympy.Symbol, sympy.Symbol], env: Any) -> Any:
-    """A value with other symbols in place of some of those that its numbers had when they were made."""
+    """A copy of a value in which ``own`` replaces symbols that its numbers had when they were made."""
 
     def number(n: Any) -> Any:
         if not isinstance(n, Symbolic):
@@ -360,7 +368,7 @@ def _with(value: Any, own: Mapping[sympy.Symbol, sympy.Symbol], env: Any) -> Any
 
 
 def _raw(value: Any) -> sympy.Expr:
-    """The expression of a number as it was when it was made, before more was known of its symbols."""
+    """The expression that a number had when it was made, before its symbols were replaced."""
     return value.node._expr if isinstance(value, Symbolic) else sympy.sympify(value)
 
 
@@ -368,13 +376,13 @@ def _raw(value: Any) -> sympy.Expr:
 
 
 def _holds(condition: Any) -> bool:
-    """Whether a condition is True by what is known of sizes."""
+    """True if a condition follows from what is known about sizes."""
     value = condition.meta.get("val") if isinstance(condition, fx.Node) else condition
     return constant_of(value) is True
 
 
 def _is_arithmetic(node: fx.Node) -> bool:
-    """Whether a node computes numbers from numbers, or reads one off a tensor."""
+    """True if a node computes numbers from numbers, or reads a number from a tensor."""
     return (
         node.op == "call_function"
         and node.target is not operator.getitem
@@ -383,7 +391,7 @@ def _is_arithmetic(node: fx.Node) -> bool:
 
 
 def _drop_folded(graph: fx.Graph) -> None:
-    """Erases assertions that hold by what is known of sizes: others make sure of that."""
+    """Erases assertions that follow from what is known about sizes, because other assertions test that."""
     for node in graph.find_nodes(op="call_function", target=ASSERT):
         if _holds(node.args[0]):
             unused = {*node.all_input_nodes}
@@ -404,7 +412,7 @@ def _without_results(graph: fx.Graph) -> None:
 
 
 def _behind_their_numbers(graph: fx.Graph) -> None:
-    """Moves each assertion on numbers, with the arithmetic that it needs, behind the last number that it is about."""
+    """Moves each assertion on numbers, with its arithmetic, behind the last number that it tests."""
     number = {node: i for i, node in enumerate(graph.nodes)}
     inputs = graph.find_nodes(op="placeholder")
     behind: dict[fx.Node, list[fx.Node]] = {}
@@ -423,7 +431,7 @@ def _behind_their_numbers(graph: fx.Graph) -> None:
 
 
 def read_by(assertion: fx.Node) -> tuple[set[fx.Node], set[fx.Node]]:
-    """The nodes whose numbers an assertion is about, and the arithmetic on them that it needs."""
+    """The nodes whose numbers an assertion tests, and the arithmetic nodes between them and the assertion."""
     sources, cone = set[fx.Node](), set[fx.Node]()
     todo = assertion.all_input_nodes
     while todo:

@@ -1,9 +1,9 @@
-"""Mutations of a forward's inputs in its backward: AOTAutograd's graphs changed so that backward reads an input as it
-is when backward runs, as eager PyTorch does, and that what forward saves keeps what it held.
+"""Mutations of a forward's inputs in its backward. AOTAutograd's graphs are changed so that backward reads an input
+when backward runs, as in eager PyTorch, and saved tensors keep the values that they had.
 
-In the joint graph a mutation is a ``copy_`` that is tagged for one of the two graphs.  The partitioner takes what a
-graph computes from an input for equal in both: it would compute in forward what backward is to write, or, to save
-memory, compute again in backward from an input that forward has written since.
+In the joint graph a mutation is a ``copy_`` that is tagged for one of the two graphs. The partitioner assumes that an
+input has the same values in both. So it would compute in forward what backward has to write, or recompute something in
+backward from an input that forward has overwritten since.
 """
 
 from __future__ import annotations
@@ -24,15 +24,17 @@ _UNCHECKED = "saved_tensor_with_no_vc_check"
 
 
 def saves_unchecked() -> bool:
-    """Whether this PyTorch can save a tensor for backward without refusing to run it once the tensor was written to."""
+    """True if this PyTorch can save a tensor for backward without a version check, so that backward runs after a write
+    to it.
+    """
     from torch._functorch._aot_autograd.schemas import ViewAndMutationMeta
 
     return hasattr(ViewAndMutationMeta, "num_tensors_saved_with_no_vc_check")
 
 
 def read_late(joint: fx.GraphModule, num_fwd_outputs: int) -> None:
-    """Makes backward read the inputs that either graph mutates when it runs, in place: with whatever has been written
-    to them since forward, by an earlier run of the same backward as well.
+    """Makes backward read inputs that either graph mutates at the time when backward runs. It then sees writes since
+    forward, including those of an earlier run of the same backward. Changes ``joint`` in place.
     """
     mutating = [n for n in joint.graph.nodes if mutates_input(n)]
     forward = {n.args[0]: n for n in mutating if n.meta.get(_TAG) not in _BACKWARD}
@@ -44,18 +46,18 @@ def read_late(joint: fx.GraphModule, num_fwd_outputs: int) -> None:
         assert isinstance(target, fx.Node)
         first = forward.get(target)
         if first is not None and (first.target is not aten.copy_.default or not isinstance(first.args[1], fx.Node)):
-            continue  # its memory is another's
+            continue  # it shares another input's memory
         contents = target if first is None else first.args[1]
         late = _Late(target, contents).read(backward)
         if late or target in written:
             if target in written or contents.meta.get(_UNCHECKED):
-                target.meta[_UNCHECKED] = True  # its own mutation is no reason to refuse a second run
+                target.meta[_UNCHECKED] = True  # its own mutation must not prevent a second run
             _keep_old(target, late)
 
 
 def _of_backward(joint: fx.GraphModule, num_fwd_outputs: int, forward: list[fx.Node]) -> set[fx.Node]:
-    """The nodes that the program computes in backward.  PyTorch tags most nodes, but not what functionalization makes
-    of a mutation when the input is next looked at.
+    """The nodes that the program computes in backward. PyTorch tags most nodes, but not those that functionalization
+    inserts when a mutated input is read again.
     """
     outputs: Any = joint.graph.output_node().args[0]
     needed, waiting = set[fx.Node](), [*outputs[:num_fwd_outputs], *forward]
@@ -72,7 +74,9 @@ def _of_backward(joint: fx.GraphModule, num_fwd_outputs: int, forward: list[fx.N
 
 
 def _keep_old(target: fx.Node, late: set[fx.Node]) -> None:
-    """What reads an input before forward mutates it reads a copy, which can be saved for backward beside the input."""
+    """Makes nodes that read an input before forward mutates it read a copy. The copy can be saved for backward in
+    addition to the input.
+    """
     if all(u.meta.get(_TAG) in _BACKWARD for u in target.users if mutates_input(u)):
         return
     readers = [u for u in target.users if not mutates_input(u) and u.op != "output" and u not in late]
@@ -85,8 +89,8 @@ def _keep_old(target: fx.Node, late: set[fx.Node]) -> None:
 
 
 class _Late:
-    """Where backward reads ``contents``, or a view that forward made of them, it is to read ``target`` as it is
-    then.
+    """Makes backward read the current contents of ``target`` wherever it reads ``contents`` or a view of them that
+    forward made.
     """
 
     def __init__(self, target: fx.Node, contents: Any) -> None:
@@ -94,12 +98,12 @@ class _Late:
         self._made: dict[fx.Node, fx.Node] = {}
 
     def read(self, backward: set[fx.Node]) -> set[fx.Node]:
-        """Changes the nodes of ``backward``, and returns the nodes that read the input late."""
+        """Changes the nodes of ``backward``, and returns the new nodes that read the input when backward runs."""
         for node in [u for u in self.target.users if u.target is aten.alias.default]:
-            node.replace_all_uses_with(self.target)  # or the partitioner would take it for what is read late
+            node.replace_all_uses_with(self.target)  # or the partitioner would mistake it for the late read
         known, readers = {self.contents}, set[fx.Node]()
         waiting = [self.contents]
-        while waiting:  # views that forward makes; what backward reads
+        while waiting:  # collects views that forward makes and the nodes of backward that read them
             node = waiting.pop()
             for user in node.users:
                 if user in backward:
@@ -107,7 +111,7 @@ class _Late:
                 elif user not in known and node in viewed(user):
                     known.add(user)
                     waiting.append(user)
-        for node in sorted(readers):  # the first reader has what is late made before itself
+        for node in sorted(readers):  # a late read is inserted before its first reader
             if mutates_input(node):
                 source: Any = node.args[1]
                 if source in known:
@@ -133,7 +137,9 @@ class _Late:
 
 
 def keep_saved(forward: fx.GraphModule, backward: fx.GraphModule, num_fwd_outputs: int) -> None:
-    """Marks what ``forward`` saves that shares memory with an input which it mutates: ``backward`` is to get a copy."""
+    """Marks the saved tensors that share memory with an input which ``forward`` mutates, so that ``backward`` gets
+    copies.
+    """
     written = {n.args[0] for n in forward.graph.nodes if mutates_input(n)}
     late = {n.args[0].name for n in backward.graph.nodes if n.meta.get(_LATE) or mutates_input(n)}
     output = forward.graph.output_node()

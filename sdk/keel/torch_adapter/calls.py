@@ -1,4 +1,4 @@
-"""Calls of overloads on real tensors as one graph: what Dynamo and autograd would make of them, without either."""
+"""Builds a graph of overload calls on real tensors, without Dynamo or autograd."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ Asked = tuple[Callable[..., Any], Sequence[Any], Mapping[str, Any]]
 
 
 def captured_calls(calls: Sequence[Asked]) -> tuple[Captured, tuple[int, ...]]:
-    """An inference graph of ``calls``, whose inputs are their tensors in order, and how many results each has.
-
-    A result that is not a tensor counts too; every size of an input is known. Raises NotRecorded for a call without a
-    functional graph."""
-    mode = FakeTensorMode(shape_env=ShapeEnv())  # for results whose sizes only a run tells
+    """Returns an inference graph of ``calls``, whose inputs are their tensors in order, and the number of results of
+    each call. Results that are not tensors count too. All sizes of inputs are known. Raises NotRecorded for a call
+    without a functional graph.
+    """
+    mode = FakeTensorMode(shape_env=ShapeEnv())  # for results with data-dependent sizes
     given = [v for _, args, kwargs in calls for v in flat(args, kwargs) if isinstance(v, torch.Tensor)]
-    with mode:  # a tensor that is given twice has two inputs
+    with mode:  # a tensor that is passed twice becomes two inputs
         fakes = [torch.empty_strided(v.shape, v.stride(), dtype=v.dtype, device=v.device) for v in given]
     counts: list[int] = []
 
@@ -35,7 +35,7 @@ def captured_calls(calls: Sequence[Asked]) -> tuple[Captured, tuple[int, ...]]:
         left, results = iter(tensors), list[Any]()
         for op, args, kwargs in calls:
             again = map_leaves(lambda v: next(left) if isinstance(v, torch.Tensor) else v, (tuple(args), dict(kwargs)))
-            with torch._C._AutoDispatchBelowAutograd():  # where PyTorch takes some operators apart
+            with torch._C._AutoDispatchBelowAutograd():  # below autograd PyTorch decomposes some operators
                 found = flat((op(*again[0], **again[1]),), {})
             counts.append(len(found))
             results += found
@@ -46,9 +46,8 @@ def captured_calls(calls: Sequence[Asked]) -> tuple[Captured, tuple[int, ...]]:
 
 
 def recorded(fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> fx.Graph:
-    """The operators that ``fn`` runs on fake tensors of the types among its arguments, whose sizes are all known.
-
-    Raises NotRecorded.
+    """Records the operators that ``fn`` runs. TensorTypes among its arguments, whose sizes are all known, become fake
+    tensors. Raises NotRecorded.
     """
     mode = FakeTensorMode(shape_env=ShapeEnv())
 

@@ -1,9 +1,8 @@
 """From Dynamo's graph to functional ATen graphs and back: AOTAutograd traces, partitions and wraps; Keel compiles.
 
-AOTAutograd's runtime wrapper owns what is not a value: it makes outputs that alias inputs or each other alias again,
-undoes the merging of equal inputs, ties forward and backward together, and writes back those mutated inputs that
-autograd must see written.  The other mutations it leaves in the graphs, and ``mutations`` takes them out.  Compiled
-code is pure.
+AOTAutograd's runtime wrapper handles everything that is not a value: it restores aliases among outputs and inputs,
+undoes the merging of equal inputs, connects forward and backward, and writes back the mutated inputs whose mutation
+autograd must see. It leaves other mutations in the graphs, and ``mutations`` removes them. Compiled code is functional.
 """
 
 from __future__ import annotations
@@ -38,17 +37,17 @@ from keel.torch_adapter.traced_assertions import factorizations_checked, read_ap
 aten = torch.ops.aten
 Kind = Literal["inference", "forward", "backward"]
 Boxed = Callable[[list[Any]], Sequence[Any]]
-"""Takes its inputs in a list, which it empties so that they can be freed early; returns its outputs."""
+"""A function that takes its inputs in a list, which it empties so that they can be freed early, and returns its
+outputs.
+"""
 
 
 @dataclass(frozen=True)
 class Captured:
-    """One graph to compile: functional ATen, a value (``meta["val"]``) on every node that computes one.
-
-    Its last placeholders may be ``constants``, by name: tensors that are part of the program rather than inputs.
-    ``static`` are the numbers of the inputs that lie in the same memory on every call: parameters, buffers, and in a
-    backward graph what the forward graph saved.  Where it ``shares``, an input takes over the memory of a result, which
-    nothing may use again.
+    """One graph to compile: functional ATen, with ``meta["val"]`` on every node that computes a value. Its last
+    placeholders may be ``constants``, by name: tensors that are part of the program rather than inputs. ``static`` are
+    the numbers of the inputs that have the same memory on every call: parameters, buffers, and in a backward graph the
+    saved tensors. If it ``shares``, an input takes over the memory of a result, so that memory must not be reused.
     """
 
     gm: fx.GraphModule
@@ -59,7 +58,7 @@ class Captured:
 
     @property
     def fake_mode(self) -> Any:
-        """Under which decompositions are recorded; None if the graph has no tensors."""
+        """The fake mode in which decompositions are recorded; None if the graph has no tensors."""
         return fake_mode_of(self.gm)
 
 
@@ -69,13 +68,12 @@ Compiler = Callable[[Captured], Boxed]
 def capture(
     gm: fx.GraphModule, example_inputs: Sequence[Any], compiler: Compiler, images: Images = no_images
 ) -> Callable[..., Any]:
-    """What Dynamo gets back for ``gm``: a callable with its calling convention, made of what ``compiler`` makes.
-
-    ``compiler`` is called for an inference graph, or for a forward and (now or when first needed) a backward graph.
-    What the forward graph saves of its ``images`` is saved channels-last.
-    Nothing is decomposed but what PyTorch's dispatcher decomposes by itself.
+    """Captures ``gm`` and returns a callable with Dynamo's calling convention that runs what ``compiler`` returns.
+    ``compiler`` is called for an inference graph, or for a forward graph and (now or when first needed) a backward
+    graph. Values of ``images`` that the forward graph saves are saved channels-last. Only PyTorch's dispatcher
+    decomposes operators here.
     """
-    # Importing these takes longer than importing torch, and who only writes a backend does not need them.
+    # Importing these takes longer than importing torch, and a package that only defines a backend does not need them.
     from torch._dynamo.utils import flatten_graph_inputs
     from torch._functorch import config
     from torch._functorch.aot_autograd import aot_module_simplified
@@ -86,11 +84,11 @@ def capture(
     of = partial(_compile_function, compiler, torch._C._get_mkldnn_enabled())
     # The backward graph is compiled inside the user's frame, or even inside autograd's thread.
     backward = torch.compiler.disable(of("backward"), reason="Keel compiles here")
-    # Donated buffers would forbid backward(retain_graph=True), and no one here reuses their memory.  Tokens, which
-    # order effects, are made in the graph; else they would be inputs that are None.  Without oneDNN PyTorch decomposes
-    # what it would else give to it because tensors are on a CPU (LSTM): graphs are to be lowered for any device.  To
-    # draw again what a checkpoint drew, an operator on a GPU would take a generator, but a graph cannot hold one as a
-    # value; so it takes a state.
+    # Donated buffers would forbid backward(retain_graph=True), and Keel does not reuse their memory. Tokens, which
+    # order effects, are created in the graph; otherwise they would be inputs that are None. oneDNN is off, so that
+    # PyTorch decomposes operators such as LSTM on a CPU too: graphs can be lowered for any device. To repeat the random
+    # numbers of a checkpoint, an operator on a GPU would take a generator, which cannot be a value of a graph; so it
+    # takes a state.
     with (
         config.patch(donated_buffer=False, unlift_effect_tokens=True, graphsafe_rng_functionalization=False),
         _onednn(False),
@@ -111,7 +109,9 @@ def capture(
 
 
 def _compile_function(compiler: Compiler, onednn: bool, kind: Kind) -> Callable[..., Boxed]:
-    """What AOTAutograd calls to compile a graph of that kind: ``compiler``, with oneDNN as the user has set it."""
+    """The function that AOTAutograd calls to compile a graph of ``kind``. It runs ``compiler`` with the user's setting
+    of oneDNN.
+    """
 
     def compile_graph(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> Boxed:
         without_writes(gm)
@@ -127,9 +127,10 @@ def _compile_function(compiler: Compiler, onednn: bool, kind: Kind) -> Callable[
         if objects:
             run = _with_objects(run, objects)
         if mutations is not None:
-            # Where PyTorch checks all that is saved, a backward's own mutations would keep it from running twice.
+            # If PyTorch checks the versions of all saved tensors, a backward's own mutations would prevent a second
+            # run.
             run = mutations.after(run, hidden=kind != "backward" or not saves_unchecked())
-        if kind == "backward":  # which autograd calls, where Dynamo may be tracing frames
+        if kind == "backward":  # autograd calls it, possibly while Dynamo traces frames
             run = torch.compiler.disable(run, reason="Keel has compiled this")
         run._boxed_call = True  # type: ignore[attr-defined]
         return run
@@ -138,10 +139,10 @@ def _compile_function(compiler: Compiler, onednn: bool, kind: Kind) -> Callable[
 
 
 def _partition(images: Images, joint: fx.GraphModule, *args: Any, **kwargs: Any) -> Any:
-    """The forward and the backward graph of a joint one."""
+    """Splits a joint graph into the forward and the backward graph."""
     from torch._functorch.partitioners import min_cut_rematerialization_partition
 
-    apply_fixes(joint)  # before what is saved becomes a backward input
+    apply_fixes(joint)  # before saved values become inputs of backward
     read_late(joint, kwargs["num_fwd_outputs"])
     forward, backward = min_cut_rematerialization_partition(joint, *args, **kwargs)
     lay_out_saved(forward, backward, kwargs["num_fwd_outputs"], images)
@@ -150,8 +151,9 @@ def _partition(images: Images, joint: fx.GraphModule, *args: Any, **kwargs: Any)
 
 
 def _no_views(run: Boxed) -> Boxed:
-    """``run`` with results that autograd does not know as views: a view of a result that requires a gradient would
-    require one, too.  AOTAutograd makes views of what is to be one, or marks it as without a gradient.
+    """Wraps ``run`` so that autograd does not treat its results as views: a view of a result that requires a gradient
+    would require one too. AOTAutograd itself makes the results that have to be views, or marks them as without
+    gradient.
     """
 
     def apart(args: list[Any]) -> Sequence[Any]:
@@ -161,8 +163,9 @@ def _no_views(run: Boxed) -> Boxed:
 
 
 def _objects_returned(gm: fx.GraphModule) -> dict[int, Any]:
-    """Removes results that are not values of the graph, such as the device mesh of a DTensor in an attribute, and
-    returns them by number."""
+    """Removes results that are not values of the graph, such as the device mesh of a DTensor in an attribute. Returns
+    them by their number.
+    """
     output = gm.graph.output_node()
     results: list[Any] = list(output.args[0])  # type: ignore[arg-type]
     found: dict[int, Any] = {}
@@ -170,7 +173,7 @@ def _objects_returned(gm: fx.GraphModule) -> dict[int, Any]:
         if isinstance(node, fx.Node) and node.op == "get_attr":
             value = _attribute(gm, str(node.target))
             if not isinstance(value, torch.Tensor):
-                found[i] = getattr(value, "real_obj", value)  # a fake one stands for it in the trace
+                found[i] = getattr(value, "real_obj", value)  # the trace has a fake object in its place
                 results[i] = None
     if found:
         output.args = (tuple(results),)
@@ -190,7 +193,7 @@ def _with_objects(run: Boxed, objects: Mapping[int, Any]) -> Boxed:
 
 @contextmanager
 def _onednn(enabled: bool) -> Iterator[None]:
-    """PyTorch's switch, which is one for all threads."""
+    """Sets PyTorch's oneDNN switch, which all threads share."""
     was = torch._C._get_mkldnn_enabled()
     torch._C._set_mkldnn_enabled(enabled)
     try:
@@ -208,22 +211,20 @@ def _static(gm: fx.GraphModule, kind: Kind, constants: Mapping[str, Any]) -> tup
 
 
 def _none_donated() -> None:
-    """Says that backward may use nothing up. Where it was not asked for, PyTorch does not know, and refuses to run a
-    backward that it compiles when first needed a second time.
-    """
+    """Declares that no buffers are donated. Otherwise PyTorch refuses to run a lazily compiled backward twice."""
     context = TracingContext.try_get()
     if context and context.fw_metadata:
         context.fw_metadata.bw_donated_idxs = []
 
 
 def real_tensors() -> AbstractContextManager[Any]:
-    """Where tensors that are made are real: while it compiles PyTorch makes fake ones."""
+    """A context in which new tensors are real. While PyTorch compiles, it makes fake tensors otherwise."""
     return unset_fake_temporarily()
 
 
 @contextmanager
 def unwrapped() -> Iterator[None]:
-    """Lets a KeelError that is raised inside reach the user as it is; Dynamo wraps every other error of a backend."""
+    """Lets a KeelError raised inside reach the user unchanged. Dynamo wraps every other error of a backend."""
     try:
         yield
     except KeelError as e:
@@ -235,7 +236,7 @@ def unwrapped() -> Iterator[None]:
 
 @cache
 def _passing() -> Callable[[KeelError], KeelError]:
-    """A kind of KeelError that Dynamo lets through, made of any other."""
+    """A subclass of KeelError that Dynamo does not wrap."""
     from torch._dynamo.exc import ShortenTraceback
 
     class Passing(KeelError, ShortenTraceback):
@@ -250,8 +251,9 @@ def _passing() -> Callable[[KeelError], KeelError]:
 
 
 def tidied(gm: fx.GraphModule, kind: Kind) -> Captured:
-    """The graph with its tensor attributes made its last placeholders, so that no backend meets a ``get_attr`` of a
-    tensor, and without operators that do nothing to values."""
+    """Turns the tensor attributes of the graph into its last placeholders, so that backends see no ``get_attr`` of a
+    tensor, and removes operators that do not change values.
+    """
     apply_fixes(gm)
     attributes: dict[str, list[fx.Node]] = {}
     for node in gm.graph.find_nodes(op="get_attr"):
@@ -272,7 +274,7 @@ def tidied(gm: fx.GraphModule, kind: Kind) -> Captured:
         for node in nodes:
             node.replace_all_uses_with(last)
             gm.graph.erase_node(node)
-    for op in (aten.detach.default, aten.alias.default):  # what matters to autograd only
+    for op in (aten.detach.default, aten.alias.default):  # these only matter to autograd
         for node in gm.graph.find_nodes(op="call_function", target=op):
             node.replace_all_uses_with(node.args[0])
             gm.graph.erase_node(node)
@@ -280,7 +282,7 @@ def tidied(gm: fx.GraphModule, kind: Kind) -> Captured:
         if node.op == "call_function" and isinstance(node.target, OpOverload) and not node.target._schema.returns:
             node.meta.setdefault("val", None)
     for graph in (m.graph for m in gm.modules() if isinstance(m, fx.GraphModule)):
-        for node in graph.find_nodes(op="call_function", target=aten.item.default):  # of tracing before dispatch
+        for node in graph.find_nodes(op="call_function", target=aten.item.default):  # left by tracing before dispatch
             node.target = aten._local_scalar_dense.default
         _made_of_numbers(graph)
     assert_kept(gm)
@@ -290,7 +292,7 @@ def tidied(gm: fx.GraphModule, kind: Kind) -> Captured:
 
 
 def _made_of_numbers(graph: fx.Graph) -> None:
-    """Has tensors made of numbers that stand for tensors: vmap converts such, and gradients conjugate them."""
+    """Turns numbers in the place of tensors into tensors, because vmap converts them and gradients conjugate them."""
     for node in graph.find_nodes(op="call_function", target=aten._to_copy.default):
         if isinstance(node.args[0], fx.Node) and not isinstance(node.args[0].meta.get("val"), torch.Tensor):
             _make(node, node.args[0], node.meta["val"].dtype)
@@ -303,7 +305,7 @@ def _made_of_numbers(graph: fx.Graph) -> None:
 
 
 def _stand_for_tensors(node: fx.Node) -> bool:
-    """Whether all that a call computes with is numbers, though its operator takes tensors."""
+    """True if all arguments of a call are numbers, although its operator takes tensors."""
     if torch.Tag.nondeterministic_seeded in node.target.tags:  # type: ignore[union-attr]
         return False
     parameters = node.target._schema.arguments  # type: ignore[union-attr]
@@ -317,8 +319,9 @@ def _make(node: fx.Node, number: Any, dtype: torch.dtype) -> None:
 
 
 def functional(program: ExportedProgram) -> ExportedProgram:
-    """An exported program without mutations, its operators whole. But for ``item``: PyTorch cannot trace it whole where
-    only the run tells that there is one element."""
+    """An exported program without mutations and without decompositions. Only ``item`` is decomposed: PyTorch cannot
+    trace it if it is data-dependent that there is one element.
+    """
     with said(program.graph_module), factorizations_checked():
         found: ExportedProgram = program.run_decompositions({aten.item.default: aten._local_scalar_dense.default})
         return found
@@ -332,7 +335,7 @@ def _attribute(gm: fx.GraphModule, target: str) -> Any:
 
 
 def compiled_graphs() -> int:
-    """How many graphs Dynamo has handed to backends in this process since ``torch.compiler.reset()``."""
+    """The number of graphs that Dynamo has passed to backends in this process since ``torch.compiler.reset()``."""
     from torch._dynamo.utils import counters
 
     return int(counters["stats"]["unique_graphs"])

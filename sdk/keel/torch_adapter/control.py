@@ -1,4 +1,4 @@
-"""Loops, scans and maps as programs write them. ``torch.cond`` has a public name; these have none yet."""
+"""Loops, scans and maps in programs. Unlike ``torch.cond``, these functions have no public name in PyTorch yet."""
 
 from torch._higher_order_ops import associative_scan, scan, while_loop
 from torch._higher_order_ops import map as mapped

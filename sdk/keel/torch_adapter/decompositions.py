@@ -1,6 +1,5 @@
-"""PyTorch's own decompositions, looked up and never edited.
-
-What is left out was measured to be wrong or unusable; the reason stands beside each name.
+"""Looks up PyTorch's own decompositions, unchanged. Those that were measured to be wrong or unusable are excluded, each
+with the reason.
 """
 
 from __future__ import annotations
@@ -39,9 +38,8 @@ LEFT_OUT: Mapping[str, str] = MappingProxyType(
 
 
 def decomposition_of(op: Callable[..., Any]) -> Decomposition | None:
-    """PyTorch's decomposition of an overload, taking its arguments; None if it has none, or none that is right.
-
-    It may use in-place operators and prims: ``record`` gives it in functional ATen form.
+    """PyTorch's decomposition of an overload, a function of the same arguments; None if there is none or if it is
+    excluded. It may use in-place operators and prims; ``record`` turns it into functional ATen.
     """
     if not isinstance(op, OpOverload) or str(op) in LEFT_OUT:
         return None
@@ -54,7 +52,7 @@ def decomposition_of(op: Callable[..., Any]) -> Decomposition | None:
 
 @cache
 def prims_in_aten() -> Mapping[Callable[..., Any], Decomposition]:
-    """What each prim is in terms of ATen operators.  PyTorch has a conversion write to memory of its own."""
+    """Maps prims to functions of ATen operators. PyTorch's own decomposition of a conversion writes to memory."""
     known = (p for p in vars(prims).values() if hasattr(p, "impl_aten"))
     return MappingProxyType(
         {

@@ -1,4 +1,4 @@
-"""Symbolic sizes as plain data, and fake values made from it: what a saved graph knows of its values.
+"""Symbolic sizes as plain data, and fake values made from that data, for saved graphs.
 
 An expression is an int, a float or bool, the name of a symbol, or a list of a function's name and its arguments, as in
 ``["FloorDiv", ["Add", "s0", 1], 2]``.
@@ -25,7 +25,7 @@ from keel.torch_adapter.symbols import Symbolic, expression
 
 @lru_cache
 def _functions() -> Mapping[str, Callable[..., Any]]:
-    """The functions of expressions by the names of their classes: PyTorch's own, else sympy's."""
+    """The functions that expressions may use, by class name: PyTorch's own, else sympy's."""
     found = {name: getattr(torch_functions, name, getattr(sympy, name, None)) for name in FUNCTIONS}
     return {name: made for name, made in found.items() if made is not None} | {
         "Rational": sympy.Rational,
@@ -35,8 +35,8 @@ def _functions() -> Mapping[str, Callable[..., Any]]:
 
 @dataclass(frozen=True)
 class SymbolFacts:
-    """What is known of a symbol: its value while tracing, None if only a run tells; its range, None where it is open;
-    whether it is known to be positive, as sizes are.
+    """The facts about a symbol: its hint (the value while tracing, None if it is data-dependent), its range (None where
+    it is open), and whether it is positive, as sizes are.
     """
 
     hint: int | float | None
@@ -47,7 +47,7 @@ class SymbolFacts:
 
 
 def expression_data(value: Any) -> Any:
-    """A size, number or expression as data.  Raises ValueError for a function that has no place in one."""
+    """A size, number or expression as data. Raises ValueError for a function that cannot be saved."""
     expr = expression(value) if isinstance(value, Symbolic) else sympy.sympify(value)
     if expr in (sympy.true, sympy.false):
         return bool(expr)
@@ -66,7 +66,7 @@ def expression_data(value: Any) -> Any:
 
 
 def facts_of(values: Iterable[Any]) -> dict[str, SymbolFacts]:
-    """The symbols of sizes and numbers, by name, with what their shape environment knows of them."""
+    """The symbols of sizes and numbers, by name, with the facts that their shape environment has about them."""
     found: dict[str, SymbolFacts] = {}
     for value in values:
         if isinstance(value, Symbolic):
@@ -119,7 +119,7 @@ class Fakes:
                 env.unbacked_symint_counter = max(env.unbacked_symint_counter, int(number[1]) + 1)
 
     def expression(self, data: Any) -> sympy.Expr:
-        """Raises ValueError unless the data is an expression over the symbols."""
+        """The expression that data describes. Raises ValueError unless it is an expression over the symbols."""
         match data:
             case bool():
                 return sympy.true if data else sympy.false
@@ -132,7 +132,7 @@ class Fakes:
         raise ValueError(f"{data!r} is not a size.")
 
     def number(self, data: Any, kind: Literal["int", "float", "bool"] = "int") -> Any:
-        """The number that an expression is, symbolic where it has symbols."""
+        """The number that data describes: a symbolic one if its expression has symbols."""
         expr = self.expression(data)
         if not expr.free_symbols:
             return {"int": int, "float": float, "bool": bool}[kind](expr)

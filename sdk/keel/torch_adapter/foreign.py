@@ -1,4 +1,4 @@
-"""What Dynamo knows: the tensors that a graph is compiled for, and the backends registered with ``torch.compile``."""
+"""Access to Dynamo: the tensors that a graph is compiled for, and the backends registered with ``torch.compile``."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from keel.torch_adapter.recorder import fake_mode_of
 
 
 def given_to(gm: fx.GraphModule) -> list[tuple[fx.Node, torch.Tensor]]:
-    """The inputs of a graph that Dynamo is compiling, with the tensors that they stand for: fake tensors do not tell
-    every layout.  None are known of a graph that does not come from Dynamo, nor of tensors that are taken apart before
-    it is captured.
+    """The inputs of a graph that Dynamo is compiling, with their real tensors, because fake tensors do not show every
+    layout. Inputs of graphs that do not come from Dynamo, and tensor subclasses that are unwrapped before capture, are
+    left out.
     """
     known = ((n, getattr(n.meta.get("grapharg"), "example", None)) for n in gm.graph.find_nodes(op="placeholder"))
     return [(n, t) for n, t in known if isinstance(t, torch.Tensor) and not is_traceable_wrapper_subclass(t)]
@@ -34,7 +34,7 @@ def torch_compile_backend(name: str) -> Foreign:
 
     What it returns takes the graph's inputs positionally and returns its outputs.  Raises KeelError[unknown-backend].
     """
-    from torch._dynamo import list_backends, lookup_backend  # takes a second, which nobody else should pay
+    from torch._dynamo import list_backends, lookup_backend  # takes a second, so it is imported only here
 
     names = list_backends(exclude_tags=())
     if name not in names or name == "keel":
@@ -51,21 +51,21 @@ def torch_compile_backend(name: str) -> Foreign:
 def asks_again(raised: BaseException) -> bool:
     """True if an exception is a request to Dynamo to trace again, not a failure: a float becomes a constant, for
     instance."""
-    from torch._dynamo.exc import RestartAnalysis  # takes a second, unless somebody compiles already
+    from torch._dynamo.exc import RestartAnalysis  # takes a second, unless Dynamo is loaded already
 
     return CompileContext.try_get() is not None and isinstance(raised, RestartAnalysis)
 
 
 def _known(sizes: Sequence[Any]) -> bool:
-    """Whether none of these is a symbol."""
+    """True if no size is symbolic."""
     return all(isinstance(n, int) for n in sizes)
 
 
 def _compiled(backend: Callable[..., Any], gm: fx.GraphModule) -> Callable[..., Sequence[Any]]:
     inputs = [node.meta["val"] for node in gm.graph.find_nodes(op="placeholder")]
-    # The other compiler must not see the surrounding compilation: it gets its own trace, which shares the sizes and the
-    # facts about them.  If all sizes are known there is nothing to share, and new symbols of the other compiler must
-    # not become guards of the surrounding compilation.
+    # The foreign compiler must not see the surrounding compilation. It gets a tracing context of its own, which shares
+    # the sizes and the facts about them. If all sizes are known, nothing is shared, so that new symbols of the foreign
+    # compiler do not become guards of the surrounding compilation.
     mode = fake_mode_of(gm)
     if all(isinstance(v, torch.Tensor) and _known((*v.shape, *v.stride())) for v in inputs):
         mode = FakeTensorMode(shape_env=ShapeEnv())

@@ -1,7 +1,7 @@
-"""CUDA graphs for mode ``reduce-overhead``: PyTorch's own trees of graphs around what Keel compiled.
+"""CUDA graphs for mode ``reduce-overhead``, with PyTorch's CUDA graph trees.
 
-As PyTorch documents it, results of a call are overwritten by the next one.  Graphs with symbolic sizes, with tensors
-off the one GPU, or with operators that cannot be recorded run as they are.
+As PyTorch documents it, results of a call are overwritten by the next one. Graphs with symbolic sizes, with tensors on
+other devices than the one GPU, or with operators that cannot be recorded run without a CUDA graph.
 """
 
 from __future__ import annotations
@@ -19,15 +19,14 @@ from keel.torch_adapter.symbols import Symbolic
 
 @dataclass
 class GraphPair:
-    """The graphs of one captured function: its inference graph, or its forward and its backward graph."""
+    """The CUDA graphs of one captured function: of its inference graph, or of its forward and its backward graph."""
 
     device: int | None = None
 
     def recorded(self, run: Boxed, captured: Captured, ready: Callable[[], bool] = lambda: True) -> Boxed:
-        """``run``, replayed from a CUDA graph from its third call on where that is possible.
-
-        The first call is made as it is: what it allocates for good must not lie in the graphs' memory.  So are those
-        that follow until it is ``ready``.
+        """Wraps ``run`` so that it is replayed from a CUDA graph from its third call on, if possible. The first call
+        runs normally, because its permanent allocations must not be in the graphs' memory pool. So do the following
+        calls until ``run`` is ``ready``.
         """
         backward = captured.kind == "backward"
         if not on_gpu(captured) or captured.shares or (backward and self.device is None):
@@ -62,7 +61,7 @@ class GraphPair:
         )
 
     def _after(self, run: Boxed) -> Boxed:
-        """``run`` as the backward of a forward graph that may have been replayed."""
+        """Wraps ``run`` as the backward of a forward graph that may have been replayed."""
 
         def backward(args: list[Any]) -> Any:
             from torch._inductor.cudagraph_trees import get_manager
@@ -76,7 +75,9 @@ class GraphPair:
 
 
 def later(first: Boxed, ready: Callable[[], bool], make: Callable[[], Boxed]) -> Boxed:
-    """``first`` for the first call and all others until it is ``ready``, then what ``make`` makes."""
+    """Calls ``first`` for the first call and for all others until it is ``ready``, and then the function that ``make``
+    returns.
+    """
     called, made = False, list[Boxed]()
 
     def run(args: list[Any]) -> Any:
@@ -92,11 +93,11 @@ def later(first: Boxed, ready: Callable[[], bool], make: Callable[[], Boxed]) ->
 
 
 def on_gpu(captured: Captured) -> bool:
-    """Whether a graph has tensors on a CUDA device."""
+    """True if a graph has tensors on a CUDA device."""
     values = (n.meta.get("val") for n in captured.gm.graph.nodes)
     return any(isinstance(v, torch.Tensor) and v.device.type == "cuda" for v in values)
 
 
 def has_symbols(captured: Captured) -> bool:
-    """Whether a graph takes sizes that only the call tells."""
+    """True if a graph takes symbolic sizes."""
     return any(isinstance(n.meta.get("val"), Symbolic) for n in captured.gm.graph.find_nodes(op="placeholder"))

@@ -1,4 +1,6 @@
-"""The calls that PyTorch's OpInfos come down to, forward and backward: arguments for operators that have no samples."""
+"""Collects the operator calls that PyTorch's OpInfos make, forward and backward, as samples for operators without an
+OpInfo.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +16,13 @@ from keel.torch_adapter.universe import examples, names, supports_autograd
 
 Found = tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]
 LARGE, MOST = 400, 24
-"""Tensors of more elements are passed over, and so are further calls of an operator."""
+"""Calls with a tensor of more than ``LARGE`` elements are skipped, and so are calls of an operator after the first
+``MOST``.
+"""
 
 
 def calls(wanted: frozenset[Callable[..., Any]]) -> Iterator[Found]:
-    """Calls of the ``wanted`` overloads with small tensors, in an order that is the same each time.  Takes minutes."""
+    """Calls of the ``wanted`` overloads with small tensors, in a reproducible order. Takes minutes."""
     listener = _Listener(wanted)
     for name in names():
         if name in _ABORTS:

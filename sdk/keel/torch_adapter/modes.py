@@ -1,4 +1,4 @@
-"""What a user may have on around a call, switched off: dispatch modes, default devices, autocast."""
+"""Switches off modes that the user may have active around a call: dispatch modes, default devices, autocast."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 @contextmanager
 def without_modes() -> Iterator[None]:
-    """Where no mode of ``__torch_dispatch__`` or ``__torch_function__`` sees what is done: no fake tensors, no default
-    device, nothing counted or recorded."""
+    """A context in which no ``__torch_dispatch__`` or ``__torch_function__`` mode is active: no fake tensors, no
+    default device, no FLOP counters or recorders.
+    """
     with torch._C.DisableTorchFunction(), _disable_current_modes():
         yield
 
 
 def without_autocast() -> AbstractContextManager[Any]:
-    """Where operators compute in the dtypes that they are given."""
+    """A context in which operators compute in the dtypes of their arguments."""
     guard: AbstractContextManager[Any] = torch._C._DisableAutocast()
     return guard

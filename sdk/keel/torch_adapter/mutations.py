@@ -1,5 +1,5 @@
-"""Input mutations, which AOTAutograd leaves at the end of the graphs that it traces: taken out, so that the graph that
-is compiled is functional, and applied by PyTorch after each call of it.
+"""Removes the input mutations that AOTAutograd leaves at the end of its graphs, so that compiled graphs are functional.
+PyTorch applies the mutations after each call.
 
 A graph that Keel compiles returns the new contents as its last results. AOTAutograd puts an input's mutation into a
 graph if autograd does not have to follow it: ``copy_`` of the new contents, ``set_`` where the program gave the input
@@ -23,18 +23,17 @@ from keel.torch_adapter.operators import may_alias
 aten = torch.ops.aten
 Boxed = Callable[[list[Any]], Sequence[Any]]
 _SETS = frozenset({"aten::set_", "aten::shallow_copy_data_"})
-"""What gives an input other memory; the second is ``x.data = y`` from PyTorch 2.14 on."""
+"""Operators that give an input other memory. The second is ``x.data = y`` from PyTorch 2.14 on."""
 _MUTATIONS = frozenset({"aten::copy_", "inductor::resize_storage_bytes_"}) | _SETS
 COPIED = "keel.copied"
 
 
 @dataclass(frozen=True)
 class Mutations:
-    """What is done to a graph's inputs after each call of it.
-
-    ``program`` takes the inputs of the numbers ``inputs`` and the last ``values`` results of the graph.  ``copied``
-    are the numbers of results that share memory with what is written, and are to keep what it held.  ``shares`` says
-    whether an input may take over the memory of a result.
+    """The mutations of a graph's inputs after each call. ``program`` takes the inputs with the numbers ``inputs`` and
+    the last ``values`` results of the graph. ``copied`` are the numbers of results that share memory with a mutated
+    input and must keep their values, so they are copied. ``shares`` is True if an input may take over the memory of a
+    result.
     """
 
     program: Callable[..., None]
@@ -44,10 +43,9 @@ class Mutations:
     shares: bool
 
     def after(self, run: Boxed, *, hidden: bool) -> Boxed:
-        """``run``, and then the mutations; it returns the results of ``run`` without their values.
-
-        ``hidden`` leaves the inputs' version counters as they are: AOTAutograd moves them on before a forward graph
-        runs, where autograd is to see the mutation.
+        """Wraps ``run`` so that the mutations follow it. It returns the results of ``run`` without those that the
+        mutations take. ``hidden`` keeps the version counters of inputs: AOTAutograd advances them before a forward
+        graph runs, if autograd has to see the mutation.
         """
         inputs, copied, program = self.inputs, self.copied, self.program
 
@@ -66,14 +64,14 @@ class Mutations:
 
 
 def _unseen(tensors: Sequence[Any]) -> Any:
-    """Keeps the version counters of those that have one."""
+    """A context that keeps the version counters of tensors that have one."""
     return _unsafe_preserve_version_counter(
         tuple(t for t in tensors if isinstance(t, torch.Tensor) and not t.is_inference())
     )
 
 
 def copy_of(x: torch.Tensor) -> torch.Tensor:
-    """A copy with the strides of ``x``, whatever they are."""
+    """A copy of ``x`` with the same strides."""
     span = 1 + sum((n - 1) * s for n, s in zip(x.shape, x.stride(), strict=True)) if x.numel() else 0
     return x.as_strided((span,), (1,)).clone().as_strided(x.shape, x.stride(), 0)
 
@@ -86,7 +84,7 @@ def taken_out(gm: fx.GraphModule) -> Mutations | None:
     output = gm.graph.output_node()
     placeholders = gm.graph.find_nodes(op="placeholder")
     recorder = _Recorder(mutating)
-    for node in reversed(mutating):  # its result is the input, as it is after all of them
+    for node in reversed(mutating):  # its result is the input after all mutations
         node.replace_all_uses_with(node.args[0], delete_user_cb=lambda user: user is output)
         node.replace_all_uses_with(_contents(node))
         gm.graph.erase_node(node)
@@ -102,7 +100,7 @@ def taken_out(gm: fx.GraphModule) -> Mutations | None:
 
 
 def mutates_input(node: fx.Node) -> bool:
-    """Whether a node is a mutation of an input that is carried out after the graph's calls."""
+    """True if a node is an input mutation that is applied after the graph's calls."""
     return (
         isinstance(node.target, OpOverload)
         and node.target._schema.name in _MUTATIONS
@@ -112,7 +110,7 @@ def mutates_input(node: fx.Node) -> bool:
 
 
 def _contents(node: fx.Node) -> Any:
-    """What an input holds after its mutation."""
+    """The contents of an input after its mutation."""
     return node.args[1] if isinstance(node.args[1], fx.Node) else node.args[0]
 
 
@@ -121,7 +119,7 @@ def _sets(node: fx.Node) -> bool:
 
 
 def roots(node: Any) -> set[fx.Node]:
-    """The graph's inputs that a node may share memory with."""
+    """The inputs of the graph whose memory a node may share."""
     found, visited, waiting = set(), set(), [node]
     while waiting:
         n = waiting.pop()
@@ -135,7 +133,7 @@ def roots(node: Any) -> set[fx.Node]:
 
 
 def viewed(node: fx.Node) -> list[Any]:
-    """The arguments that the results of a node may share memory with."""
+    """The arguments whose memory the results of a node may share."""
     if node.target is operator.getitem:
         return [node.args[0]]
     if not isinstance(node.target, OpOverload):
@@ -145,10 +143,10 @@ def viewed(node: fx.Node) -> list[Any]:
 
 
 class _Recorder:
-    """Mutations as a program of their own.  It takes ``inputs`` of the graph and ``values``, which the graph computes.
-
-    What is written is read before anything is mutated. Where one input takes over the memory of another, or of a view
-    of it, the program makes that view itself, since the graph may not."""
+    """Builds a separate program of the mutations. It takes ``inputs`` of the graph and ``values`` that the graph
+    computes, and reads all values before it mutates anything. If an input takes over the memory of another, or of a
+    view of it, the program makes that view itself, because a functional graph must not.
+    """
 
     def __init__(self, mutating: Sequence[fx.Node]) -> None:
         targets = [n.args[0] for n in mutating]

@@ -1,7 +1,6 @@
-"""Symbolic numbers as nodes that compute them by Python arithmetic from others that are known: sizes of arguments.
-
-A size is looked for where it stands, then taken apart: solved for in one that holds it, found as a multiple of one, or
-made of its terms.
+"""Computes symbolic numbers with nodes of Python arithmetic, from known ones such as sizes of arguments. A size that is
+not known itself is solved for in a known size that contains it, derived as a multiple of one, or computed from its
+terms.
 """
 
 from __future__ import annotations
@@ -24,13 +23,12 @@ from keel.torch_adapter.symbols import Symbolic, expression
 
 
 class NotRecorded(Exception):
-    """Why a function has no functional graph on these arguments: a sentence."""
+    """Raised if a function has no functional graph on these arguments. The message is a sentence."""
 
 
 def number(value: Symbolic, known: dict[sympy.Expr, fx.Node], graph: fx.Graph) -> fx.Node:
-    """A node of ``graph`` that computes ``value`` from numbers already ``known``, to which all that it adds are added.
-
-    Raises NotRecorded for one that does not follow from them, or by no function of Python's.
+    """Returns a node of ``graph`` that computes ``value`` from the numbers in ``known``, and adds new nodes to
+    ``known``. Raises NotRecorded if the value does not follow from these, or needs a function that Python lacks.
     """
     wanted = expression(value)
     if (node := known.get(wanted)) is not None:
@@ -102,20 +100,20 @@ _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
         and (found := getattr(torch, name.replace("OpaqueUnaryFn", "_sym"), None)) is not None
     },
 }
-"""How each function is computed, on symbolic numbers, too.  ``Piecewise`` is written out."""
+"""Python functions for sympy's. They work on symbolic numbers too. ``Piecewise`` is handled separately."""
 _FOLDED = frozenset(
     ("Add", "Mul", "Max", "Min", "And", "Or", "BitwiseFn_bitwise_and", "BitwiseFn_bitwise_or", "BitwiseFn_bitwise_xor")
 )
-"""Those of any number of arguments, two at a time."""
+"""Functions of any number of arguments, which are applied to two at a time."""
 _DEEPEST = 3
-"""How many sizes may be on the way to one: each is tried in each that holds it."""
+"""The depth of the search for a size. The search tries each size that contains an unknown one."""
 
 Found = fx.Node | int | float | bool
 
 
 @dataclass(frozen=True)
 class _Arithmetic:
-    """``above`` are what is being computed; a size that depends on them is not a source."""
+    """``above`` are the sizes that are being computed, so they cannot be used as sources."""
 
     known: dict[sympy.Expr, fx.Node]
     graph: fx.Graph
@@ -148,7 +146,7 @@ class _Arithmetic:
         return result
 
     def _cases(self, wanted: sympy.Piecewise) -> Found:
-        """The last case, unless the condition of one before it holds."""
+        """Computes a ``Piecewise``: the last case, unless the condition of an earlier case holds."""
         *before, (last, _) = wanted.args
         result = self.of(last)
         for value, holds in reversed(before):
@@ -156,11 +154,11 @@ class _Arithmetic:
         return result
 
     def _is_told(self, wanted: sympy.Expr) -> bool:
-        """Whether all its symbols are known by themselves."""
+        """True if all symbols of an expression are known numbers."""
         return all(s in self.known for s in wanted.free_symbols)
 
     def _found(self, wanted: sympy.Expr) -> Iterator[fx.Node]:
-        """What other sizes tell of one with symbols that are not known."""
+        """Tries to derive a size with unknown symbols from known sizes."""
         if wanted in self.above or len(self.above) >= _DEEPEST:
             return
         inner = _Arithmetic(self.known, self.graph, (*self.above, wanted))
@@ -169,7 +167,7 @@ class _Arithmetic:
                 yield found
 
     def _solved(self, wanted: sympy.Expr) -> Found | None:
-        """From a size that is a multiple of it, and more."""
+        """Solves for a size in a known size that is a multiple of it plus a rest."""
         it = sympy.Dummy(integer=True)
         for size, node in list(self.known.items()):
             if size.is_integer is not True or not wanted.free_symbols <= size.free_symbols:
@@ -184,7 +182,7 @@ class _Arithmetic:
         return None
 
     def _grown(self, wanted: sympy.Expr) -> Found | None:
-        """A multiple of a known size, and more."""
+        """Computes a size as a multiple of a known size plus a rest."""
         if not isinstance(wanted, sympy.Add | sympy.Mul):
             return None
         unknown = [t for t in _terms(wanted) if not self._is_told(t)]
@@ -200,7 +198,7 @@ class _Arithmetic:
         return None
 
     def _divided(self, wanted: sympy.Expr) -> Found | None:
-        """A quotient, from that by a divisor of its divisor."""
+        """Computes a quotient from a known quotient by a divisor of its divisor."""
         if not isinstance(wanted, FloorDiv) or not isinstance(wanted.args[1], sympy.Integer):
             return None
         number, by = wanted.args
@@ -217,7 +215,7 @@ class _Arithmetic:
         return None
 
     def _both(self, times: sympy.Expr, rest: sympy.Expr) -> tuple[Found, Found] | None:
-        """A factor and what is added, where they are integers that can be computed."""
+        """Nodes for a factor and a summand, if both are integers that can be computed."""
         if times.is_integer is not True or times == 0 or (by := self._tried(times)) is None:
             return None
         return None if (more := self._tried(rest)) is None else (by, more)
@@ -229,7 +227,7 @@ class _Arithmetic:
             return None
 
     def _covered(self, wanted: sympy.Expr) -> tuple[sympy.Expr, ...]:
-        """The arguments of a function; of a minimum or maximum, known ones of some of them in their place."""
+        """The arguments of a function. For a minimum or maximum, known values replace subsets of the arguments."""
         terms: tuple[sympy.Expr, ...] = wanted.args
         if type(wanted).__name__ in ("Max", "Min"):
             for size in (s for s in self.known if type(s) is type(wanted)):

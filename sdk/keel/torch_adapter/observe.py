@@ -1,4 +1,4 @@
-"""The operator calls that a function makes when it runs."""
+"""Logs the operator calls that a function makes when it runs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 Heard = tuple[Callable[..., Any], tuple[Any, ...], Mapping[str, Any], Any]
-"""An overload, its arguments, and what it gave."""
+"""An overload, its arguments, and its result."""
 
 
 class _Ear(TorchDispatchMode):

@@ -1,4 +1,6 @@
-"""What an operator's schema says: what it writes, what its results alias, whether it draws random numbers."""
+"""Facts from operators' schemas: the arguments that an operator writes to, what its results alias, whether it is
+random.
+"""
 
 from __future__ import annotations
 
@@ -22,27 +24,27 @@ _REGISTERED_BY = {
     "torch_attn": "torch.nn.attention.varlen",
     "torch_nn": "torch.nn.modules.linear_cross_entropy",
 }
-"""What registers a namespace's operators, or their types, or one operator, and is too dear to import before somebody
-asks: one of them imports all of Dynamo.
+"""The modules that register the operators of a namespace, their types, or one operator. They are slow to import (one
+imports all of Dynamo), so they are imported when they are needed.
 """
 
 _KINDS = (OpOverload, HigherOrderOperator)  # a union of them would be rebuilt at each call
 
 
 def is_operator(target: object) -> bool:
-    """Whether ``target`` is an operator of ``torch.ops``: an overload, or one of higher order (``cond`` ...)."""
+    """True if ``target`` is an operator of ``torch.ops``: an overload, or a higher-order operator (``cond`` ...)."""
     return isinstance(target, _KINDS)
 
 
 def is_overload(target: object) -> bool:
-    """Whether ``target`` is an overload: an operator that takes tensors and numbers, and has a schema."""
+    """True if ``target`` is an overload: an operator that takes tensors and numbers, and has a schema."""
     return isinstance(target, OpOverload)
 
 
 @dataclass(frozen=True)
 class Parameter:
-    """A parameter of an overload; ``default`` is None where it is ``required``. ``tensor`` says whether it takes a
-    tensor (or None), ``number`` whether a Python number, ``several`` whether a list.
+    """A parameter of an overload. ``default`` is None if it is ``required``. ``tensor`` is True if it takes a tensor
+    (or None), ``number`` if it takes a Python number, ``several`` if it takes a list.
     """
 
     name: str
@@ -56,7 +58,7 @@ class Parameter:
 
 @cache
 def parameters(op: Callable[..., Any]) -> tuple[Parameter, ...]:
-    """The parameters of an overload, in order.  Raises TypeError for an operator of higher order, which has none."""
+    """The parameters of an overload, in order. Raises TypeError for a higher-order operator, which has none."""
     if not isinstance(op, OpOverload):
         raise TypeError(f"{op} has no schema.")
     lenient = op._schema.name in _NUMBERS_AS_TENSORS
@@ -78,13 +80,14 @@ def parameters(op: Callable[..., Any]) -> tuple[Parameter, ...]:
 
 
 def signature(op: Callable[..., Any]) -> str | None:
-    """An overload's schema as PyTorch writes it; None for an operator of higher order, which has none."""
+    """An overload's schema as PyTorch prints it; None for a higher-order operator, which has none."""
     return str(op._schema) if isinstance(op, OpOverload) else None
 
 
 def operator_named(name: str) -> Callable[..., Any] | None:
-    """The operator of a full name (``aten.add.Tensor``, ``higher_order.cond.default``); None if this PyTorch has none
-    of that name."""
+    """The operator with a full name (``aten.add.Tensor``, ``higher_order.cond.default``); None if this PyTorch does not
+    have it.
+    """
     if re.fullmatch(r"\w+\.\w+\.\w+", name) is None:
         return None
     space, packet, overload = name.split(".")
@@ -97,14 +100,16 @@ def operator_named(name: str) -> Callable[..., Any] | None:
 
 @cache
 def _register(name: str) -> None:
-    """Imports what registers a namespace or an operator; some PyTorch lacks it, and then the operator, too."""
+    """Imports the module that registers a namespace or an operator. A PyTorch without the module lacks the operator
+    too.
+    """
     if name in _REGISTERED_BY:
         with suppress(ImportError):
             import_module(_REGISTERED_BY[name])
 
 
 def registered_names() -> frozenset[str]:
-    """The full names of the overloads that the dispatcher knows by now, without importing what registers more."""
+    """The full names of the overloads that are registered so far. Imports nothing."""
     return _full_names(tuple(torch._C._dispatch_get_all_op_names()))
 
 
@@ -115,19 +120,19 @@ def _full_names(schemas: tuple[str, ...]) -> frozenset[str]:
 
 
 def overload_names() -> tuple[str, ...]:
-    """The full names of all overloads that the dispatcher knows, and of operators of higher order, sorted."""
+    """The sorted full names of all registered overloads and higher-order operators."""
     for name in _REGISTERED_BY:
         _register(name)
     return tuple(sorted({*registered_names(), *(f"higher_order.{n}.default" for n in _higher_order_ops)}))
 
 
 def is_taken_apart(op: Callable[..., Any]) -> bool:
-    """Whether PyTorch's dispatcher writes an overload out by itself, so that no captured graph holds it."""
+    """True if PyTorch's dispatcher decomposes an overload, so that captured graphs never contain it."""
     return isinstance(op, OpOverload) and op._can_decompose()
 
 
 def gives_tensors(op: Callable[..., Any]) -> bool:
-    """Whether an overload returns tensors; what does not asks for a number, or only has an effect."""
+    """True if an overload returns tensors. Others return a number, or only have an effect."""
     return isinstance(op, OpOverload) and any("Tensor" in str(r.type) for r in op._schema.returns)
 
 
@@ -136,19 +141,18 @@ _NUMBERS_AS_TENSORS = frozenset({"aten::add", "aten::sub", "aten::mul", "aten::d
 
 
 def writes(op: Callable[..., Any]) -> bool:
-    """Whether an operator writes to an argument."""
+    """True if an operator writes to an argument."""
     return isinstance(op, OpOverload) and op._schema.is_mutable
 
 
 _UNSAID = frozenset({"aten::unsafe_split", "aten::unsafe_split_with_sizes", "aten::_unsafe_view"})
-"""Views whose schemas keep quiet about it, so that autograd does not follow writes to them."""
+"""Views whose schemas do not declare the alias, so that autograd does not track writes to them."""
 
 
 @cache
 def may_alias(op: Callable[..., Any]) -> Mapping[int, tuple[int, ...]]:
-    """For each result that may share memory with arguments: the positions of these.  Empty for most operators.
-
-    A result that is a list counts as result 0.
+    """Maps each result that may share memory with arguments to the positions of these arguments. Empty for most
+    operators. A result that is a list counts as result 0.
     """
     if not isinstance(op, OpOverload):
         return MappingProxyType({})
@@ -159,29 +163,30 @@ def may_alias(op: Callable[..., Any]) -> Mapping[int, tuple[int, ...]]:
     for i, result in enumerate(op._schema.returns):
         if result.alias_info:
             mine = set(result.alias_info.before_set) | set(result.alias_info.after_set)
-            # A list of views says only that it aliases something.
+            # The schema of a list of views does not say which argument it aliases.
             found[i] = tuple(k for k, theirs in enumerate(sets) if theirs and (theirs & mine or not mine - {"*"}))
     return MappingProxyType(found)
 
 
 @cache
 def is_random(op: Callable[..., Any]) -> bool:
-    """Whether two equal calls may give different results."""
+    """True if two equal calls may return different results."""
     tags = getattr(op, "tags", ())
     return torch.Tag.nondeterministic_seeded in tags
 
 
 @cache
 def makes_sizes(op: Callable[..., Any]) -> bool:
-    """Whether results have sizes, or are numbers, that only the run tells."""
+    """True if results are data-dependent numbers or have data-dependent sizes."""
     tags = getattr(op, "tags", ())
     return torch.Tag.dynamic_output_shape in tags or torch.Tag.data_dependent_output in tags
 
 
 @cache
 def has_effect(op: Callable[..., Any]) -> bool:
-    """Whether a call matters even if nobody uses its result: a check, a write, a random draw, a collective, an operator
-    of higher order."""
+    """True if a call must stay even if its result is unused: a check, a write, a random draw, a collective, a
+    higher-order operator.
+    """
     if not isinstance(op, OpOverload):
         return isinstance(op, HigherOrderOperator)
     return (
@@ -206,7 +211,7 @@ _ASSERTIONS = frozenset(
 
 @cache
 def is_assertion(op: Callable[..., Any]) -> bool:
-    """True if an operator only raises unless a condition on its arguments holds.  An operator that types alone decide
-    (``_assert_tensor_metadata``) does not count.
+    """True if an operator only raises unless a condition on its arguments holds. An operator whose condition depends
+    only on types (``_assert_tensor_metadata``) does not count.
     """
     return isinstance(op, OpOverload) and op._schema.name in _ASSERTIONS

@@ -1,7 +1,6 @@
-"""Runs a function on fake tensors and records what it did, as a functional graph of ATen operators.
-
-The same as tracing with ``make_fx``, which also works, at a quarter of its time: symbolic sizes are not traced through
-Python but written down from their expressions, and nothing but operators is recorded.
+"""Runs a function on fake tensors and records its operators as a functional graph of ATen. The result is that of
+``make_fx``, in a quarter of the time: only operators are recorded, and symbolic sizes are computed from their
+expressions instead of being traced through Python.
 """
 
 from __future__ import annotations
@@ -39,13 +38,13 @@ def record(fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any
     """
     flat, values = _flat(fn, args, kwargs)
     with ExitStack() as stack:
-        # Whatever surrounds the compiler (autocast, autograd, another tracer) has had its effect on the graph already.
+        # The modes around the compiler (autocast, autograd, another tracer) have affected the graph already.
         stack.enter_context(_disable_current_modes())
         stack.enter_context(torch.no_grad())
         stack.enter_context(torch._C._DisableAutocast())
         stack.enter_context(enable_python_dispatcher())
         stack.enter_context(mode)
-        if mode.shape_env is not None:  # or the next graph that PyTorch makes has to have them
+        if mode.shape_env is not None:  # or PyTorch requires their bindings in its next graph
             stack.enter_context(mode.shape_env.ignore_fresh_unbacked_symbols())
         try:
             return _record(flat, values)
@@ -56,8 +55,8 @@ def record(fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any
 def _flat(
     fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> tuple[Callable[..., tuple[Any, ...]], list[Any]]:
-    """``fn`` as a function of the tensors and symbolic numbers among its arguments, with a tuple of results; and
-    these.
+    """``fn`` as a function of the tensors and symbolic numbers among its arguments that returns a tuple, and these
+    arguments.
     """
     values: list[Any] = []
     fx.node.map_aggregate((tuple(args), dict(kwargs)), lambda v: values.append(v) if _is_input(v) else None)
@@ -74,7 +73,7 @@ def _flat(
 
 
 def _plain(value: Any) -> Any:
-    """Lists that may be written to, as some decompositions of PyTorch's do."""
+    """Copies lists, because some of PyTorch's decompositions change their arguments."""
     if isinstance(value, tuple):
         return tuple(map(_plain, value))
     return list(map(_plain, value)) if isinstance(value, list) else value
@@ -111,7 +110,7 @@ def _functionalized(fn: Callable[..., Any], values: Sequence[Any]) -> fx.Graph:
 
 
 def _functional(fn: Callable[..., Any], values: Sequence[Any]) -> fx.GraphModule:
-    """Traces slowly to a graph without writes to tensors that ``fn`` makes."""
+    """Traces, more slowly, to a graph in which writes to tensors that ``fn`` makes are functionalized."""
     table: dict[Any, Any] = dict(prims_in_aten())
     return make_fx(dispatch_functionalize(fn), decomposition_table=table)(*values)
 
@@ -127,7 +126,7 @@ def _in_words() -> Iterator[None]:
 
 
 _NOTHING = (aten.detach.default, aten.alias.default)
-"""What matters to autograd only."""
+"""Operators that only matter to autograd."""
 
 
 class _Mutates(Exception):
@@ -138,7 +137,9 @@ class _Recorder(TorchDispatchMode):
     def __init__(self, writer: _Writer) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.writer = writer
-        self.functional: frozenset[Any] = frozenset()  # what is not taken apart, since writes are in it
+        self.functional: frozenset[Any] = (
+            frozenset()
+        )  # operators that are not decomposed, because their decomposition writes
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -165,7 +166,7 @@ class _Recorder(TorchDispatchMode):
         return out
 
     def _taken_apart(self, func: Any, args: Any, kwargs: Any) -> Any:
-        """What ``func`` is made of, without writes to tensors of its own."""
+        """The results of decomposing ``func``, with its internal writes functionalized."""
         made = tuple(self.writer.graph.nodes)
         try:
             with self:
@@ -183,7 +184,7 @@ class _Recorder(TorchDispatchMode):
         return found if len(func._schema.returns) > 1 else found[0]
 
     def _copied(self, out: Any, like: Any) -> Any:
-        """What was taken apart, with the strides that the operator's own kernel gives it."""
+        """The decomposed result with the strides of the operator's own kernel."""
         if out is like or not isinstance(out, torch.Tensor):
             return out
         order = sorted(range(out.dim()), key=lambda d: hint_of(like.stride(d)) or 0, reverse=True)
@@ -204,27 +205,27 @@ def _apart(out: Any) -> Any:
 
 
 def _asks(func: Any) -> bool:
-    """Whether an operator asks for metadata, which costs nothing and leaves no trace."""
+    """True if an operator only reads metadata, so that it is not recorded."""
     kinds = {str(r.type) for r in func._schema.returns}
     return bool(kinds) and "Tensor" not in " ".join(kinds) and func is not aten._local_scalar_dense.default
 
 
 class _Writer:
-    """The graph so far, and the node that holds each tensor and each symbolic number."""
+    """The graph under construction, with the node of each tensor and each symbolic number."""
 
     def __init__(self) -> None:
         self.graph = fx.Graph()
         self.tensors: dict[int, fx.Node] = {}
         self.numbers: dict[sympy.Expr, fx.Node] = {}
-        self.alive: list[Any] = []  # tensors are known by id, so none may die
+        self.alive: list[Any] = []  # tensors are identified by id, so they must stay alive
 
     def declare(self, value: Any) -> None:
-        """A placeholder for an argument."""
+        """Adds a placeholder for an argument."""
         node = self.graph.placeholder(f"arg{len(self.alive)}")
         self._hold(node, value)
 
     def declare_strides(self, values: Sequence[Any]) -> None:
-        """Where strides of arguments can be read off that hold symbols which are by themselves no size of one."""
+        """Registers strides of arguments as sources of symbols that are not a size of any argument."""
         for value in values:
             for i, stride in enumerate(value.stride() if isinstance(value, torch.Tensor) else ()):
                 if (
@@ -235,7 +236,9 @@ class _Writer:
                     self._hold(self.graph.call_function(aten.sym_stride.int, (self.tensors[id(value)], i)), stride)
 
     def _sizes(self, node: fx.Node, value: torch.Tensor, symbols: bool = False) -> None:
-        """Where sizes can be read off: for each dimension of a size not known so far; only ``symbols`` among them."""
+        """Registers dimensions as sources of sizes that are not known so far. With ``symbols``, only sizes that are a
+        single symbol.
+        """
         for i, size in enumerate(value.shape):
             if (
                 isinstance(size, torch.SymInt)
@@ -255,7 +258,7 @@ class _Writer:
             self.numbers.setdefault(expression(value), node)
 
     def read(self, value: Any) -> Any:
-        """The node of a value; plain values stay."""
+        """The node of a value. Plain values are returned unchanged."""
         if isinstance(value, torch.Tensor):
             if (node := self.tensors.get(id(value))) is None:
                 raise NotRecorded("It uses a tensor that is neither an argument nor made by an operator.")
@@ -264,12 +267,12 @@ class _Writer:
         return number(value, self.numbers, self.graph) if isinstance(value, Symbolic) else value
 
     def same(self, out: torch.Tensor, value: torch.Tensor) -> None:
-        """``out`` is the value of the node that holds ``value``."""
+        """Registers ``out`` as another value of the node of ``value``."""
         self.tensors[id(out)] = self.read(value)
         self.alive.append(out)
 
     def forget(self, made: Sequence[fx.Node]) -> None:
-        """Takes back all nodes but those."""
+        """Erases all nodes but those in ``made``."""
         kept = set(made)
         for node in reversed(self.graph.nodes):
             if node not in kept:

@@ -1,8 +1,8 @@
-"""Branches, loops and regions that write to what they are given, as ones that give it as it is afterwards.
+"""Functionalizes branches, loops and regions that write to their operands: the new contents become further results.
 
-AOTAutograd leaves such a call as ``auto_functionalized_v2(cond, ...)``, which stands for the call on copies: the graphs
-end in a ``copy_`` to each input that they write.  Here they give these contents as further results, so that they are
-functional, and the call is an ordinary one of ``cond``.
+AOTAutograd leaves such a call as ``auto_functionalized_v2(cond, ...)``, a call on copies: its graphs end in a ``copy_``
+to each input that they write. Here the graphs return these contents instead, so that they are functional, and the call
+becomes an ordinary ``cond``.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ aten, higher = torch.ops.aten, torch.ops.higher_order
 
 
 def without_writes(gm: fx.GraphModule) -> None:
-    """Changes ``gm``, and the graphs that its operators of higher order take."""
-    for module in reversed([m for m in gm.modules() if isinstance(m, fx.GraphModule)]):  # those inside first
+    """Changes ``gm`` and the graphs that its higher-order operators take."""
+    for module in reversed([m for m in gm.modules() if isinstance(m, fx.GraphModule)]):  # inner graphs first
         found = [
             n
             for n in module.graph.find_nodes(op="call_function", target=higher.auto_functionalized_v2)
@@ -37,12 +37,12 @@ def without_writes(gm: fx.GraphModule) -> None:
 
 
 _OPERANDS: Mapping[Any, int] = {higher.cond: 3, higher.invoke_subgraph: 2, higher.while_loop: 2}
-"""How many arguments come before the operands, by operator of higher order."""
+"""The number of arguments before the operands, for each higher-order operator."""
 
 
 @dataclass(frozen=True)
 class _Written:
-    """An operand that is written: the base of that number, or a view of it."""
+    """An operand that is written: the base with that number, or a view of it."""
 
     base: int
     view: tuple[Any, ...] = ()
@@ -50,13 +50,13 @@ class _Written:
     strided: bool = False
 
     def of(self, base: fx.Node) -> fx.Node:
-        """The operand, of what the base holds."""
+        """Reads the operand from the contents of its base."""
         if not self.view:
             return base
         return _emit(base.graph, aten.as_strided.default if self.strided else aten.slice.Tensor, base, *self.view)
 
     def into(self, base: fx.Node, contents: fx.Node) -> fx.Node:
-        """The base with the contents of the operand."""
+        """Returns the base with the operand's contents written into it."""
         if not self.view:
             return contents
         scatter = aten.as_strided_scatter.default if self.strided else aten.slice_scatter.default
@@ -64,7 +64,7 @@ class _Written:
 
 
 def _written(kwargs: Mapping[str, Any], name: str) -> _Written | None:
-    """What PyTorch says of an argument under names that are made of its own; None if it is not written."""
+    """Reads PyTorch's keyword arguments about the argument ``name``; None if it is not written."""
 
     def read(*fields: str) -> tuple[Any, ...]:
         return tuple(kwargs[f"_{name}_{field}"] for field in fields)
@@ -112,7 +112,9 @@ def _rewrite(gm: fx.GraphModule, node: fx.Node) -> None:
 
 
 def _loop(gm: fx.GraphModule, args: Sequence[Any], writes: Sequence[int], carried: int) -> list[Any]:
-    """The arguments of a loop that carries, behind its own values, what it writes from round to round."""
+    """The arguments of a loop that carries the tensors it writes from iteration to iteration, behind its own carried
+    values.
+    """
     operands = args[2:]
     order = [*range(carried), *writes, *(i for i in range(carried, len(operands)) if i not in writes)]
     ordered = [operands[i] for i in order]
@@ -134,8 +136,9 @@ def _is_graph(gm: fx.GraphModule, value: Any) -> bool:
 
 
 def _giving(gm: fx.GraphModule, node: fx.Node, writes: Sequence[int], order: Sequence[int] | None = None) -> fx.Node:
-    """The graph that a node names, with the contents of its inputs of the numbers ``writes`` as its last results, and
-    its inputs in the ``order`` given."""
+    """A copy of the graph of a ``get_attr`` node. It returns the contents of the inputs with the numbers ``writes`` as
+    its last results, and has its inputs in the given ``order``.
+    """
     name = "_".join([str(node.target), "giving", *map(str, writes)])
     body: Any = getattr(gm, str(node.target))
     if not hasattr(gm, name):
@@ -156,7 +159,7 @@ def _functional(body: fx.Graph, writes: Sequence[int], order: Sequence[int] | No
         elif node.op not in ("placeholder", "output"):
             made[node] = graph.node_copy(node, made.__getitem__)
     assert set(contents) <= {inputs[i] for i in writes}, "A write would be lost."
-    # A result shares memory neither with an input nor with another result.
+    # A result must not share memory with an input or with another result.
     after = [
         _emit(graph, aten.copy.default, made[n], contents[n])
         if n in contents

@@ -1,7 +1,7 @@
-"""What a forward graph saves for its backward, channels-last where that is how both work on it.
+"""Saves tensors for backward in channels-last layout if both the forward and the backward graph work in it.
 
-Nobody but the two graphs sees how such a value lies.  The layout is written into the graphs: the forward converts what
-it saves, the backward converts back, and a backend that keeps the value channels-last anyway does neither.
+Only the two graphs see the layout of a saved tensor. The conversions are part of the graphs: forward converts what it
+saves, and backward converts back. A backend that keeps the value channels-last anyway skips both conversions.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from torch import fx
 from torch._prims_common import make_channels_last_strides_for
 
 Images = Callable[[fx.GraphModule], Collection[fx.Node]]
-"""Returns the row-major values of a forward graph that its backend rather has channels-last."""
+"""Returns the row-major values of a forward graph that its backend prefers channels-last."""
 
 
 def no_images(forward: fx.GraphModule) -> Collection[fx.Node]:
-    """Returns none: everything is saved as it lies."""
+    """Returns nothing, so that every value is saved in its own layout."""
     return ()
 
 
 def lay_out_saved(forward: fx.GraphModule, backward: fx.GraphModule, num_fwd_outputs: int, images: Images) -> None:
-    """Converts the ``images`` among what ``forward`` saves, and in ``backward`` each of them back."""
+    """Converts the saved values of ``forward`` that are in ``images``, and converts them back in ``backward``."""
     output = forward.graph.output_node()
     results: list[Any] = list(output.args[0])  # type: ignore[arg-type]
     placeholders = {n.name: n for n in backward.graph.find_nodes(op="placeholder")}

@@ -1,8 +1,8 @@
-"""Assertions that ``squeeze`` keeps what its type says it keeps.
+"""Asserts that ``squeeze`` keeps the dimensions that its type has.
 
-``x[mask].squeeze()`` has no dimension left where one element is found, and one where there are more or none.  PyTorch
-traces the second: the number of dimensions of a compiled tensor is fixed.  So a run in which a size that only it tells
-is 1 has no compiled form, and must not be given the other one's shape without a word.
+``x[mask].squeeze()`` has no dimensions if ``mask`` has one true element, and one dimension otherwise. The rank of a
+compiled tensor is fixed, and PyTorch traces the second case. A run in which the data-dependent size is 1 must therefore
+raise an error, and not return a tensor of the wrong shape.
 """
 
 from __future__ import annotations
@@ -28,8 +28,9 @@ _MESSAGE = (
 
 
 def assert_kept(gm: fx.GraphModule) -> None:
-    """Changes ``gm`` and the graphs in it: each dimension that a ``squeeze`` keeps since its size is not known is
-    asserted not to have size 1.  The error is a RuntimeError."""
+    """Changes ``gm`` and the graphs in it. Each dimension that a ``squeeze`` keeps because its size is unknown gets an
+    assertion that its size is not 1. The error is a RuntimeError.
+    """
     for graph in (m.graph for m in gm.modules() if isinstance(m, fx.GraphModule)):
         for node in (n for target in _SQUEEZES for n in graph.find_nodes(op="call_function", target=target)):
             for dim, size in _kept(node):
@@ -37,7 +38,9 @@ def assert_kept(gm: fx.GraphModule) -> None:
 
 
 def _kept(node: fx.Node) -> Iterator[tuple[int, torch.SymInt]]:
-    """The dimensions that a call is asked to drop and keeps, though they may be 1, with their sizes."""
+    """The dimensions, with their sizes, that a call should drop if their size is 1, and keeps because the size is
+    unknown.
+    """
     value = node.args[0].meta["val"]  # type: ignore[union-attr]
     asked: Any = node.args[1] if len(node.args) > 1 else range(value.dim())
     dims: Iterable[int] = [asked] if isinstance(asked, int) else asked

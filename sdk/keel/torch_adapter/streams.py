@@ -1,4 +1,4 @@
-"""Streams and events: the current stream as the CUDA driver knows it, and calls within graphs that work on them."""
+"""Streams and events: the handle of the current CUDA stream, and calls in graphs that use streams or events."""
 
 from __future__ import annotations
 
@@ -8,13 +8,15 @@ from torch._ops import HigherOrderOperator, OpOverload
 
 
 def cuda_stream(device: int) -> int:
-    """PyTorch's current stream on CUDA device ``device``, a cudaStream_t; the public call makes an object each time."""
+    """PyTorch's current stream on CUDA device ``device``, as a cudaStream_t. The public call would make an object each
+    time.
+    """
     return int(torch._C._cuda_getCurrentRawStream(device))
 
 
 def works_on_streams(node: fx.Node) -> bool:
-    """Whether a node records an event, waits for one or works on a stream in another way, alone or (from PyTorch 2.12
-    on) behind values that are to be computed before.
+    """True if a node records an event, waits for one or uses a stream in another way. From PyTorch 2.12 on, the node
+    may also take values that must be computed before.
     """
     target = node.target
     if isinstance(target, OpOverload):

@@ -1,4 +1,4 @@
-"""PyTorch's symbolic numbers as sympy expressions: what is known of a size, and the value it had while tracing."""
+"""PyTorch's symbolic numbers as sympy expressions: facts about sizes, and the values they had while tracing."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def expression(value: Symbolic | int | float) -> sympy.Expr:
 
 
 def hint_of(value: int | torch.SymInt) -> int | None:
-    """The value while tracing; None for a number that only the run will tell (the length of ``nonzero`` ...)."""
+    """The value while tracing; None for a data-dependent number (the length of ``nonzero`` ...)."""
     if isinstance(value, int):
         return value
     node = value.node
@@ -53,23 +53,19 @@ def constant_of(value: object) -> object:
 
 
 def same(a: int | torch.SymInt, b: int | torch.SymInt) -> bool:
-    """Whether two sizes are equal, now and in every run.
-
-    Where they were equal while tracing, a guard says that they are; sizes that only a run tells are equal if that is
-    known already.
+    """True if two sizes are equal in every run. If they were equal while tracing, a guard is added. Data-dependent
+    sizes are equal only if that is already known.
     """
     if expression(a) == expression(b):
         return True
     here, there = hint_of(a), hint_of(b)
     if here is not None and there is not None:
-        return here == there and bool(a == b)  # asking makes the guard
+        return here == there and bool(a == b)  # the comparison adds the guard
     return statically_known_true(a == b)
 
 
 def holds(condition: bool | torch.SymBool) -> bool:
-    """Whether a condition on sizes is known to hold in every run; where they have values while tracing, a guard says
-    that it does, if it does then.
-    """
+    """True if a condition on sizes holds in every run. If it held for the values while tracing, a guard is added."""
     if isinstance(condition, bool):
         return condition
     if condition.node.has_hint():
@@ -78,34 +74,33 @@ def holds(condition: bool | torch.SymBool) -> bool:
 
 
 def promise(holds: bool | torch.SymBool) -> None:
-    """Lets sizes that only a run tells rely on a condition.  Raises RuntimeError where it is known not to hold."""
+    """Declares that a condition on data-dependent sizes holds. Raises RuntimeError if it is known to be false."""
     torch._check(holds)
 
 
 def symbols_of(mode: Any) -> frozenset[sympy.Symbol]:
-    """All symbols that a fake mode knows so far."""
+    """All symbols of a fake mode so far."""
     return frozenset() if mode is None or mode.shape_env is None else frozenset(mode.shape_env.var_to_range)
 
 
 def late(expr: sympy.Expr) -> frozenset[sympy.Symbol]:
-    """The symbols in an expression whose value only a run tells."""
+    """The unbacked symbols of an expression: those whose values are data-dependent."""
     return frozenset(free_unbacked_symbols(expr))
 
 
 def of_some(stride: sympy.Expr, sizes: Collection[sympy.Expr]) -> sympy.Expr:
-    """A stride of a tensor that has elements, so that those of its sizes that only a run tells are 1 or more."""
+    """A stride of a tensor that is assumed to have elements, so that its data-dependent sizes are at least 1."""
     either = {m: u for m in stride.atoms(Max) for u in late(m) if u in sizes and set(m.args) == {u, sympy.Integer(1)}}
     return stride.xreplace(either)
 
 
 def rename(mode: Any, names: Mapping[sympy.Symbol, sympy.Expr]) -> None:
-    """Makes each symbol that only a run tells what is given for it, in all values of a fake mode.
-
-    That they are equal is for the caller to know; what was known of a symbol's bounds is forgotten.
+    """Replaces unbacked symbols, in all values of a fake mode, by the expressions in ``names``. The caller guarantees
+    that they are equal. Known bounds of the symbols are dropped.
     """
     env = mode.shape_env
     for old, new in names.items():
-        env.var_to_range[old] = env.bound_sympy(new)  # else bounds, some of them guesses, forbid it
+        env.var_to_range[old] = env.bound_sympy(new)  # otherwise bounds, some of them guesses, prevent it
         if new.is_Symbol and late(new):
             env._rename_unbacked_to(old, new)
         else:

@@ -1,4 +1,4 @@
-"""Traces a callable as Keel does, without Dynamo, and says at which sizes what it traced holds."""
+"""Traces a callable without Dynamo, and computes sizes for which the trace is valid."""
 
 from __future__ import annotations
 
@@ -14,11 +14,10 @@ from keel.torch_adapter.capture import Compiler, capture
 def trace(
     fn: Callable[..., Any], inputs: Sequence[torch.Tensor], compiler: Compiler, *, dynamic: bool = False
 ) -> Callable[..., Any]:
-    """What ``capture`` makes of ``fn``, which takes these tensors and returns a tuple of tensors, without Dynamo.
-
-    A pair of graphs is traced where an input requires a gradient and gradients are enabled, else an inference graph;
-    the backward graph of a pair may be traced only when it is first needed.  ``dynamic`` makes every size but 0 and 1 a
-    symbol.  Raises what PyTorch raises where it cannot trace.
+    """Captures ``fn``, which takes these tensors and returns a tuple of tensors, without Dynamo. Traces a forward and a
+    backward graph if an input requires a gradient and gradients are enabled, else an inference graph. The backward
+    graph may be traced when it is first needed. ``dynamic`` makes every size but 0 and 1 a symbol. PyTorch's errors
+    while tracing are raised unchanged.
     """
     # Importing these takes longer than importing torch.
     from torch._dynamo.source import ConstantSource
@@ -38,7 +37,7 @@ def trace(
 
 
 class _Program(torch.nn.Module):
-    """A function as AOTAutograd wants it."""
+    """A function in the form that AOTAutograd takes."""
 
     def __init__(self, fn: Callable[..., Any]) -> None:
         super().__init__()
@@ -49,10 +48,9 @@ class _Program(torch.nn.Module):
 
 
 def assignments(mode: Any, symbols: Sequence[sympy.Symbol], most: int = 4) -> list[Mapping[sympy.Symbol, int]]:
-    """Values for size symbols that all guards of a trace hold for; those it was traced with come first.
-
-    ``mode`` is the trace's fake mode.  Sizes that only the run will tell have any value in their range for which what
-    the run asserts holds.
+    """Yields values of the size symbols for which all guards of a trace hold. The values it was traced with come first.
+    ``mode`` is the trace's fake mode. A data-dependent size gets any value in its range that fulfills the trace's
+    assertions.
     """
     sizes = mode.shape_env
     guards = [g.expr for g in sizes.guards] + [a.expr for of in sizes.deferred_runtime_asserts.values() for a in of]
@@ -71,7 +69,7 @@ def assignments(mode: Any, symbols: Sequence[sympy.Symbol], most: int = 4) -> li
 
 
 def _value(sizes: Any, symbol: sympy.Symbol, late: int) -> int:
-    """The value while tracing; for a size that had none the value in its range that is next to ``late``."""
+    """The value while tracing. A data-dependent size gets the value in its range that is closest to ``late``."""
     known = sizes.backed_var_to_val if hasattr(sizes, "backed_var_to_val") else sizes.var_to_val
     return int(known[symbol]) if symbol in known else _within(sizes, symbol, late)
 
@@ -94,8 +92,8 @@ def _scaled(sizes: Any, hints: Mapping[sympy.Symbol, int], times: int) -> dict[s
 
 
 def aot_alone(gm: torch.fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
-    """What AOTAutograd itself makes of Dynamo's graph, nothing decomposed and nothing compiled: what Keel's own share
-    of the time is measured against.
+    """Runs AOTAutograd alone on Dynamo's graph, without decompositions and without compiling. It is the baseline for
+    Keel's own share of the compile time.
     """
     from torch._functorch.aot_autograd import aot_module_simplified
     from torch._functorch.partitioners import min_cut_rematerialization_partition

@@ -1,4 +1,4 @@
-"""What Dynamo's graphs need before a trace, so that the trace records all of their assertions."""
+"""Prepares Dynamo's graphs so that a trace records all of their assertions."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ aten = torch.ops.aten
 
 
 def read_apart(gm: fx.GraphModule) -> None:
-    """Changes a graph of Dynamo's, and those in it: assertions on sizes and truth values, which PyTorch adds for all
-    that it has come to believe of them, read these in ways that a trace records.
+    """Changes a graph of Dynamo's and the graphs in it. PyTorch adds an assertion for each fact that it assumes about
+    sizes and bools; here these assertions read the sizes and bools with calls that a trace records.
 
-    A trace folds ``aten.sym_size.int`` of a size that it believes to be 4 to a plain 4, and the assertion on it to one
-    that holds.  Where nothing else uses the tensor, the call that makes it would be dropped, and nothing be asserted.
+    A trace folds ``aten.sym_size.int`` of a size that it assumes to be 4 to a plain 4, and the assertion on it to True.
+    If nothing else uses the tensor, the call that makes it would be dropped, and nothing would be asserted.
     """
     for module in [m for m in gm.modules() if isinstance(m, fx.GraphModule)]:
         graph = module.graph
@@ -45,10 +45,11 @@ def read_apart(gm: fx.GraphModule) -> None:
 
 
 def _apart_from_earlier_traces(graph: fx.Graph) -> None:
-    """All that reads a tensor which a branch is given reads an alias of it, which a trace makes.
+    """Makes nodes in a branch read aliases of its inputs. Each trace makes these aliases again.
 
-    PyTorch remembers with a fake tensor how many elements are not zero (and the like), and traces a branch several
-    times on the same ones: later traces would be given the number that an assertion has made of it, not its symbol.
+    PyTorch caches data-dependent numbers, such as the length of ``nonzero``, on a fake tensor, and it traces a branch
+    several times with the same fake tensors. Later traces would get the number that an assertion has replaced the
+    symbol by.
     """
     inputs = graph.find_nodes(op="placeholder")
     for node in inputs:
@@ -68,8 +69,9 @@ _METHODS: Mapping[Any, str] = {
 
 @contextmanager
 def factorizations_checked() -> Iterator[None]:
-    """Where traces keep the check on whether a factorization succeeded. PyTorch 2.11 drops it, since it gives nothing;
-    newer releases count it as an effect by themselves."""
+    """A context in which traces keep the check that a factorization succeeded. PyTorch 2.11 drops it, because it has no
+    result; newer releases treat it as an effect.
+    """
     from torch._higher_order_ops.effects import _EffectType, _get_effect, _register_effectful_op
 
     if _get_effect(_FACTORIZED) is not None:
@@ -86,7 +88,7 @@ _FACTORIZED = "aten::_linalg_check_errors"
 
 
 class _Said(TorchFunctionMode):
-    """Assertions without a message are given one: a trace leaves out those that have none."""
+    """Adds a message to assertions without one, because a trace drops these."""
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
@@ -100,7 +102,7 @@ _SILENT: tuple[Any, ...] = (torch._assert_async, aten._assert_async, aten._asser
 
 
 def said(gm: fx.GraphModule) -> AbstractContextManager[Any]:
-    """A context to trace ``gm`` in, which keeps all its assertions; one that costs nothing where all have a message."""
+    """A context for tracing ``gm`` that keeps assertions without a message. It does nothing if all have one."""
     graphs = [m.graph for m in gm.modules() if isinstance(m, fx.GraphModule)]
     silent = any(g.find_nodes(op="call_function", target=t) for g in graphs for t in _SILENT)
     return _Said() if silent else nullcontext()

@@ -1,4 +1,4 @@
-"""Nested arguments and results of exported programs, as flat lists and back."""
+"""Flattens nested arguments and results of exported programs, and restores them."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from torch.fx.immutable_collections import immutable_dict, immutable_list
 from torch.utils import _pytree as pytree
 
 Tree = Any
-"""The shape of a nest of containers, as PyTorch describes it."""
+"""PyTorch's description of nested containers (a TreeSpec)."""
 
 
 def flatten_call(tree: Tree, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
-    """The leaves of a call's arguments.  Raises ValueError, a sentence, where they are not nested as ``tree`` says."""
+    """The leaves of a call's arguments. Raises ValueError with a sentence if they are not nested as ``tree`` says."""
     wanted = list(tree.child(1).context)
     if missing := [n for n in wanted if n not in kwargs]:
         raise ValueError(f"It lacks {', '.join(missing)}.")
@@ -33,12 +33,12 @@ def flatten_call(tree: Tree, args: Sequence[Any], kwargs: Mapping[str, Any]) -> 
 
 
 def unflatten(tree: Tree, leaves: Sequence[Any]) -> Any:
-    """The nest that ``tree`` describes, with these leaves."""
+    """The nested value that ``tree`` describes, with these leaves."""
     return pytree.tree_unflatten(list(leaves), tree)
 
 
 def tree_text(tree: Tree) -> str:
-    """A tree as JSON.  Raises ValueError for one with containers that have no name outside this process."""
+    """A tree as JSON. Raises ValueError for containers that have no name outside this process."""
     try:
         return pytree.treespec_dumps(tree)
     except (NotImplementedError, TypeError) as e:
@@ -46,12 +46,9 @@ def tree_text(tree: Tree) -> str:
 
 
 def tree_of(data: Any, containers: Collection[type] = ()) -> Tree:
-    """The tree that data describe, which ``keel.serialize.tree_specs`` took from a file.
-
-    Classes are those alone that this process registered with PyTorch's pytree: named tuples and data classes, and what
-    ``containers`` lists besides.  Nothing is imported.
-
-    Raises ValueError, a sentence, for anything else.
+    """The tree that data describes, which ``keel.serialize.tree_specs`` read from a file. The only classes allowed are
+    named tuples and data classes that this process registered with PyTorch's pytree, and those in ``containers``.
+    Nothing is imported. Raises ValueError with a sentence for anything else.
     """
 
     def inner(held: Any) -> list[Tree]:
@@ -77,7 +74,7 @@ def tree_of(data: Any, containers: Collection[type] = ()) -> Tree:
 
 
 def is_call_tree(tree: Tree) -> bool:
-    """Whether a tree is that of a call: a tuple of arguments and a dict of those that are given by name."""
+    """True if a tree is that of a call: a tuple of positional arguments and a dict of keyword arguments."""
     return tree.type is tuple and [child.type for child in tree.children()] == [tuple, dict]
 
 
@@ -142,15 +139,15 @@ def flat(args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
 
 
 def map_leaves(fn: Callable[[Any], Any], tree: Any) -> Any:
-    """The same nest of containers with ``fn`` of each leaf."""
+    """Applies ``fn`` to each leaf of nested containers."""
     return pytree.tree_map(fn, tree)
 
 
 def nest(graph: fx.Graph, inputs: Tree, results: Tree) -> None:
-    """Gives a graph of flat inputs and results the calling convention that the trees of a call describe."""
+    """Gives a graph with flat inputs and results the calling convention that the two trees describe."""
     count, named = inputs.child(0).num_children, list(inputs.child(1).context)
     stem = "arg"
-    while any(name.startswith(stem) for name in named):  # the positional ones have no names of their own
+    while any(name.startswith(stem) for name in named):  # positional arguments have no names
         stem = f"_{stem}"
     names = [*(f"{stem}{i}" for i in range(count)), *named]
     graph.set_codegen(_PyTreeCodeGen(_PyTreeInfo(names, inputs, results)))

@@ -21,14 +21,14 @@ from keel.torch_adapter.trace import aot_alone, assignments, trace
 __all__ = ["Example", "aot_alone", "assignments", "dtype_of", "examples", "names", "supports_autograd", "trace"]
 
 DTYPES = (torch.float32, torch.complex64, torch.int64, torch.bool)
-"""An operator is tried in the first of these that it takes."""
+"""An operator is tried in the first of these dtypes that it supports."""
 
 
 @dataclass(frozen=True)
 class Example:
-    """``fn(*inputs)`` returns a tuple of tensors; ``title`` is what an operator is called with, for people to read.
+    """A sample call. ``fn(*inputs)`` returns a tuple of tensors; ``title`` shows the arguments to a reader.
 
-    ``in_double`` gives the same in float64 (complex128), dtype arguments included.
+    ``in_double`` returns the same call in float64 (complex128), including dtype arguments.
     """
 
     title: str
@@ -57,19 +57,19 @@ def names() -> tuple[str, ...]:
 
 
 def dtype_of(name: str, device: str = "cpu") -> torch.dtype | None:
-    """The dtype that an OpInfo is tried in on ``device``; None where it takes none of ``DTYPES`` there."""
+    """The dtype in which an OpInfo is tried on ``device``; None if it supports none of ``DTYPES`` there."""
     supported = _catalog()[name].supported_dtypes(device)
     return next((d for d in DTYPES if d in supported), None)
 
 
 def supports_autograd(name: str, device: str = "cpu") -> bool:
-    """Whether gradients are promised on ``device``, in the dtype that the OpInfo is tried in there."""
+    """True if the OpInfo supports gradients on ``device``, in the dtype in which it is tried there."""
     op, dtype = _catalog()[name], dtype_of(name, device)
     return dtype is not None and op.supports_autograd and dtype in op.supported_backward_dtypes(device)
 
 
 def examples(name: str, *, grad: bool, most: int | None = None, seed: int = 0, device: str = "cpu") -> list[Example]:
-    """The samples of an OpInfo on ``device``: all, or ``most`` of them, spread evenly.
+    """The samples of an OpInfo on ``device``: all, or ``most`` of them, evenly spaced.
 
     With ``grad``, inputs that can have gradients require them.  ``seed`` chooses the values; sizes and other arguments
     are the same for each.
@@ -95,7 +95,7 @@ def _example(op: Any, sample: Any) -> Example:
                 given[i] = t
             first, args, kwargs = pytree.tree_unflatten(given, spec)
             result = op(first, *args, **kwargs)
-            if any(t.requires_grad for t in tensors):  # a gradient through what is not unique says nothing
+            if any(t.requires_grad for t in tensors):  # the gradient of a result that is not unique cannot be compared
                 result = sample.output_process_fn_grad(result)
             return tuple(v for v in pytree.tree_leaves(result) if isinstance(v, torch.Tensor))
 
@@ -124,7 +124,7 @@ def _doubled(value: Any) -> Any:
 
 
 def _restrided(wide: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
-    """Some operators (as_strided) read memory, so a twin has the same."""
+    """Gives ``wide`` the strides of ``like``, because some operators (as_strided) read memory."""
     if like.numel() == 0 or like.layout != torch.strided:
         return wide
     whole = torch.as_strided(like.detach(), (like.untyped_storage().nbytes() // like.element_size(),), (1,), 0)
@@ -133,7 +133,7 @@ def _restrided(wide: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
 
 @contextmanager
 def _seeded(seed: int, device: str) -> Iterator[None]:
-    """PyTorch's, NumPy's and Python's generators seeded, and afterwards as they were."""
+    """A context that seeds PyTorch's, NumPy's and Python's generators, and restores them afterwards."""
     states, kind = (random.getstate(), numpy.random.get_state()), torch.device(device).type
     with torch.random.fork_rng(devices=() if kind == "cpu" else (0,), device_type=kind):
         torch.manual_seed(seed)
