@@ -22,7 +22,7 @@ CODES = (
     "refuse-raised",  # a plugin's own hook raised
     "cost-raised",  # a function of a data sheet raised, or returned no number of seconds
     "compile-raised",
-    "run-raised",  # what a backend compiled asked Python to exit while it ran
+    "run-raised",  # a compiled part tried to exit Python
     "wrong-result",  # a compiled part returned something other than the types it promised
     "out-of-opset",  # a graph holds what the operator set leaves out by decision
     "bad-graph",  # a graph or a kernel breaks an invariant of its stage

@@ -12,14 +12,14 @@ from keel.explanation import Explanation
 from keel.reports import GraphReport, PartReport, duration
 
 DRAWN = 200
-"""Parts of a graph that are drawn; its table has all."""
+"""The most parts of a graph that are drawn. The table has all of them."""
 WIDTH, HEIGHT, GAP = 210, 34, 14
 """Sizes of a part and of the gap between parts, in pixels."""
 COLORS = 6
 
 
 def page(models: Mapping[str, Explanation]) -> str:
-    """The page of explanations by the names of their models."""
+    """Renders explanations, which are given by the names of their models."""
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.filters |= {"duration": duration}
     template = environment.from_string((files("keel") / "explain_page.html.jinja").read_text(encoding="utf-8"))
@@ -33,7 +33,7 @@ def page(models: Mapping[str, Explanation]) -> str:
 
 @dataclass(frozen=True)
 class Box:
-    """A part as it is drawn: ``share`` is how much of its graph's time it takes, 0 where nothing is known."""
+    """The drawing of a part. ``share`` is its fraction of the graph's time, 0 if unknown."""
 
     part: PartReport
     x: int
@@ -44,7 +44,9 @@ class Box:
 
 @dataclass(frozen=True)
 class Drawing:
-    """Parts top down in the order in which they run, a column for each backend, and lines from what is read."""
+    """Parts from top to bottom in the order in which they run, with a column for each backend, and lines from the parts
+    that a part reads.
+    """
 
     boxes: tuple[Box, ...]
     lines: tuple[str, ...]
@@ -78,8 +80,9 @@ def _seconds(part: PartReport) -> float:
 
 
 def _line(start: Box, end: Box) -> str:
-    """A curve from the bottom of one box to the top of another; beside those between them where both are in one
-    column."""
+    """A curve from the bottom of one box to the top of another. In one column, it passes beside the boxes
+    between them.
+    """
     x0, y0, x1, y1 = start.x + WIDTH // 2, start.y + HEIGHT, end.x + WIDTH // 2, end.y
     if start.x == end.x and y1 - y0 > GAP:
         side = start.x + WIDTH

@@ -23,8 +23,9 @@ from keel.what_if import Step, merged, next_steps, suppose
 
 @dataclass(frozen=True)
 class Explanation:
-    """How a function was placed.  ``as_json`` gives plain data; ``print`` text, and
-    ``rich.print`` the same in color, which both need the extra ``cli``."""
+    """How a function was placed. ``as_json`` returns plain data. ``print`` prints text, and ``rich.print`` the same in
+    color; both need the extra ``cli``.
+    """
 
     backends: tuple[str, ...]
     last_resorts: tuple[str, ...]
@@ -32,7 +33,7 @@ class Explanation:
 
     @property
     def taken(self) -> dict[str, int]:
-        """How many calls each backend compiled."""
+        """The number of calls that each backend compiled."""
         found = dict.fromkeys(self.backends, 0)
         for part in self._parts():
             found[part.owner] += part.calls
@@ -40,7 +41,7 @@ class Explanation:
 
     @property
     def fell_back(self) -> dict[str, int]:
-        """The operators that only a backend of last resort took, and how many calls of each."""
+        """The operators that only a backend of last resort took, with the number of their calls."""
         found: Counter[str] = Counter()
         for part in self._parts():
             found.update(part.operators if part.owner in self.last_resorts else {})
@@ -48,7 +49,9 @@ class Explanation:
 
     @property
     def steps(self) -> tuple[Step, ...]:
-        """What to implement next: over all graphs, the operators that backends refuse, the most seconds saved first."""
+        """What to implement next: the operators that backends refuse in all graphs, sorted by the seconds that they
+        would save.
+        """
         return merged(step for graph in self.graphs for step in graph.steps)
 
     def _parts(self) -> Iterable[PartReport]:
@@ -97,14 +100,14 @@ def explain(
     settings = read_settings(
         None, {"backends": backends, "strict": strict, "placement": placement, "costs": costs, "pins": pins}
     )
-    if without or assume:  # what runs in eager PyTorch instead takes another time
+    if without or assume:  # parts run in eager PyTorch, so measured times would be wrong
         settings = replace(
             settings,
             backends=suppose(settings.backends, without, assume),
             placement="cost" if settings.placement == "measured" else settings.placement,
         )
     log = EventLog()
-    # A new callable, so that Dynamo does not find the function compiled already.
+    # A new callable, so that Dynamo does not reuse earlier compiled code.
     run = torch.compile(fn, backend=DynamoBackend(settings, log), dynamic=dynamic)
     for _ in range(LONGEST * (1 + len(settings.backends))):
         _backward(run(*args, **kwargs), fn, args, kwargs)
@@ -118,7 +121,7 @@ def explain(
 
 
 def _backward(results: Any, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-    """Runs the backward pass, where there is one: its graph is compiled when it is first needed."""
+    """Runs the backward pass, if there is one, because its graph is compiled when it is first needed."""
     outputs = [t for t in _tensors(results) if t.requires_grad]
     wanted = [t for t in _tensors((args, dict(kwargs))) if t.requires_grad]
     wanted += [p for p in (fn.parameters() if isinstance(fn, nn.Module) else ()) if p.requires_grad]
@@ -166,7 +169,7 @@ def _report(state: GraphState, settings: Settings) -> GraphReport:
         None if plan.claim is None else plan.claim.bound,
         steps,
         state.timings,
-        "The function calls it too seldom." if state.is_timing else state.skipped,
+        "The graph was called too few times." if state.is_timing else state.skipped,
     )
 
 

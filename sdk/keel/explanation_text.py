@@ -13,14 +13,14 @@ from keel.reports import GraphReport, duration
 from keel.what_if import Step
 
 SHOWN = 5
-"""How many of the steps that would save time are printed."""
+"""The most steps that are printed."""
 FIGURES = ("calls", "calls take", "moves", "launch", "predicted", "took")
 
 
 def document(
     graphs: Sequence[GraphReport], taken: Mapping[str, int], fell_back: Mapping[str, int], steps: Sequence[Step]
 ) -> RenderableType:
-    """The explanation of these graphs, which rich prints."""
+    """The explanation of these graphs as a rich document."""
     if not graphs:
         return "Nothing was compiled: the function computes no tensors, or Dynamo skipped it."
     return Group(*(block for graph in graphs for block in _blocks(graph)), _summary(taken, fell_back, steps))
@@ -39,7 +39,7 @@ def _blocks(graph: GraphReport) -> Iterable[RenderableType]:
     priced = graph.seconds is not None
     parts = _table("part", "by", "calls", *(("calls take", "moves", "launch") if priced else ()), "operators")
     for p in graph.parts:
-        by = p.owner if p.owner == p.claimed_by else f"{p.owner}, for {p.claimed_by} could not compile it"
+        by = p.owner if p.owner == p.claimed_by else f"{p.owner}, because {p.claimed_by} could not compile it"
         seconds = map(duration, (p.work, p.moves, p.launch)) if priced else ()
         parts.add_row(
             p.name,

@@ -1,7 +1,7 @@
-"""Exported programs: the same line without Dynamo and autograd, with what is not a value done here.
+"""Compiles exported programs, without Dynamo and autograd. Side effects and aliases are handled here.
 
-The compiled graph is pure.  What the program writes (buffers, inputs) is copied where it belongs after each call, and
-results that are views are taken from their bases, so they share memory as they do in PyTorch.
+The compiled graph is functional. New contents of buffers and inputs are copied after each call. Results that are views
+are made from their bases, so that they share memory as in PyTorch.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ def compile_exported(
     strict: bool = False,
     fuel: int | None = None,
 ) -> Callable[..., Any]:
-    """``program`` as a callable with the signature it was exported with, each operator by the first backend that takes
-    it.
+    """Compiles ``program`` to a callable with the signature that it was exported with. The first backend that takes an
+    operator runs it.
 
-    Parameters and buffers are the program's own tensors, by reference: loading a state dict in place takes effect.  No
-    gradients are computed.  Arguments must have the types that the program was exported for, and sizes in its ranges;
-    that is checked on every call (KeelError[bad-input]).  Arguments with other strides are copied first.
+    Parameters and buffers are the program's own tensors, by reference: loading a state dict in place takes effect. No
+    gradients are computed. Arguments must have the types that the program was exported for, and sizes in its ranges.
+    Every call checks this (KeelError[bad-input]). Arguments with other strides are copied first.
 
     Raises KeelError as ``keel.compile`` does, and KeelError[bad-graph] for programs with effects, objects or gradients.
     """
@@ -59,13 +59,13 @@ def compile_exported(
 
     def call(*args: Any, **kwargs: Any) -> Any:
         try:
-            given = flatten_call(trees.in_spec, args, kwargs)
+            arguments = flatten_call(trees.in_spec, args, kwargs)
         except ValueError as e:
             raise KeelError("bad-input", _MISFIT, {"program": str(e)}) from None
         with torch.no_grad(), without_autocast():
-            taken = door.enter(given)
-            found = run([taken[i] for i in door.graph_inputs])
-            return unflatten(trees.out_spec, closing(given, taken, found, stored))
+            graph_inputs = door.enter(arguments)
+            results = run([graph_inputs[i] for i in door.graph_inputs])
+            return unflatten(trees.out_spec, closing(arguments, graph_inputs, results, stored))
 
     return call
 
@@ -91,7 +91,9 @@ def _stored(program: ExportedProgram) -> dict[str, torch.Tensor]:
 
 @dataclass(frozen=True)
 class _Door:
-    """Checks a call's leaves.  ``fixed`` are the values of leaves that the program was exported for, by number."""
+    """Checks the leaves of a call's arguments. ``fixed`` maps numbers of leaves to the values that the program was
+    exported for.
+    """
 
     names: tuple[str, ...]
     types: Mapping[int, Type]
@@ -99,28 +101,28 @@ class _Door:
     ranges: Mapping[Any, Any]
     graph_inputs: tuple[int, ...]
 
-    def enter(self, given: list[Any]) -> list[Any]:
-        """The leaves as the graph takes them.  Raises KeelError[bad-input]."""
+    def enter(self, leaves: list[Any]) -> list[Any]:
+        """Returns the leaves in the form that the graph takes. Raises KeelError[bad-input]."""
         wrong = {
-            self.names[i]: f"It is {given[i]!r}, not {value!r}, for which the program was exported."
+            self.names[i]: f"It is {leaves[i]!r}, but the program was exported for {value!r}."
             for i, value in self.fixed.items()
-            if type(given[i]) is not type(value) or given[i] != value
+            if type(leaves[i]) is not type(value) or leaves[i] != value
         }
-        order = [i for i in self.types if self._fits(i, given[i])]
-        known = bind([self.types[i] for i in order], [given[i] for i in order])
+        order = [i for i in self.types if self._fits(i, leaves[i])]
+        known = bind([self.types[i] for i in order], [leaves[i] for i in order])
         for i, want in self.types.items():
-            if (why := mismatch(want, given[i], known, strides=False)) is not None:
+            if (why := mismatch(want, leaves[i], known, strides=False)) is not None:
                 wrong[self.names[i]] = why.sentence
         for size, span in self.ranges.items():
             if (value := known.get(str(size))) is not None and not span.lower <= value <= span.upper:
                 wrong[str(size)] = f"This size is {value}, not between {span.lower} and {span.upper}."
         if wrong:
             raise KeelError("bad-input", _MISFIT, wrong)
-        taken = list(given)
+        inputs = list(leaves)
         for i, want in self.types.items():
             if isinstance(want, TensorType):
-                taken[i] = _laid_out(want, resolve_lazy_bits(given[i]), known)
-        return taken
+                inputs[i] = _laid_out(want, resolve_lazy_bits(leaves[i]), known)
+        return inputs
 
     def _fits(self, i: int, value: Any) -> bool:
         want = self.types[i]
@@ -148,13 +150,13 @@ def _door(program: ExportedProgram, gm: fx.GraphModule, stored: Mapping[str, Any
     return _Door(tuple(names), types, fixed, program.range_constraints, tuple(names.index(n) for n in left))
 
 
-def _laid_out(want: TensorType, given: torch.Tensor, known: Mapping[str, int]) -> torch.Tensor:
-    """``given``, or a copy of it, with the strides that the graph was traced for."""
+def _laid_out(want: TensorType, x: torch.Tensor, known: Mapping[str, int]) -> torch.Tensor:
+    """A tensor with the strides that the graph was traced for: the argument itself if it has them, else a copy."""
     strides = strides_of(want, known)
-    if all(n <= 1 or s in (None, t) for n, s, t in zip(given.shape, strides, given.stride(), strict=True)):
-        return given
-    solid = [t if s is None else s for s, t in zip(strides, given.stride(), strict=True)]
-    return torch.empty_strided(given.shape, solid, dtype=given.dtype, device=given.device).copy_(given)
+    if all(n <= 1 or s in (None, t) for n, s, t in zip(x.shape, strides, x.stride(), strict=True)):
+        return x
+    solid = [t if s is None else s for s, t in zip(strides, x.stride(), strict=True)]
+    return torch.empty_strided(x.shape, solid, dtype=x.dtype, device=x.device).copy_(x)
 
 
 # -- after a call ------------------------------------------------------------------------------------------
@@ -162,10 +164,10 @@ def _laid_out(want: TensorType, given: torch.Tensor, known: Mapping[str, int]) -
 
 @dataclass
 class _Closing:
-    """What follows a call, as a graph that PyTorch runs: writes, views, and the order of results.
+    """The graph that PyTorch runs after each call: it writes mutated tensors, makes views, and orders the results.
 
-    ``inputs`` says what its placeholders are given: a leaf as it came (``given``) or as the graph took it (``taken``),
-    by number, a ``stored`` tensor, by name, or a result (``found``), by number.
+    ``inputs`` describes its placeholders: a leaf as the caller passed it (``argument``) or as the graph took it
+    (``input``), by number; a ``stored`` tensor, by name; or a ``result`` of the graph, by number.
     """
 
     gm: fx.GraphModule
@@ -186,25 +188,25 @@ class _Closing:
         return self.input(kind, self.numbers[name]) if name in self.numbers else self.input("stored", name)
 
     def value(self, node: fx.Node, views: Mapping[fx.Node, frozenset[fx.Node]]) -> fx.Node:
-        """The node's value: a view or a size is taken again, all else is a result of the graph."""
+        """The node's value: a view or a size is computed here again, and anything else is a result of the graph."""
         if node not in self.made:
             if node.op == "placeholder":
-                self.made[node] = self.stored_or("taken", node.name)
+                self.made[node] = self.stored_or("input", node.name)
             elif is_size(node) or (node.op == "call_function" and views[node] != {node}):
                 for a in node.all_input_nodes:
                     self.value(a, views)
                 self.made[node] = self.graph.node_copy(node, self.made.__getitem__)
             else:
-                self.made[node] = self.input("found", len(self.solid))
+                self.made[node] = self.input("result", len(self.solid))
                 self.solid.append(node)
         return self.made[node]
 
 
 def _close(gm: fx.GraphModule, program: ExportedProgram) -> Callable[..., tuple[Any, ...]]:
-    """Takes out of ``gm`` what is not a value, and returns what does it.
+    """Removes mutations and views from ``gm``, and returns a function that applies them after a call.
 
-    That is called with the leaves as they came, the leaves as the graph took them, the graph's results, and the stored
-    tensors; it returns the user's results, flat.
+    The function takes the leaves as the caller passed them, the leaves as the graph took them, the graph's results, and
+    the stored tensors. It returns the user's results, flat.
     """
     signature = program.graph_signature
     user = [s.arg.name for s in signature.input_specs if s.kind is InputKind.USER_INPUT]
@@ -218,17 +220,19 @@ def _close(gm: fx.GraphModule, program: ExportedProgram) -> Callable[..., tuple[
         if spec.kind is not OutputKind.USER_OUTPUT:
             continue
         if isinstance(node, fx.Node):
-            value = written.get(node) or (closing.stored_or("given", node.name) if node.op == "placeholder" else value)
+            value = written.get(node) or (
+                closing.stored_or("argument", node.name) if node.op == "placeholder" else value
+            )
         results.append(value)
     closing.graph.output(tuple(results))
     gm.graph.output_node().args = (tuple(closing.solid),)
     end = fx.GraphModule({}, closing.graph, class_name="closing")
     order = [k for k, n in sorted(closing.inputs.items(), key=lambda kn: list(closing.graph.nodes).index(kn[1]))]
 
-    def close(given: Any, taken: Any, found: Any, stored: Any) -> tuple[Any, ...]:
-        sides = {"given": given, "taken": taken, "found": found, "stored": stored}
-        results: tuple[Any, ...] = end(*(sides[kind][which] for kind, which in order))
-        return results
+    def close(arguments: Any, inputs: Any, results: Any, stored: Any) -> tuple[Any, ...]:
+        sides = {"argument": arguments, "input": inputs, "result": results, "stored": stored}
+        closed: tuple[Any, ...] = end(*(sides[kind][which] for kind, which in order))
+        return closed
 
     return close
 
@@ -240,7 +244,9 @@ def _write(
     values: list[Any],
     views: Mapping[fx.Node, frozenset[fx.Node]],
 ) -> dict[fx.Node, fx.Node]:
-    """Writes what the program writes, all of it after all of it is known; by node, the tensor it was written to."""
+    """Appends the program's writes, after all values have been read. Maps nodes to the tensors that they are written
+    to.
+    """
     name_of = {str(s.target): s.arg.name for s in program.graph_signature.input_specs if s.target is not None}
     todo = []
     for (node, spec), value in zip(outputs, values, strict=True):
@@ -250,6 +256,6 @@ def _write(
             todo.append((node, str(spec.target), value))
     written: dict[fx.Node, fx.Node] = {}
     for node, target, value in todo:
-        place = closing.stored_or("given", name_of.get(target, target))
+        place = closing.stored_or("argument", name_of.get(target, target))
         written[node] = closing.graph.call_function(aten.copy_.default, (place, value))
     return written

@@ -1,6 +1,6 @@
-"""PyTorch's kernels of a device, held to the operator set: calls that they refuse, and what is done to the others.
+"""Limits of PyTorch's kernels on a device: calls that disagree with the operator set are refused or corrected.
 
-In what a kernel differs stands in the declaration of its operator (``Op.cuda``).
+The declaration of an operator says how its kernel differs (``Op.cuda``).
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from keel.types import Call, TensorType
 
 HALVES = (torch.float16, torch.bfloat16)
 Limit = Callable[[Call], Refusal | None]
-"""Why a kernel is not for a call; None if it is."""
+"""Returns why a kernel cannot be used for a call, or None if it can."""
 
 
 def in_float32(run: Callable[..., Any]) -> Callable[..., Any]:
-    """``run`` with halves as float32: for a kernel that keeps its partial sums in the dtype it is given. Each result is
-    rounded once.
+    """Wraps ``run`` to compute 16-bit floats in float32, for a kernel that keeps partial sums in the dtype of its
+    arguments. Each result is rounded once.
     """
 
     def wide(*args: Any, dtype: torch.dtype | None = None, **kwargs: Any) -> Any:
@@ -45,7 +45,7 @@ def in_float32(run: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def without_padding(run: Callable[..., Any]) -> Callable[..., Any]:
-    """A bag's ``run`` for a kernel that multiplies the rows that it leaves out, as zeros, by their weights."""
+    """Wraps the ``run`` of an embedding bag whose kernel multiplies ignored rows, as zeros, by their weights."""
 
     def settled(
         weight: Tensor,
@@ -80,7 +80,7 @@ def _dtype(call: Call) -> torch.dtype | None:
 
 
 def limit_of(op: Op, device: str) -> Limit | None:
-    """Which calls the kernels of a device refuse; None if they take all."""
+    """The function that refuses calls on a device; None if all calls are taken."""
     refuses = op.cuda.refuses if device == "cuda" else None
     if refuses is None:
         return None
@@ -93,7 +93,7 @@ def limit_of(op: Op, device: str) -> Limit | None:
 
 
 def corrected(op: Op, device: str, run: Callable[..., Any]) -> Callable[..., Any]:
-    """A kernel of a device, made what the operator set has."""
+    """A kernel of a device, corrected to agree with the operator set."""
     if device != "cuda":
         return run
     run = in_float32(run) if op.cuda.narrow_sums else run

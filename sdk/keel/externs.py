@@ -1,7 +1,8 @@
-"""PyTorch's own kernels as externs: a loop target on a device that PyTorch supports gets these kernels for free.
+"""PyTorch's own kernels as externs, for loop targets on a device that PyTorch supports.
 
-Contraction, convolution, attention, sorting, scatters with collisions, random numbers.  Where ATen has an out kernel
-that writes in place (rather than one that computes and copies), it is used, so results go straight into planned memory.
+They cover contraction, convolution, attention, sorting, scatters with collisions and random numbers. An ATen out kernel
+is used if it writes directly into its output (and does not compute and copy), so that results go straight into planned
+memory.
 """
 
 from __future__ import annotations
@@ -25,24 +26,24 @@ from keel.types import DTYPE_NAMES, Call, TensorType
 aten = torch.ops.aten
 
 _INSTEAD: Mapping[str, Callable[..., Any]] = {"aten._conj.default": aten._conj_physical.default}
-"""The overloads to call instead of those that only return a marker for the work."""
+"""The overloads to call instead of those that only set a lazy bit."""
 
 _OUTSIDE: Mapping[str, tuple[str, ...]] = {
     "cuda": ("aten._efficient_attention_forward.default", "aten._efficient_attention_backward.default")
 }
-"""By device type, overloads that are of no member of the operator set."""
+"""Overloads outside the operator set that are externs too, by device type."""
 _RUNTIME = frozenset({"control", "collective", "host", "effect"})
-"""Tags of primitives that no library has: they do not compute a tensor from tensors on one device."""
+"""Tags of primitives that cannot be externs: they do not compute a tensor from tensors on one device."""
 
 
 def aten_externs(device: str, dtypes: Collection[torch.dtype] = tuple(DTYPE_NAMES)) -> Mapping[str, Extern]:
     """PyTorch's kernels for a device type (``cpu``, ``cuda``), by overload name, as ``LoopTarget.externs`` takes them.
 
-    Results, random ones too, are bitwise equal to eager's, except for halves on CUDA if its kernels keep partial
-    sums in halves, and where Keel gives a kernel images in the layout that it prefers. Calls that these kernels
-    cannot run, or run differently from the operator set, are refused with the reason. On a CPU every primitive of
-    the operator set is covered: a primitive is lowered to loops if it has a lowering on ``dtypes``, those of the
-    target, unless an extern is better.
+    Results, including random ones, are bitwise equal to eager's, with two exceptions: float16 on CUDA if its kernels
+    keep partial sums in float16, and images that Keel passes in the layout that a kernel prefers. Calls that these
+    kernels cannot run, or for which they disagree with the operator set, are refused with the reason. On a CPU every
+    primitive of the operator set is covered. A primitive that has a lowering on ``dtypes``, the dtypes of the target,
+    is lowered to loops, unless an extern is better.
     """
     has_loops = partial(_has_loops, dtypes=frozenset(dtypes))
     outside = (run for name in _OUTSIDE.get(device, ()) if (run := _overload(name)) is not None)
@@ -55,7 +56,7 @@ def aten_externs(device: str, dtypes: Collection[torch.dtype] = tuple(DTYPE_NAME
 
 
 def _extern(op: Op, run: Any, device: str, has_loops: Limit) -> Extern | None:
-    """PyTorch's kernel of an overload, None where it is not called on the device."""
+    """PyTorch's kernel of an overload; None if it is not used on the device."""
     name = str(run)
     library = next((x for x in op.libraries if _has(x, op, name, device)), None)
     if op.blas and name.endswith(".default"):
@@ -76,7 +77,7 @@ def _layout(library: Library) -> LayoutPreference | None:
     images = library.channels_last
     if images is None:
         return None
-    # Row-major images are read and written once more on their way in, and on their way out.
+    # Each row-major image is converted: one more read and write before and after the kernel.
     return LayoutPreference(arguments=images.arguments, results=images.results, passes=2, converted=images.weights)
 
 

@@ -31,7 +31,7 @@ from keel.types import DTYPE_NAMES, Call, Dim, TensorType
 
 
 def loop_backend(target: LoopTarget) -> Backend:
-    """The graph-level backend that ``target`` amounts to."""
+    """Makes a graph-level backend of a loop target."""
 
     def begin(gm: fx.GraphModule, ctx: CompileContext) -> Callable[[], Callable[..., tuple[Any, ...]]]:
         return begin_part(target, gm, ctx)
@@ -56,12 +56,12 @@ def loop_backend(target: LoopTarget) -> Backend:
 
 
 def refuse(target: LoopTarget, call: Call) -> Refusal | None:
-    """Why ``target`` does not take ``call``: an extern's word, or what its tables lack; None if it takes it."""
-    if is_assertion(call.op):  # so that nothing in a part depends on one in that part
-        return Refusal(f"{target.name} runs kernels, and {call.name} stops the program.")
+    """Why ``target`` refuses ``call``: an extern's reason, or what its tables lack. None if it takes the call."""
+    if is_assertion(call.op):  # so that no part contains both an assertion and calls that depend on it
+        return Refusal(f"{target.name} cannot run {call.name}: a kernel cannot raise an error.")
     types = [t for t in (*call.tensors, *call.out) if isinstance(t, TensorType)]
     extern = target.externs.get(call.name)
-    # A library may keep some of what it gives and takes on the host; a kernel reads and writes one device.
+    # Arguments and results of a library call may be on the host; a kernel reads and writes one device.
     away = [t for t in types if t.device.type != target.device]
     if away and (extern is None or len(away) == len(types)):
         return Refusal(
@@ -81,7 +81,7 @@ def refuse(target: LoopTarget, call: Call) -> Refusal | None:
 
 
 def _beyond(target: LoopTarget, call: Call, definition: LoopDefinition) -> Refusal | None:
-    """What of the definition the tables cannot say."""
+    """Why the target's tables cannot express a definition."""
     for dtype in (*(t.dtype for t in call.tensors), *(t.dtype for t in call.out if isinstance(t, TensorType))):
         if dtype not in target.dtypes:
             return Refusal(f"{target.name} has no {DTYPE_NAMES.get(dtype, str(dtype))}, which {call.name} uses here.")
@@ -116,14 +116,14 @@ def _beyond(target: LoopTarget, call: Call, definition: LoopDefinition) -> Refus
 def compile_part(
     target: LoopTarget, gm: fx.GraphModule, ctx: CompileContext | None = None
 ) -> Callable[..., tuple[Any, ...]]:
-    """The part as a callable over its inputs; what it needs of memory of its own is made here."""
+    """Compiles a part to a callable over its inputs. Its own memory is allocated here."""
     return begin_part(target, gm, ctx or CompileContext())()
 
 
 def begin_part(
     target: LoopTarget, gm: fx.GraphModule, ctx: CompileContext
 ) -> Callable[[], Callable[..., tuple[Any, ...]]]:
-    """All of that but building the kernels, and a function that builds them."""
+    """Runs all stages but building the kernels, and returns a function that builds them."""
     plan = schedule_part(target, gm, ctx.fuel)
     kernels = {k: verified(fitted(k, target)) for k in plan.kernels()}
     sources = [Source(k, _rendered(target, k)) for k in kernels.values()]
@@ -157,13 +157,14 @@ def _rendered(target: LoopTarget, kernel: Kernel) -> str:
     text = target.render(kernel)
     if not isinstance(text, str) or not text.strip():
         raise KeelError(
-            "build-failed", f"{target.name} has no text for the kernel {kernel.name}: `render` returned {text!r:.80}."
+            "build-failed",
+            f"{target.name} rendered no source for the kernel {kernel.name}: `render` returned {text!r:.80}.",
         )
     return text
 
 
 def fitted(kernel: Kernel, target: LoopTarget) -> Kernel:
-    """``kernel`` in what the target has.  Raises KeelError[no-lowering] that names an op which cannot be made."""
+    """Legalizes ``kernel`` for the target. Raises KeelError[no-lowering], which names an op that cannot be expanded."""
     known = kernel if target.checks else lower_checks(kernel)
     return expand(known, target.scalars, target.reductions, target.dtypes)
 
@@ -183,7 +184,7 @@ def verified(kernel: Kernel) -> Kernel:
 def hints_of(gm: fx.GraphModule, host: HostNumbers | None = None) -> Callable[[Dim], int]:
     """Estimates of symbolic sizes: the values they had when the graph was captured, 64 where those are not known.
 
-    ``host`` says what symbols that a kernel is given stand for.
+    ``host`` maps symbols of kernels to the expressions that the host computes.
     """
     table = typical_sizes(gm.graph)
 

@@ -1,4 +1,6 @@
-"""Operators that the user gives to one backend: the others refuse them, so that every placement keeps to it."""
+"""Pins: operators that the user assigns to one backend. The other backends refuse them, so every placement respects a
+pin.
+"""
 
 from __future__ import annotations
 
@@ -15,18 +17,19 @@ from keel.types import Call
 
 
 def pinned(backends: Sequence[Backend], pins: Mapping[str, str]) -> tuple[Backend, ...]:
-    """The backends, of which all refuse each operator in ``pins`` (``softmax``, ``aten.mm``) but the one named there.
+    """The backends, in which only the named backend takes each operator in ``pins`` (``softmax``, ``aten.mm``).
 
-    What that one refuses descends, and its pieces have no pin unless it has one of theirs; a primitive is an error.
-    Raises KeelError[bad-option] for a backend that is not among them, and for an operator that PyTorch does not have.
-    What is of a library that PyTorch does not know is left alone: that may be registered later.
+    A call that the named backend refuses is decomposed, and the pin does not apply to its pieces; a primitive that it
+    refuses is an error. Raises KeelError[bad-option] for a backend that is not among ``backends``, and for an operator
+    that PyTorch does not have. Operators of an unknown library are not checked, because the library may be registered
+    later.
     """
     _check(pins)
     names = [b.name for b in backends]
     if nobody := [(op, who) for op, who in pins.items() if who not in names]:
         raise KeelError(
             "bad-option",
-            f"{nobody[0][0]} cannot be pinned to {nobody[0][1]!r}, which is not asked for.",
+            f"{nobody[0][0]} cannot be pinned to {nobody[0][1]!r}, which is not one of the backends in use.",
             {"backends": ", ".join(names)},
             do="Pin it to one of these, or add that backend.",
         )
@@ -38,7 +41,9 @@ def pinned(backends: Sequence[Backend], pins: Mapping[str, str]) -> tuple[Backen
 
 @dataclass(frozen=True)
 class _Pinned:
-    """What a backend supports besides what is pinned to others.  A value, so that equal settings stay equal."""
+    """Refuses the operators that are pinned to other backends, and asks ``backend`` about all others. A value, so that
+    equal settings compare equal.
+    """
 
     backend: Backend
     pins: tuple[tuple[str, str], ...]
@@ -51,19 +56,21 @@ class _Pinned:
 
 
 def is_of(call: Call, operator: str) -> bool:
-    """Whether a call is of an operator by one of its ``_names``."""
+    """True if ``operator`` is one of the ``_names`` of the call's overload."""
     return operator in _names(call.name)
 
 
 def _names(overload: str) -> tuple[str, ...]:
-    """The full name, the packet's, that without the library or an underscore, and the full one without the library."""
+    """The names of an overload: the full name, the packet's, the packet's without library and leading underscore, and
+    the full name without library.
+    """
     packet = overload.rpartition(".")[0]
     short = packet.rpartition(".")[2]
     return overload, packet, short, short.lstrip("_"), overload.partition(".")[2]
 
 
 def _check(pins: Mapping[str, str]) -> None:
-    """Raises KeelError[bad-option] for a name that no operator can have."""
+    """Raises KeelError[bad-option] for the name of an operator that cannot exist."""
     if not pins:
         return
     overloads = {*overload_names(), *(name for member in MEMBERS.values() for name in member.overloads)}

@@ -11,9 +11,10 @@ from keel.what_if import Step
 
 @dataclass(frozen=True)
 class PartReport:
-    """One part: how many calls of which operators, who claimed them, and who compiled them in the end; the parts that
-    it reads from; and by the data sheets, if all backends have some, the seconds of its calls, of what it takes from
-    and gives to others, and to enter it."""
+    """One part: the number of calls of each operator, the backend that claimed it, the backend that compiled it, and
+    the parts that it reads from. If all backends have data sheets, also the predicted seconds of its calls, of its
+    transfers from and to other parts, and of its launch.
+    """
 
     name: str
     owner: str
@@ -29,7 +30,9 @@ class PartReport:
 
 @dataclass(frozen=True)
 class RefusalReport:
-    """One reason of one backend for not taking an operator: how often, and the first lines of user code it hit."""
+    """One reason of one backend for refusing an operator, with the number of calls and the first lines of user code
+    concerned.
+    """
 
     backend: str
     operator: str
@@ -42,9 +45,10 @@ class RefusalReport:
 
 @dataclass(frozen=True)
 class GraphReport:
-    """One compiled graph: ``kind`` is inference, forward or backward.  ``bound`` are seconds that no placement of it
-    undercuts, if it was placed by cost; ``steps`` are what could be taken besides; ``tried`` are the plans that ran
-    against each other, ``untried`` says why none did where that was asked for."""
+    """One compiled graph. ``kind`` is inference, forward or backward. ``bound`` is a lower bound of the seconds of any
+    placement, if it was placed by cost. ``steps`` are operators that backends could take in addition. ``tried`` are the
+    plans that were timed; ``untried`` says why no plan was timed although that was asked for.
+    """
 
     kind: str
     parts: tuple[PartReport, ...]
@@ -60,7 +64,7 @@ class GraphReport:
 
     @property
     def seconds(self) -> float | None:
-        """By the data sheets."""
+        """The predicted seconds of the whole graph, by the data sheets."""
         known = [
             p.work + p.moves + p.launch
             for p in self.parts

@@ -1,7 +1,7 @@
-"""Placements that might be: without a backend or an operator, or with an operator that a backend does not take yet.
+"""Hypothetical placements: without a backend or an operator, or with an operator that a backend does not take yet.
 
-Nothing of it needs to exist: a supposed backend is asked, priced by its data sheet and placed like any other, and its
-parts run in eager PyTorch.
+A hypothetical backend answers, is priced by its data sheet and is placed like any other, and its parts run in eager
+PyTorch.
 """
 
 from __future__ import annotations
@@ -24,13 +24,14 @@ from keel.refusals import CannotSay, answer
 from keel.types import Call
 
 MOST = 24
-"""How many operators are tried on backends that do not take them, those with the most calls first."""
+"""The number of operators that are tried on backends that do not take them, those with the most calls first."""
 
 
 @dataclass(frozen=True)
 class Step:
-    """An operator that a backend could take: ``saved`` are the seconds that the graph would take less by the data
-    sheets (None where some backend has none), ``calls`` how many of its calls the backend refuses."""
+    """An operator that a backend could take. ``saved`` are the seconds that this would save by the data sheets (None if
+    a backend has no data sheet). ``calls`` is the number of its calls that the backend refuses.
+    """
 
     backend: str
     operator: str
@@ -41,11 +42,9 @@ class Step:
 def suppose(
     backends: Sequence[Backend], without: Sequence[str] = (), assume: Sequence[str] = ()
 ) -> tuple[Backend, ...]:
-    """The backends without those named in ``without``, and without the operators named there on any backend but those
-    of last resort (``softmax``, ``aten.mm.default``), or on one (``acme.softmax``); and with the operators named in
-    ``assume`` (``acme.softmax``) taken by that backend.
-
-    Raises KeelError[bad-option] for an assumption about nobody.
+    """The backends with hypothetical changes. ``without`` removes backends, or operators: on every backend but those of
+    last resort (``softmax``, ``aten.mm.default``), or on one backend (``acme.softmax``). ``assume`` makes a backend
+    take an operator (``acme.softmax``). Raises KeelError[bad-option] if ``assume`` names an unknown backend.
     """
     if not without and not assume:
         return tuple(backends)
@@ -60,7 +59,7 @@ def suppose(
     if nobody := [a for a in assume if a.partition(".")[0] not in {b.name for b in found} or "." not in a]:
         raise KeelError(
             "bad-option",
-            f"Nothing can be assumed of {nobody[0]!r}.",
+            f"Unknown backend in {nobody[0]!r}.",
             {"backends": ", ".join(names)},
             do="Write BACKEND.OPERATOR, for instance acme.softmax.",
         )
@@ -68,10 +67,9 @@ def suppose(
 
 
 def next_steps(gm: fx.GraphModule, plan: Plan, price: Price | None, constants: Iterable[str] = ()) -> tuple[Step, ...]:
-    """What each backend might take of what it refuses, the most seconds first, and then the most calls.
-
-    Each operator is tried by itself: the graph is placed again, by cost if it was so before, as if the backend took
-    every call of it.
+    """The operators that each backend refuses and could take, sorted by seconds saved and then by calls. Each operator
+    is tried by itself: the graph is placed again, by cost if it was so before, as if the backend took every call of the
+    operator.
     """
     price = price if plan.claim is not None else None
     fixed = frozenset(constants)
@@ -91,14 +89,14 @@ def next_steps(gm: fx.GraphModule, plan: Plan, price: Price | None, constants: I
         if gained:
             try:
                 now = _total(gm, place(gm, backends, refusals, price=price), fixed)
-            except Fault:  # the data sheet fails at what it was not asked before
+            except Fault:  # the data sheet fails for a call that it has not priced before
                 now = None
             found.append(Step(who, operator, gained, None if before is None or now is None else before - now))
     return tuple(sorted(found, key=lambda s: (-(s.saved or 0.0), -s.calls, s.backend, s.operator)))
 
 
 def merged(steps: Iterable[Step]) -> tuple[Step, ...]:
-    """Steps over several graphs, each operator of a backend once, with the sum of what it saves."""
+    """Merges the steps of several graphs: one step for each operator of a backend, with the sum of its savings."""
     sums: dict[tuple[str, str], Step] = {}
     for s in steps:
         had = sums.get((s.backend, s.operator))
@@ -110,14 +108,16 @@ def merged(steps: Iterable[Step]) -> tuple[Step, ...]:
 def _asked_again(
     plan: Plan, nodes: Mapping[str, fx.Node], backends: Sequence[Backend], who: str, operator: str
 ) -> tuple[dict[str, dict[str, Refusal]], int]:
-    """The refusals with those of one operator asked for again, and how many calls are taken now."""
+    """The refusals after one backend has been asked again about one operator, and the number of calls that it takes
+    now.
+    """
     backend = next(b for b in backends if b.name == who)
     refusals, gained = {name: dict(by) for name, by in plan.refusals.items()}, 0
     for name, by in refusals.items():
         if who in by and str(nodes[name].target) == operator and (call := call_of(nodes[name])) is not None:
             try:
                 why = answer(backend, call)
-            except CannotSay as raised:  # which was told when the graph was placed
+            except CannotSay as raised:  # a warning was given when the graph was placed
                 why = raised.refusal
             if why is None:
                 del by[who]
@@ -144,6 +144,6 @@ def _supposed(backend: Backend, lost: Sequence[str], gained: Sequence[str]) -> B
 
 
 def _of(what: str, name: str) -> str | None:
-    """``softmax`` of ``acme.softmax``, where acme is the name."""
+    """The operator ``softmax`` in ``acme.softmax`` if ``acme`` is the name, else None."""
     head, dot, operator = what.partition(".")
     return operator if dot and head == name else None

@@ -214,7 +214,7 @@ def test_a_rival_of_wrong_results_is_out(clock: Clock) -> None:
     wrong = replace(clock.taking("b", 1.0), compile=lambda gm: lambda *args: [t.double() for t in gm(*args)])
     run, heard = measured(model, [clock.taking("a", 2.0), wrong])
     (found,) = settle(agreeing(run), heard)
-    assert owners(found) == {"a"} and "broke the promise" in found.timings[1].why
+    assert owners(found) == {"a"} and "broke the contract" in found.timings[1].why
 
 
 def test_sizes_that_change_are_compared_call_by_call(clock: Clock) -> None:

@@ -79,7 +79,7 @@ def test_an_index_out_of_range_is_named(dynamic: bool) -> None:
     for wrong in (33, -1, 2**40):
         bad = i.clone()
         bad[3, 7] = wrong
-        with pytest.raises(keel.loops.BadIndex, match=f"is given the index {wrong} of a dimension of size 33"):
+        with pytest.raises(keel.loops.BadIndex, match=f"index {wrong} is out of bounds for a dimension of size 33"):
             compiled(x, bad, j)
-    with pytest.raises(keel.loops.BadIndex, match="is given the index 5 of a dimension of size 5"):
+    with pytest.raises(keel.loops.BadIndex, match="index 5 is out of bounds for a dimension of size 5"):
         compiled(x, i, j + 1)

@@ -1,7 +1,8 @@
-"""Memory that outlives a call: arenas by the sizes that they are made for, and where they are made.
+"""Memory that outlives a call: arenas, one for each set of sizes.
 
-What one call makes and another one uses must not be marked by the first: a tensor made in inference mode cannot be
-written in a plain call, one made under a fake mode has no memory, one made for a default device may be elsewhere.
+Modes of the call that allocates an arena must not affect later calls. A tensor made in inference mode cannot be written
+in a plain call, one made under a fake mode has no memory, and one made under a default device may be on the wrong
+device.
 """
 
 from __future__ import annotations
@@ -21,18 +22,18 @@ from keel.torch_adapter import without_modes
 from keel.types import Dim
 
 BINDINGS = 32
-"""How many sets of sizes keep their arenas."""
+"""The number of sets of sizes whose arenas are kept."""
 
 
 @contextmanager
 def lasting() -> Iterator[None]:
-    """Where tensors that outlive a call are made: outside inference mode and every mode that the user has on."""
+    """A context for making tensors that outlive a call: outside inference mode and every mode of the user."""
     with without_modes(), torch.inference_mode(False), torch.no_grad():
         yield
 
 
 class Arenas:
-    """Arenas by sizes, each lent to one call at a time; the sizes used least recently are let go."""
+    """Arenas by sizes. Each is used by one call at a time. The least recently used sizes are freed."""
 
     def __init__(self, make: Callable[[tuple[int, ...]], list[Any]]):
         self.make = make
@@ -54,8 +55,9 @@ class Arenas:
 
 
 def arena(program: LaunchProgram, values: Sequence[int]) -> list[Any]:
-    """Fresh memory for one call with these values of the arena's key: the kept tensors, the views into them, then what
-    checks record in and a look at that, if it is part of the arena."""
+    """Allocates memory for calls with these values of the arena's key: the arena's tensors and the views into them. If
+    checks record in the arena, also the buffer that they record in and the function that reads it.
+    """
     plan, tensors = program.arena, program.tensors
     sizes = dict(zip(plan.key, values, strict=True))
     extents = [evaluate(tensors[k.tensor].extent, sizes) for k in plan.kept]

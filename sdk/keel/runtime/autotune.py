@@ -1,9 +1,8 @@
-"""Plans of one graph tried against each other: each call runs one of them, in turns, until the fastest is known.
+"""Autotuning of plans: each call of a graph runs one of its plans, in turns, until the fastest is known.
 
-Calls are real ones: nothing runs twice, and tensors lie where a program's own steps have them, which repeated runs on
-one set of arguments do not see.  Turns go there and back, so that a busy moment slows all alike, and plans are compared
-round by round: clearly slower ones drop out, and the others go on until it is known which is the fastest, or that it
-matters little.
+The timed calls are the program's own, so nothing runs twice, and caches and memory are in their usual state. Turns go
+back and forth, so that a busy moment of the machine slows all plans alike. Plans are compared round by round: clearly
+slower ones drop out, and the others continue until the fastest is known or the difference is small.
 """
 
 from __future__ import annotations
@@ -25,9 +24,9 @@ from keel.torch_adapter import Boxed
 from keel.types import leaves
 
 ROUNDS, MAX_ROUNDS, SECONDS = 5, 25, 60.0
-"""Timed runs of each plan after a warm-up: at least, at most, and the seconds after which no more are made."""
+"""The least and the most timed runs of each plan after a warm-up, and the seconds after which timing ends."""
 LONGEST = 1 + MAX_ROUNDS
-"""Runs of each plan, at most."""
+"""The most runs of a plan, with the warm-up."""
 DROP_SIGMA = 3.0
 """A plan is dropped once it is slower than the fastest by this many times the error of the difference."""
 PRECISION = 0.005
@@ -36,8 +35,9 @@ PRECISION = 0.005
 
 @dataclass(frozen=True)
 class PlanTiming:
-    """A plan that was to be tried: the backends of its parts, the seconds that it was predicted to take, those of its
-    timed runs, and whether it is ``kept``.  ``why`` says why it was not compiled, or did not run."""
+    """A plan that was a candidate: the backends of its parts, its predicted seconds, the seconds of its timed runs, and
+    whether it was selected (``kept``). ``why`` says why it was not compiled or did not run.
+    """
 
     owners: tuple[str, ...]
     predicted: float
@@ -53,7 +53,7 @@ class PlanTiming:
 
 @dataclass(frozen=True)
 class Candidate:
-    """A plan that can run.  If it is kept, ``hear`` is called with the results of all plans."""
+    """A plan that can run. If it is selected, ``hear`` is called with the timings of all plans."""
 
     plan: PlanTiming
     run: Boxed
@@ -63,8 +63,9 @@ class Candidate:
 def autotuned(
     candidates: Sequence[Candidate], failed: Sequence[PlanTiming] = (), devices: Iterable[torch.device] = ()
 ) -> Boxed:
-    """A :class:`Trial` as a function, whose ``decided()`` says whether it is.  PyTorch's wrappers would copy what an
-    object holds at first, and keep it (``functools.wraps``)."""
+    """An :class:`Autotuner` as a function with an attribute ``decided()``. PyTorch's wrappers would copy the attributes
+    of an object (``functools.wraps``) and keep them alive.
+    """
     trial = Autotuner(candidates, failed, devices)
 
     def run(args: list[Any]) -> Sequence[Any]:
@@ -75,13 +76,12 @@ def autotuned(
 
 
 class Autotuner:
-    """Runs one of the candidates in each call, and from when that is known on the fastest.
-
-    The others, and all that they hold, are then let go of.  ``failed`` are plans that could not be compiled.  A rival
-    of the first candidate that raises in its first run is out, and the first candidate does that call; so the graph
-    must be one that may run again (``keel.graph.purity``).  All else that is raised passes through, and the next call
-    tries again.  A call that is recorded for a CUDA graph, in which nothing can be waited for, and one that is made
-    while another is timed run the first candidate and count for nothing.
+    """Runs one of the candidates in each call until the fastest is known, then always the fastest, and frees the
+    others. ``failed`` are plans that could not be compiled. If another candidate than the first raises in its first
+    run, it drops out, and the first candidate runs that call; so the graph must be one that may run again
+    (``keel.graph.purity``). Other exceptions are passed on, and the next call continues. A call that is captured in a
+    CUDA graph cannot wait for the device. Such a call, and one that is made while another is timed, run the first
+    candidate and are not timed.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class Autotuner:
 
     @property
     def decided(self) -> bool:
-        """Whether all calls from now on run the same plan."""
+        """True if all further calls run the same plan."""
         return not self._candidates
 
     def __call__(self, args: list[Any]) -> Sequence[Any]:
@@ -121,7 +121,7 @@ class Autotuner:
         else:
             self._took(number, perf_counter() - start)
             return results
-        results = self._usual(spare)  # what this raises, too, is the program's error
+        results = self._usual(spare)  # an exception here is the program's error
         self._plans[number] = replace(self._plans[number], why=why)
         self._took(number, None)
         return results
@@ -141,8 +141,9 @@ class Autotuner:
 
 
 def trial_schedule(count: int) -> Generator[int, float | None, list[list[float]]]:
-    """The numbers of the plans whose turn it is, one after another.  It is sent the seconds that each took, or None
-    where it is out, which only a first run may be, and returns the timed runs of all."""
+    """A generator of the numbers of plans to run next. It is sent the seconds that each run took, or None if a plan
+    dropped out in its first run. Returns the timed runs of all plans.
+    """
     seconds: list[list[float]] = [[] for _ in range(count)]
     racing, rounds = list[int](), 0
     for i in range(count):  # the first run builds and allocates
@@ -166,16 +167,17 @@ def trial_schedule(count: int) -> Generator[int, float | None, list[list[float]]
 
 
 def fastest(timings: Sequence[PlanTiming]) -> int:
-    """The number of the plan to keep: the fastest, round by round; of those that take the same, the one that was
-    predicted to be.  Those with fewer runs than others dropped out."""
+    """The number of the plan to select: the fastest, compared round by round. Among plans that take equally long, the
+    one with the least predicted time. Plans with fewer runs than others dropped out.
+    """
     rounds = max(len(each.seconds) for each in timings)
     ran = [i for i, each in enumerate(timings) if not each.why and len(each.seconds) == rounds]
-    best = min(ran, key=lambda i: timings[i].took or 0.0)  # by medians, which busy rounds move more
+    best = min(ran, key=lambda i: timings[i].took or 0.0)  # a first choice by medians, which busy rounds distort
     return min(ran, key=lambda i: (_behind(timings[i].seconds, timings[best].seconds)[0], timings[i].predicted))
 
 
 def _behind(one: Sequence[float], best: Sequence[float]) -> tuple[float, float]:
-    """By how much longer a plan takes, in the median of the rounds, and the standard error of that."""
+    """How much longer a plan takes than the best one, as a median over rounds, and the standard error of that."""
     longer = [a - b for a, b in zip(one, best, strict=True)]
     middle = median(longer) if longer else 0.0
     spread = median(abs(x - middle) for x in longer) if longer else 0.0
@@ -183,7 +185,7 @@ def _behind(one: Sequence[float], best: Sequence[float]) -> tuple[float, float]:
 
 
 def synchronize(devices: Iterable[torch.device]) -> None:
-    """Returns when all that was launched on the accelerators among ``devices`` is done."""
+    """Waits until all work launched on the accelerators among ``devices`` is done."""
     here = torch.accelerator.current_accelerator()
     for device in devices:
         if here is not None and device.type == here.type:
@@ -197,12 +199,12 @@ def devices_of(gm: fx.GraphModule) -> frozenset[torch.device]:
 
 
 def is_capturing(devices: Iterable[torch.device]) -> bool:
-    """Whether what is launched now is recorded and not run."""
+    """True if kernels launched now are captured in a CUDA graph instead of being run."""
     return any(d.type == "cuda" for d in devices) and torch.cuda.is_current_stream_capturing()
 
 
 def reason(raised: BaseException) -> str:
-    """Returns one line: what was not done, by whom and why."""
+    """Summarizes an exception in one line: what failed, in which backend, and why."""
     if not isinstance(raised, KeelError):
         return first_line(raised)
     reasons = {who: str(why).partition("\n")[0] for who, why in (raised.reasons or {}).items()}

@@ -1,4 +1,6 @@
-"""Parts are compiled by their owners.  A part that its owner cannot compile is reported, so that it can be avoided."""
+"""Compiles parts with their owners. Reports each part that its owner cannot compile, so that the next plan
+avoids it.
+"""
 
 from __future__ import annotations
 
@@ -29,12 +31,12 @@ from keel.runtime.result_casts import CastResults
 from keel.torch_adapter import asks_again
 
 Runs = dict[Any, Run]
-"""What backends made of parts, from one plan of a graph to the next."""
+"""Compiled parts, which are kept from one plan of a graph to the next."""
 
 
 @dataclass(frozen=True)
 class PartFailure:
-    """A part that its backend could not compile: what that raised, and the error that says so to the user."""
+    """A part that its backend could not compile: the exception that was raised, and the error for the user."""
 
     part: Part
     error: KeelError
@@ -44,7 +46,8 @@ class PartFailure:
 def compile_parts(
     gm: fx.GraphModule, plan: Plan, ctx: CompileContext, compiled: Runs, *, strict: bool = False
 ) -> tuple[list[CompiledPart], list[PartFailure]]:
-    """The parts of ``plan``, compiled with ``ctx``; or, if backends cannot compile some, those failures and no parts.
+    """Compiles the parts of ``plan`` with ``ctx``. If a backend cannot compile a part, returns the failures and no
+    parts.
 
     ``compiled`` keeps parts for the next plan: an unchanged part is not compiled twice. Those of ``Staged`` backends
     are compiled in parallel. After a failure, only the other parts of that backend are tried: the next plan may join
@@ -80,8 +83,9 @@ def compile_parts(
 def _is_tried_after(
     failed: Sequence[tuple[Part, BaseException]], part: Part, results: Mapping[str, CompileResult]
 ) -> bool:
-    """Whether a part is compiled although others failed: if it is already, or if its backend is one that failed, all of
-    whose parts may fail."""
+    """True if a part is compiled although others failed: it is compiled already, or its backend is one that failed,
+    whose other parts may fail too.
+    """
     return part.name in results or any(part.owner is other.owner for other, _ in failed)
 
 
@@ -105,7 +109,7 @@ def report_failures(plan: Plan, parts: Sequence[CompiledPart], failures: Sequenc
         if len(alike) > 1:
             nodes = [node for failure in alike for node in failure.part.nodes]
             what = (
-                f"{name} could not compile {len(alike)} parts of {_calls(len(nodes))}, which it took; the first "
+                f"{name} could not compile {len(alike)} parts of {_calls(len(nodes))}, which it had claimed; the first "
                 f"was {first.name}."
             )
             error = KeelError(error.code, what, error.reasons, error.where, _instead(owner_of, nodes))
@@ -118,7 +122,7 @@ def report_failures(plan: Plan, parts: Sequence[CompiledPart], failures: Sequenc
 
 
 def _linkable(graph: PartGraph, run: Run, promised: PartContract) -> CompiledPart:
-    """The compiled part, with its checks."""
+    """A compiled part with its checks."""
     looked = run.first if isinstance(run, CastResults) else run
     first = None if is_checking_every_call() else check_first_call(looked, promised)
     return CompiledPart(
@@ -132,24 +136,24 @@ def _linkable(graph: PartGraph, run: Run, promised: PartContract) -> CompiledPar
 
 
 def _key(graph: PartGraph) -> Any:
-    """What tells parts apart that are not compiled alike."""
+    """The cache key of a part: equal keys compile to the same code."""
     return graph.part.owner.name, graph.part.nodes, graph.outputs
 
 
 def _compiled(graph: PartGraph, ctx: CompileContext, found: CompileResult | None) -> Run:
-    """The compiled part, or what became of it already.  Raises what the backend raises."""
+    """Compiles a part, or uses the result that was compiled in parallel. The backend's exceptions are passed on."""
     if found is not None and found.raised is not None:
         raise found.raised
     run = with_context(graph.part.owner.compile, ctx)(graph.gm) if found is None else found.run
     if isinstance(run, Coroutine):
-        run.close()  # or else Python warns that nobody awaits it
+        run.close()  # otherwise Python warns that it was never awaited
     if not callable(run):
         raise TypeError(f"`compile` returned {type(run).__name__}, not a callable.")
     return cast(Run, run)
 
 
 def refusals_without(plan: Plan, failures: Sequence[PartFailure]) -> Refusals:
-    """The refusals of a plan, and one for each call of the parts that could not be compiled."""
+    """The refusals of a plan, with one added for each call of the parts that could not be compiled."""
     refusals = dict(plan.refusals)
     for failure in failures:
         name = failure.part.owner.name
@@ -163,11 +167,11 @@ def _calls(number: int) -> str:
 
 
 def _error(part: Part, nodes: Mapping[str, fx.Node], raised: BaseException) -> KeelError:
-    """The error of a part for which its backend raised ``raised``."""
+    """The error for a part whose backend raised ``raised``."""
     name, calls = part.owner.name, _calls(len(part.nodes))
     return KeelError(
         "compile-raised",
-        f"{name} could not compile part {part.name} of {calls}, which it took.",
+        f"{name} could not compile part {part.name} of {calls}, which it had claimed.",
         {name: first_line(raised)},
         next((line for node in part.nodes if (line := source_line(nodes[node]))), None),
         "This is a defect of the backend, for it claimed these calls. Leave it out, or add one that takes them.",

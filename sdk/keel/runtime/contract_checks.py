@@ -1,4 +1,6 @@
-"""What a compiled part promises, checked: types on its first call, everything on every call with KEEL_CHECK=1."""
+"""Checks compiled parts against their contract: types on the first call, and with KEEL_CHECK=1 everything on every
+call.
+"""
 
 from __future__ import annotations
 
@@ -21,15 +23,16 @@ Run = Callable[..., Sequence[Any]]
 
 
 def is_checking_every_call() -> bool:
-    """Whether KEEL_CHECK=1 asks for every check on every call."""
+    """True if KEEL_CHECK=1 asks for every check on every call."""
     return os.environ.get("KEEL_CHECK", "0") not in ("", "0")
 
 
 @dataclass(frozen=True)
 class PartContract:
-    """The types of a part's inputs and outputs, and by output: its node's name, the user's line that made it, the
-    inputs it may share memory with, and the nodes whose memory it may be in.  ``real`` says that no value of the part
-    is complex, so that PyTorch leaves the negative or the conjugate of none to its readers."""
+    """The contract of a part: the types of its inputs and outputs. Each output has the name of its node, the user's
+    line that made it, the inputs whose memory it may share, and the nodes whose memory it may be in. ``real`` is True
+    if no value of the part is complex, so that no tensor has a conjugate or negative bit.
+    """
 
     owner: str
     part: str
@@ -43,7 +46,7 @@ class PartContract:
 
 
 def contract_of(gm: fx.GraphModule, owner: str, part: str) -> PartContract:
-    """What the graph of a part says about whatever compiles it."""
+    """The contract that the graph of a part implies."""
     inputs = gm.graph.find_nodes(op="placeholder")
     number = {node: i for i, node in enumerate(inputs)}
     results = gm.graph.output_node().args[0]
@@ -67,9 +70,8 @@ def _has_complex(value: Any) -> bool:
 
 
 def check_first_call(run: Run, made: PartContract) -> Run:
-    """``run`` with the number, dtypes, shapes, strides, devices and kinds of its outputs checked.
-
-    Raises KeelError[wrong-result].
+    """Wraps ``run`` with a check of the number, dtypes, shapes, strides, devices and kinds of its outputs. It raises
+    KeelError[wrong-result].
     """
 
     def checked(*args: Any) -> Sequence[Any]:
@@ -81,11 +83,10 @@ def check_first_call(run: Run, made: PartContract) -> Run:
 
 
 def check_every_call(run: Run, made: PartContract) -> Run:
-    """``run`` with all that it promises checked on every call.
-
-    Types are checked as on a first call; and that it wrote to no input, and returns no memory that is an input's,
-    another output's, or that of a result of an earlier call which somebody still has; and that no result is a Parameter
-    or requires grad, unless the inputs do and autograd is on.  Raises KeelError[wrong-result].
+    """Wraps ``run`` with a check of its whole contract on every call. Types are checked as on a first call. ``run``
+    must not write to an input. An output must not share memory with an input, another output, or a result of an earlier
+    call that is still alive. An output must not be a Parameter, and must not require grad unless an input does and
+    autograd is on. Raises KeelError[wrong-result].
     """
     earlier = _Earlier()
 
@@ -106,14 +107,14 @@ def check_every_call(run: Run, made: PartContract) -> Run:
 
 
 class _Earlier:
-    """The results of earlier calls that are still alive, by where their memory begins."""
+    """The results of earlier calls that are still alive, by the address of their memory."""
 
     def __init__(self) -> None:
         self._alive: dict[int, weakref.ref[torch.Tensor]] = {}
         self._most = 64
 
     def has(self, memory: int) -> bool:
-        """Whether a result that is alive lies in the memory that begins there."""
+        """True if the memory at this address belongs to a result that is alive."""
         result = known() if (known := self._alive.get(memory)) is not None else None
         return result is not None and _memory(result) == memory
 
@@ -145,7 +146,7 @@ def _wrong(
 ) -> KeelError:
     return KeelError(
         "wrong-result",
-        f"{made.owner} broke the promise of part {made.part}.",
+        f"{made.owner} broke the contract of part {made.part}.",
         reasons,
         line,
         f"This is a defect of the backend {made.owner}. Leave it out, or report it to its vendor.",
@@ -154,16 +155,16 @@ def _wrong(
 
 
 class Mismatch(NamedTuple):
-    """What a value is that its type is not: the property (``aspect`` of KeelError), and a sentence."""
+    """How a value differs from its type: the property (``aspect`` of KeelError), and a sentence."""
 
     aspect: str
     sentence: str
 
 
 def mismatch(want: Type, got: Any, known: Mapping[str, int], *, strides: bool = True) -> Mismatch | None:
-    """What ``got`` is that ``want`` is not, with symbols as ``known``; None if it is as it should be.
-
-    A size that depends on other symbols may be anything, and so may the stride of a dimension with at most one element.
+    """How ``got`` differs from the type ``want``, whose symbols have the values in ``known``; None if it has the type.
+    A size that depends on other symbols may have any value, and so may the stride of a dimension with at most one
+    element.
     """
     if isinstance(want, SymType):
         number = isinstance(got, int | float)
@@ -185,18 +186,18 @@ def mismatch(want: Type, got: Any, known: Mapping[str, int], *, strides: bool = 
 
 
 def _unusual(made: PartContract, args: Sequence[Any], got: Any) -> Mismatch | None:
-    """What is wrong with a tensor that kernels, or autograd, would not take for the values that it shows."""
+    """How a tensor differs from a plain one: kernels or autograd would not see the values that it shows."""
     if not isinstance(got, torch.Tensor):
         return None
     given = [a for a in args if isinstance(a, torch.Tensor)]
     if made.real and got.is_neg():
         return Mismatch(
             "values",
-            "It leaves to its readers to take the negative (torch.Tensor.is_neg), and its memory holds other values.",
+            "Its negative bit is set (torch.Tensor.is_neg), so its memory holds the values with the other sign.",
         )
     if got.is_inference() and not torch.is_inference_mode_enabled() and not any(a.is_inference() for a in given):
         return Mismatch(
-            "type", "It is an inference tensor, made under torch.inference_mode, which autograd and writes refuse."
+            "type", "It is an inference tensor, made under torch.inference_mode, which autograd cannot record."
         )
     if _is_plain_subclass(type(got)) and not any(type(a) is type(got) for a in given):
         return Mismatch("type", f"It is a {type(got).__name__}, a subclass, and not a plain torch.Tensor.")
@@ -204,12 +205,12 @@ def _unusual(made: PartContract, args: Sequence[Any], got: Any) -> Mismatch | No
 
 
 def _is_plain_subclass(kind: type[torch.Tensor]) -> bool:
-    """Whether it is a subclass of tensors that holds what tensors hold, and that only ``as_subclass`` gives."""
+    """True if it is a subclass of tensors without data of its own, which only ``as_subclass`` makes."""
     return kind not in (torch.Tensor, torch.nn.Parameter) and kind.__torch_dispatch__ == torch.Tensor.__torch_dispatch__
 
 
 def bind(types: Sequence[Type], values: Sequence[Any]) -> dict[str, int]:
-    """The values of the symbols that are a size, or a number, among the ``values``."""
+    """Maps the symbols that are a size or a number in ``types`` to their values in ``values``."""
     known: dict[str, int] = {}
     for t, value in zip(types, values, strict=True):
         pairs = zip(t.shape, value.shape, strict=True) if isinstance(t, TensorType) else [(t.expr, value)]
@@ -218,7 +219,7 @@ def bind(types: Sequence[Type], values: Sequence[Any]) -> dict[str, int]:
 
 
 def strides_of(t: TensorType, known: Mapping[str, int]) -> list[int | None]:
-    """The strides, with symbols as ``known``; None for one that depends on others."""
+    """The strides, computed from the symbols in ``known``; None for a stride that depends on others."""
     return [_value(d, known) for d in t.strides]
 
 
@@ -234,7 +235,7 @@ def _value(dim: Dim, known: Mapping[str, int]) -> int | None:
 
 
 def _untouched(was: Any, now: Any) -> bool:
-    """Whether a tensor has the same bits as before, NaNs included."""
+    """True if a tensor has the same bits as before, NaNs included."""
     if not isinstance(now, torch.Tensor):
         return True
     if was.shape != now.shape or was.dtype != now.dtype:
@@ -247,21 +248,23 @@ def _bits(t: torch.Tensor) -> torch.Tensor:
 
 
 def _shared(made: PartContract, args: Sequence[Any], results: Sequence[Any]) -> Iterator[str]:
-    """A sentence for each output in memory that it may not be in.  Inputs may share memory with each other."""
+    """Yields a sentence for each output that shares memory against the contract. Inputs may share memory with each
+    other.
+    """
     given = [_memory(a) for a in args]
     mine = [_memory(r) for r in results]
     for i, name in enumerate(made.names):
         if mine[i] is None or mine[i] in {given[k] for k in made.shares[i]}:
             continue
         if mine[i] in given:
-            yield f"Its output %{name} is in the memory of input {given.index(mine[i])}."
+            yield f"Its output %{name} shares memory with input {given.index(mine[i])}."
         for j in range(i):
             if mine[i] == mine[j] and not made.bases[i] & made.bases[j]:
-                yield f"Its outputs %{made.names[j]} and %{name} are in the same memory."
+                yield f"Its outputs %{made.names[j]} and %{name} share memory."
 
 
 def _stale(made: PartContract, args: Sequence[Any], results: Sequence[Any], earlier: _Earlier) -> Iterator[str]:
-    """A sentence for each output in the memory of a result of an earlier call, which that call's caller still has."""
+    """Yields a sentence for each output in the memory of a result of an earlier call that is still alive."""
     given = [_memory(a) for a in args]
     fresh: dict[int, torch.Tensor] = {}
     for i, (name, result) in enumerate(zip(made.names, results, strict=True)):
@@ -269,14 +272,16 @@ def _stale(made: PartContract, args: Sequence[Any], results: Sequence[Any], earl
         if memory is None or memory in {given[k] for k in made.shares[i]}:
             continue
         if earlier.has(memory):
-            yield f"Its output %{name} is in the memory of a result of an earlier call, which is still in use."
+            yield f"Its output %{name} shares memory with a result of an earlier call that is still in use."
         fresh[memory] = result
     for memory, result in fresh.items():
         earlier.add(memory, result)
 
 
 def _marked(made: PartContract, args: Sequence[Any], results: Sequence[Any]) -> Iterator[str]:
-    """A sentence for each output that autograd, or a module it is assigned to, would take for more than a value."""
+    """Yields a sentence for each output that autograd, or a module that it is assigned to, would treat as more than a
+    value.
+    """
     given = [a for a in args if isinstance(a, torch.Tensor)]
     tracked = {_memory(a) for a in given if a.requires_grad}
     for name, result in zip(made.names, results, strict=True):
@@ -285,7 +290,7 @@ def _marked(made: PartContract, args: Sequence[Any], results: Sequence[Any]) -> 
         if isinstance(result, torch.nn.Parameter):
             yield f"Its output %{name} is a torch.nn.Parameter, not a plain tensor."
         elif result.requires_grad and not (torch.is_grad_enabled() and tracked) and _memory(result) not in tracked:
-            yield f"Its output %{name} requires grad, though nothing that it is given does, or autograd is off."
+            yield f"Its output %{name} requires grad, although no input does or autograd is off."
 
 
 def _memory(value: Any) -> int | None:

@@ -1,4 +1,4 @@
-"""Sizes and numbers of the host as expressions of a generated function, over variables that hold symbols' values."""
+"""Prints sizes and numbers as Python expressions for generated functions, over variables for the values of symbols."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from keel.symbols import PYTHON_NAMES, Kind, evaluate, free_symbols, python_text
 
 
 class HostArithmetic:
-    """Writes numbers as expressions; ``symbol`` is the variable that holds a symbol's value."""
+    """Prints numbers as expressions. ``symbol`` returns the variable with a symbol's value."""
 
     def __init__(self, space: Namespace):
         self.space = space
@@ -39,9 +39,9 @@ class HostArithmetic:
         return tuple_of(map(self.number, values))
 
     def _expression(self, value: Any, kind: Kind | None) -> Expression:
-        """Its text, where that is arithmetic; else a call of what evaluates it."""
+        """An arithmetic expression if possible, else a call of a function that evaluates the number."""
         symbols = free_symbols(value)
-        stands = {s: f"x{k}" for k, s in enumerate(symbols)}  # names of symbols may be those of functions
+        stands = {s: f"x{k}" for k, s in enumerate(symbols)}  # a symbol may have the name of a function
         words = {word: self.symbol(s) for s, word in stands.items()}
         try:
             text = python_text(value, stands.__getitem__, kind)

@@ -1,8 +1,9 @@
-"""What the checks of kernels found: where they record it, when it is looked at, the error that it becomes.
+"""Index errors that kernels detect: where kernels record them, when they are read, and the error that is raised.
 
-On a CPU every kernel's checks are looked at after it.  A GPU writes them to memory of the host, which is looked at when
-a part begins and ends, without waiting: what a kernel finds later is raised by the next call.  Only a part's first
-call, and every call with KEEL_CHECK=1, waits.  Other devices are asked at the end of each call.
+On a CPU, the record is read after each kernel. A GPU writes it to host memory, which is read when a part begins and
+ends, without waiting for the device. An error that a kernel records later is raised by the next call. Only a part's
+first call, and every call with KEEL_CHECK=1, waits. On other devices the record is copied to the host at the end of
+each call.
 """
 
 from __future__ import annotations
@@ -18,17 +19,17 @@ from keel.runtime.contract_checks import is_checking_every_call
 from keel.schedule.tensor_graph import CheckSite
 
 Look = Sequence[int]
-"""What was recorded, by site: 0 for nothing."""
+"""The recorded values by site, 0 for no error."""
 
 
 def host_error_buffer(sites: int) -> tuple[torch.Tensor, Look]:
-    """Memory on the host for that many sites, and a look at it."""
+    """Host memory for this number of sites, and a view for reading it."""
     memory = torch.zeros(sites, dtype=torch.int64, device="cpu")
     return memory, memory.numpy().data
 
 
 def index_error(sites: Sequence[CheckSite], look: Look, sizes: Mapping[str, Any], *, late: bool = False) -> BadIndex:
-    """The error for the first of ``sites`` that something is recorded of.  ``sizes`` has the values of symbols."""
+    """The error for the first of ``sites`` with a recorded value. ``sizes`` has the values of symbols."""
     number, found = next((i, x) for i, x in enumerate(look) if x)
     site, value = sites[number], found - 1 if found > 0 else found
     try:
@@ -36,17 +37,23 @@ def index_error(sites: Sequence[CheckSite], look: Look, sizes: Mapping[str, Any]
     except KeyError:
         bound = format_size(site.bound)
     low = f"-{bound}" if site.wrap else "0"
-    do = f"An index of it is at least {low} and less than {bound}."
+    do = f"Valid indices are at least {low} and less than {bound}."
     if late:
-        do += " The device found it during this call or one before; KEEL_CHECK=1 waits for it in each."
+        do += " The device recorded the error in this call or an earlier one. "
+        do += "Set KEEL_CHECK=1 to wait for the device in each call."
     return BadIndex(
-        "bad-index", f"{site.operator} is given the index {value} of a dimension of size {bound}.", None, site.line, do
+        "bad-index",
+        f"{site.operator}: index {value} is out of bounds for a dimension of size {bound}.",
+        None,
+        site.line,
+        do,
     )
 
 
 def error_buffer(sites: Sequence[CheckSite], device: torch.device) -> tuple[torch.Tensor, Callable[[bool], None]]:
-    """Memory that kernels on ``device`` record in, and what looks at it: called with False before a call's kernels and
-    with True after them, it raises KeelError[bad-index]."""
+    """Memory in which kernels on ``device`` record errors, and a function that reads it and raises
+    KeelError[bad-index]. The function is called with False before a call's kernels and with True after them.
+    """
     return _shared(sites) if device.type == "cuda" else _asked(sites, device)
 
 

@@ -1,4 +1,6 @@
-"""From compiled parts to one callable: straight-line Python, written once per graph, with nothing left to decide."""
+"""Links compiled parts into one callable: straight-line Python without decisions at run time, generated once
+per graph.
+"""
 
 from __future__ import annotations
 
@@ -20,10 +22,11 @@ from keel.torch_adapter import Boxed
 
 @dataclass(frozen=True)
 class CompiledPart:
-    """A compiled part: takes the values of the nodes ``inputs`` positionally, returns those of ``outputs`` as a tuple.
+    """A compiled part. It takes the values of the nodes ``inputs`` as positional arguments and returns those of
+    ``outputs`` as a tuple.
 
-    ``first`` is called in place of ``run`` until it has returned once.  ``owner`` names the backend that compiled it,
-    ``trouble`` has the errors of those that could not.
+    ``first`` is called in place of ``run`` until it has returned once. ``owner`` names the backend that compiled the
+    part, ``trouble`` has the errors of backends that could not.
     """
 
     name: str
@@ -38,9 +41,9 @@ class CompiledPart:
 def link(gm: fx.GraphModule, parts: Sequence[CompiledPart], constants: Mapping[str, torch.Tensor]) -> Boxed:
     """The graph as a callable that takes its inputs (less the constants) in a list and returns the list of its outputs.
 
-    It empties the list, and drops every value after its last use.  Sizes that the graph returns are computed in line.
-    What a part raises passes through, with a note that names the part, its owner and the user's lines.  A part is given
-    no tensor whose conjugate or negative is still to be taken.
+    It empties the list, and drops every value after its last use. Sizes that the graph returns are computed inline.
+    Exceptions of a part are passed on, with a note that names the part, its owner and the user's lines. Parts never get
+    a tensor with a conjugate or negative bit.
     """
     return _Linker(gm, parts, constants).build()
 
@@ -80,7 +83,9 @@ class _Linker:
         return run
 
     def write_parts(self, out: Function, last: Mapping[str, int]) -> None:
-        """Writes the calls of the parts, each with what it reads settled before, and what it reads last let go of."""
+        """Writes the calls of the parts. Lazy bits of inputs are resolved before each call, and values are dropped
+        after their last use.
+        """
         lazy = _lazy(self.gm) - self.constants.keys()
         first = {n: i for i, part in reversed([*enumerate(self.parts)]) for n in part.inputs}
         for i, part in enumerate(self.parts):
@@ -107,8 +112,9 @@ class _Linker:
         return self.space.variable(("value", name), f"v_{name}")
 
     def part(self, number: int, part: CompiledPart) -> Name:
-        """The name that a part's function is bound to.  The checks of a first call take themselves out by putting the
-        bare part in their own place."""
+        """The name that a part's function is bound to. After the first call, the checked function replaces itself by
+        the bare part.
+        """
         name = self.space.shared(("part", number), part.name, part.run)
         if part.first is not None:
             self.space.objects[str(name)] = _once(self.space.objects, str(name), part.first, part.run)
@@ -134,9 +140,9 @@ def _once(names: dict[str, Any], name: str, first: Callable[..., Any], then: Cal
 
 
 def _blame(called: Mapping[int, CompiledPart], gm: fx.GraphModule) -> Callable[[BaseException], None]:
-    """Adds a note to an exception that names the part it comes from, by the line that was running. An exception that no
-    function should raise, such as SystemExit, becomes KeelError[run-raised] unless it is the user's: a kernel does not
-    end the process."""
+    """Adds a note to an exception that names its part, which is known from the line that was running. SystemExit and
+    the like become KeelError[run-raised], unless they are the user's, so that a kernel cannot end the process.
+    """
     nodes = {node.name: node for node in gm.graph.nodes}
 
     def blame(raised: BaseException) -> None:
@@ -148,7 +154,7 @@ def _blame(called: Mapping[int, CompiledPart], gm: fx.GraphModule) -> Callable[[
         if not isinstance(raised, Exception):
             raise KeelError(
                 "run-raised",
-                f"What {part.owner} compiled of part {part.name} asked Python to exit.",
+                f"Part {part.name}, which {part.owner} compiled, tried to exit Python.",
                 {part.owner: f"{type(raised).__name__}: {message_of(raised)}"},
                 next(iter(places), None),
                 "This is a defect of the backend. Leave it out, or report it.",
@@ -166,7 +172,7 @@ def _blame(called: Mapping[int, CompiledPart], gm: fx.GraphModule) -> Callable[[
 
 
 def resolve_lazy_bits(x: torch.Tensor) -> torch.Tensor:
-    """``x``, or a copy with its strides where PyTorch leaves to its readers to take the conjugate or the negative."""
+    """Returns ``x``, or a copy with the same strides if ``x`` has a conjugate or negative bit."""
     if not x.is_conj() and not x.is_neg():
         return x
     span = 1 + sum((n - 1) * s for n, s in zip(x.shape, x.stride(), strict=True)) if x.numel() else 0
@@ -174,20 +180,24 @@ def resolve_lazy_bits(x: torch.Tensor) -> torch.Tensor:
 
 
 def _lazy(gm: fx.GraphModule) -> set[str]:
-    """The nodes whose tensors may leave that to their readers: complex ones, parts of these, and what came so."""
+    """The nodes whose tensors may have a conjugate or negative bit: complex ones, their real or imaginary parts, and
+    inputs.
+    """
     values = {n.name: v for n in gm.graph.nodes if isinstance(v := n.meta.get("val"), torch.Tensor)}
     mixed = any(v.is_complex() for v in values.values())
     return {name for name, v in values.items() if v.is_complex() or v.is_neg() or (mixed and v.is_floating_point())}
 
 
 def _last_uses(parts: Sequence[CompiledPart], kept: Sequence[str]) -> dict[str, int]:
-    """The number of the part that uses each value last; values that are ``kept`` to the end have one past them all."""
+    """The number of the last part that uses each value. For values that are ``kept`` until the end, it is the number of
+    parts.
+    """
     last = {name: i for i, part in enumerate(parts) for name in part.inputs}
     return last | dict.fromkeys(kept, len(parts))
 
 
 def _sizes(results: Iterable[fx.Node]) -> list[fx.Node]:
-    """The arithmetic on sizes that results need, in order."""
+    """The arithmetic on sizes that is needed for results, in order."""
     sizes: dict[fx.Node, None] = {}
 
     def visit(node: fx.Node) -> None:
@@ -203,7 +213,7 @@ def _sizes(results: Iterable[fx.Node]) -> list[fx.Node]:
 
 
 def is_size(node: fx.Node) -> bool:
-    """Whether a node computes a number from numbers or from a tensor's sizes: no work for a backend."""
+    """True if a node computes a number from numbers or from a tensor's sizes, which needs no backend."""
     return (
         node.op == "call_function"
         and node.target is not operator.getitem

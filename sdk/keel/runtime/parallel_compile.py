@@ -27,9 +27,8 @@ class CompileResult:
 
 
 def compile_parallel(graphs: Sequence[PartGraph], ctx: CompileContext) -> Mapping[str, CompileResult]:
-    """By the names of those parts whose backends compile in two stages: what became of them.
-
-    Begins them in order, here; finishes them on as many threads as there are cores (a single one here), and returns
+    """Compiles the parts whose backends compile in two stages, and returns the results by part name. The first stages
+    run in order on this thread. The second stages run on one thread per core (a single part on this thread). Returns
     when all are done.
     """
     first_stage = {
@@ -44,8 +43,9 @@ def compile_parallel(graphs: Sequence[PartGraph], ctx: CompileContext) -> Mappin
 
 
 def _on_threads(first_stage: Sequence[CompileResult], threads: int) -> list[CompileResult]:
-    """All of them finished. It uses plain threads, not a pool: Ctrl-C and the end of the program end the wait for a
-    thread that hangs, but a pool would wait for it."""
+    """Runs the second stages on plain threads, not a pool: Ctrl-C and the end of the program must not wait for a thread
+    that hangs, as a pool would.
+    """
     todo, done = SimpleQueue[int](), SimpleQueue[tuple[int, CompileResult]]()
     for number in range(len(first_stage)):
         todo.put(number)
@@ -60,11 +60,11 @@ def _on_threads(first_stage: Sequence[CompileResult], threads: int) -> list[Comp
                     done.put((number, CompileResult(raised=raised)))
 
     results: dict[int, CompileResult] = {}
-    with stopped_with_this():  # an interrupt leaves no compiler behind
+    with stopped_with_this():  # an interrupt also stops compiler processes
         for _ in range(threads):
             Thread(target=copy_context().run, args=(work,), daemon=True, name="keel-compile").start()
         while len(results) < len(first_stage):
-            with suppress(Empty):  # with a timeout, so that signals are seen everywhere
+            with suppress(Empty):  # with a timeout, so that signals are handled on every platform
                 number, outcome = done.get(timeout=1.0)
                 results[number] = outcome
     return [results[number] for number in range(len(first_stage))]

@@ -1,10 +1,10 @@
-"""The one module that makes Python source text and runs it.
+"""The only module that generates Python source text and runs it.
 
-Text is made of names and small integers only.  A name is one that a ``Namespace`` made itself: ASCII letters, digits
-and underscores, no keyword, nothing with two leading underscores.  Everything else (strings, floats, dtypes, functions,
-tensors) is an object bound to such a name.  So whatever a graph or a saved file calls its nodes, symbols or arguments,
-none of it is ever parsed as Python.  ``Expression`` is the type of text that was made here; all that writes asks for
-it, and raises TypeError for a plain string.
+Text consists of names and small integers only. Each name is made by a ``Namespace``: ASCII letters, digits and
+underscores, not a keyword, without two leading underscores. Everything else (strings, floats, dtypes, functions,
+tensors) is an object bound to such a name. So names from a graph or a saved file are never parsed as Python.
+``Expression`` is the type of text that was made here. All functions that write text require it and raise TypeError for
+a plain string.
 """
 
 from __future__ import annotations
@@ -33,19 +33,20 @@ class Name(Expression):
 
 
 def is_name(text: str) -> bool:
-    """Whether ``text`` may stand in source as a name: no keyword, nothing private, and the same after Python's
-    normalization of identifiers, which only ASCII is sure to be."""
+    """True if ``text`` may be used as a name in source: ASCII, not a keyword and not private. Python's normalization
+    could change a name that is not ASCII.
+    """
     return bool(_WORD.fullmatch(text)) and not keyword.iskeyword(text) and not keyword.issoftkeyword(text)
 
 
 class Namespace:
-    """The names that a function may use: its variables, and objects that live as long as it."""
+    """The names that a function may use: its variables, and objects that live as long as the function."""
 
     def __init__(self) -> None:
         self.objects: dict[str, Any] = {}  # keys are plain strings, which CPython looks up faster
         self._named: dict[int, Name] = {}  # by the object's id; ``objects`` keeps it alive
         self._variables: dict[Hashable, Name] = {}
-        self._taken = {"Exception"}  # the one builtin that text uses
+        self._taken = {"Exception"}  # the only builtin that the text uses
 
     def object(self, value: Any, stem: str = "object") -> Name:
         """The name of an object: always the same one for the same object."""
@@ -91,7 +92,9 @@ def call(
     kwargs: Mapping[str, Expression] | None = None,
     space: Namespace | None = None,
 ) -> Expression:
-    """A call.  A keyword that is not an identifier (``from``, say) is passed as an object of ``space``."""
+    """A call. A keyword argument whose name is not a valid name (``from``) is passed in a dict that is an object of
+    ``space``.
+    """
     given: list[str] = [*map(_made, args)]
     for key, value in (kwargs or {}).items():
         if is_name(key):
@@ -149,11 +152,9 @@ _ARITHMETIC = (
 
 
 def arithmetic(text: str, names: Mapping[str, Name]) -> Expression:
-    """``text``, which another printer made, as an expression: parsed, checked, and written again with ``names`` for its
-    words.
-
-    It may hold numbers, arithmetic, comparisons, conditions, and calls and public attributes of those words.  Raises
-    ValueError for anything else.
+    """Turns ``text`` of another printer into an expression: it is parsed, checked, and printed again with ``names`` in
+    place of its identifiers. It may contain numbers, arithmetic, comparisons, conditions, and calls and public
+    attributes of these identifiers. Raises ValueError for anything else.
     """
     try:
         tree = ast.parse(text, mode="eval")
@@ -186,7 +187,7 @@ def _made(text: Expression) -> Expression:
 
 
 class Function:
-    """A function as it is written, line by line.  ``number`` is that of the line written last, from 1."""
+    """A function under construction, line by line. ``number`` is the number of the last line, from 1."""
 
     def __init__(self, space: Namespace, parameters: Sequence[Name], name: str = "run"):
         self.space, self.name = space, space.variable(("function", name), name)
@@ -201,14 +202,14 @@ class Function:
         self._lines.append(self._indent + text)
 
     def do(self, value: Expression) -> None:
-        """Evaluates ``value`` for what it does."""
+        """Writes ``value`` as a statement, for its effect."""
         self._line(_made(value))
 
     def assign(self, target: Name, value: Expression) -> None:
         self._line(f"{_made(target)} = {_made(value)}")
 
     def unpack(self, targets: Sequence[Name], value: Expression) -> None:
-        """Assigns the elements of ``value``, which has exactly as many, to the targets."""
+        """Assigns the elements of ``value`` to the targets; their numbers must be equal."""
         left = "".join(f"{_made(t)}, " for t in targets).rstrip() or "()"
         self._line(f"{left} = {_made(value)}")
 
@@ -229,12 +230,12 @@ class Function:
         self._line(f"return {_made(value)}")
 
     def guard(self) -> None:
-        """What follows is watched, until ``guarded``."""
+        """Begins a ``try`` block, which ``guarded`` ends."""
         self._line("try:")
         self._indent += "    "
 
     def guarded(self, note: Name) -> None:
-        """Whatever is raised in what was watched is given to ``note``, and raised again if that returns."""
+        """Ends the ``try`` block. An exception in it is passed to ``note``, and raised again if ``note`` returns."""
         self._indent = self._indent[:-4]
         raised = self.space.variable(("raised", self.name), "raised")
         self._line(f"except BaseException as {raised}:")
@@ -242,7 +243,7 @@ class Function:
         self._line("    raise")
 
     def build(self, title: str) -> FunctionType:
-        """The function; its text is its docstring.  ``title`` stands for a file in tracebacks."""
+        """Compiles the function. Its text is its docstring. ``title`` takes the place of a file name in tracebacks."""
         text = "\n".join([*self._lines, ""])
         exec(compile(text, f"<{title}>", "exec"), self.space.objects)
         made: FunctionType = self.space.objects[self.name]

@@ -1,4 +1,4 @@
-"""Results of PyTorch's own kernels that are not of the types that its fake kernels promise: cast, with a warning."""
+"""Casts results of PyTorch's kernels whose types differ from those of its fake kernels, with a warning."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ from keel.types import TensorType, Type
 
 class CastResults:
     """A part that runs PyTorch's kernels. A graph is compiled for the types that fake kernels promise. The fake kernel
-    of a device or of a custom operator may promise another dtype or other strides than the real kernel gives. That is
-    not a defect of the backend, so results are cast to the promised type; from the first call on if one deviates there.
+    of a device or of a custom operator may promise another dtype or other strides than the real kernel returns. That is
+    not a defect of the backend, so results are cast to the promised type. Results are cast in all calls if one deviates
+    in the first call.
     """
 
     def __init__(self, run: Run, made: PartContract) -> None:
@@ -27,20 +28,20 @@ class CastResults:
         return self._cast(args, results) if self._deviates else results
 
     def first(self, *args: Any) -> Sequence[Any]:
-        """A call that looks at the types of its results, and warns where some are cast.
+        """The first call: checks the types of the results, and warns if some are cast.
 
-        Raises KeelError[wrong-result] for results that no cast makes what was promised: of other sizes, say.
+        Raises KeelError[wrong-result] for results that a cast cannot correct, for example those with other sizes.
         """
         results = self._run(*args)
         if not isinstance(results, tuple | list) or len(results) != len(self._made.outputs):
             return results
         cast = self._cast(args, results)
         if left := self._deviating(args, cast):
-            raise self._error(left, "Compiled code cannot go on with it. Correct the fake kernel of the operator.")
+            raise self._error(left, "Compiled code cannot use such a result. Correct the fake kernel of the operator.")
         if said := self._deviating(args, results):
             self._deviates = True
             warnings.warn(
-                str(self._error(said, "The results are cast to what was promised. strict=True makes this an error.")),
+                str(self._error(said, "The results are cast to the promised types. strict=True makes this an error.")),
                 KeelWarning,
                 stacklevel=3,
             )
@@ -51,8 +52,7 @@ class CastResults:
         return [cast(want, got, known) for want, got in zip(self._made.outputs, results, strict=True)]
 
     def _deviating(self, args: Sequence[Any], results: Sequence[Any]) -> list[tuple[str, str | None, str]]:
-        """Yields, for each result without the promised type, its name, the user's line that made it, and the
-        difference."""
+        """The results without the promised type: the name, the user's line that made it, and the difference."""
         made, known = self._made, bind(self._made.inputs, args)
         return [
             (name, line, why.sentence)
@@ -64,7 +64,7 @@ class CastResults:
         line = next((line for _, line, _ in deviating if line is not None), None)
         return KeelError(
             "wrong-result",
-            f"PyTorch's kernels give other types in part {self._made.part} than its fake kernels promise.",
+            f"PyTorch's kernels return other types in part {self._made.part} than its fake kernels promise.",
             {f"%{name}": why for name, _, why in deviating},
             line,
             do,
@@ -72,7 +72,7 @@ class CastResults:
 
 
 def cast(want: Type, got: Any, known: Mapping[str, int]) -> Any:
-    """``got``, or a copy with the dtype and the strides of ``want`` if it is of another type that is so cast."""
+    """Returns ``got``, or a copy with the dtype and the strides of ``want`` if these differ."""
     if mismatch(want, got, known) is None or not isinstance(want, TensorType) or not isinstance(got, torch.Tensor):
         return got
     mended = got.to(want.dtype)

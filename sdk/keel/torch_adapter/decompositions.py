@@ -38,7 +38,7 @@ LEFT_OUT: Mapping[str, str] = MappingProxyType(
 
 
 def decomposition_of(op: Callable[..., Any]) -> Decomposition | None:
-    """PyTorch's decomposition of an overload, a function of the same arguments; None if there is none or if it is
+    """PyTorch's decomposition of an overload, a function of the same arguments. None if it does not exist or is
     excluded. It may use in-place operators and prims; ``record`` turns it into functional ATen.
     """
     if not isinstance(op, OpOverload) or str(op) in LEFT_OUT:

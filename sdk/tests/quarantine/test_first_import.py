@@ -78,8 +78,8 @@ def test_what_hurts_its_process_is_a_sentence(package: Package) -> None:
     "source, said",
     [
         ("import quantum_flux", "ModuleNotFoundError: No module named 'quantum_flux'"),
-        ("import sys; sys.exit('no licence')", "SystemExit: no licence"),
-        ("raise ValueError('no licence\\n\\nask acme')", "ValueError: no licence\n    ask acme"),
+        ("import sys; sys.exit('no license')", "SystemExit: no license"),
+        ("raise ValueError('no license\\n\\nask acme')", "ValueError: no license\n    ask acme"),
         ("raise KeyboardInterrupt", "KeyboardInterrupt"),
         ("class Odd(BaseException): pass\nraise Odd('very')", "Odd: very"),
         ("def backend(:", "SyntaxError: invalid syntax"),

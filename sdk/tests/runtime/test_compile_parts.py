@@ -144,7 +144,7 @@ def spoils(gm: fx.GraphModule) -> Any:
 
 
 def quits(gm: fx.GraphModule) -> Any:
-    raise SystemExit("no licence")
+    raise SystemExit("no license")
 
 
 async def later(gm: fx.GraphModule) -> Any:
@@ -156,7 +156,7 @@ async def later(gm: fx.GraphModule) -> Any:
     [
         (ruins, "ValueError: no memory"),
         (spoils, "Odd: odd"),
-        (quits, "SystemExit: no licence"),
+        (quits, "SystemExit: no license"),
         (lambda gm: None, "returned NoneType"),
         (lambda gm: later(gm), "returned coroutine"),
     ],

@@ -130,7 +130,7 @@ class Odd(BaseException):
 
 
 @pytest.mark.parametrize(
-    ("raised", "said"), [(SystemExit("no licence"), "SystemExit: no licence"), (Odd("odd"), "Odd: odd")]
+    ("raised", "said"), [(SystemExit("no license"), "SystemExit: no license"), (Odd("odd"), "Odd: odd")]
 )
 def test_a_part_does_not_end_the_process(raised: BaseException, said: str) -> None:
     def quits(*args: Tensor) -> Any:
@@ -139,7 +139,9 @@ def test_a_part_does_not_end_the_process(raised: BaseException, said: str) -> No
     captured = tidied(trace(lambda x: (x + 1,), R(2)), "inference")
     (part,) = build_part_graphs(captured.gm, place(captured.gm, BACKENDS))
     run = link(captured.gm, [CompiledPart("p0", quits, part.inputs, part.outputs, owner="pointwise")], {})
-    with pytest.raises(KeelError, match=f"What pointwise compiled of part p0(.|\n)*pointwise: {said}") as error:
+    with pytest.raises(
+        KeelError, match=f"Part p0, which pointwise compiled, tried to exit(.|\n)*pointwise: {said}"
+    ) as error:
         run([R(2)])
     assert error.value.code == "run-raised" and error.value.__cause__ is raised
 

@@ -93,7 +93,7 @@ def test_what_raises_at_once_is_as_good_as_what_raises_later() -> None:
     with pytest.warns(KeelWarning) as warned:
         plan, _ = compiled([takes("mm", name="half", compile=Staged(begin)), whole("rest")], made)
     assert [str(w.message).splitlines()[0] for w in warned] == [
-        "KeelError[compile-raised]: half could not compile 2 parts of 2 calls, which it took; the first was p0."
+        "KeelError[compile-raised]: half could not compile 2 parts of 2 calls, which it had claimed; the first was p0."
     ]
     assert [p.owner.name for p in plan.parts] == ["rest"]
 

@@ -57,7 +57,7 @@ def test_it_is_cast_with_one_warning(
         return y, y + 1
 
     compiled = keel.compile(program, backends=backends, dynamic=dynamic)
-    message = rf"(?s)PyTorch's kernels give other types in part .*{what}.*test_result_casts.py"
+    message = rf"(?s)PyTorch's kernels return other types in part .*{what}.*test_result_casts.py"
     with pytest.warns(KeelWarning, match=message):
         got = compiled(torch.ones(2, 3))
     for x in (torch.ones(2, 3), torch.zeros(2, 3)):

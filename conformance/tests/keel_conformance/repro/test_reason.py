@@ -7,7 +7,7 @@ import pytest
 from keel_conformance.repro.replay import reason
 from keel_conformance.results.verdict import Verdict
 
-WRONG = "It raised while running: KeelError: KeelError[wrong-result]: acme broke the promise of part p0. "
+WRONG = "It raised while running: KeelError: KeelError[wrong-result]: acme broke the contract of part p0. "
 
 
 def raised(sentence: str) -> Verdict:
