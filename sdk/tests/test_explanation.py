@@ -127,7 +127,7 @@ def test_a_function_without_tensors() -> None:
 
 
 def test_the_page_about_it_runs(capsys: pytest.CaptureFixture[str]) -> None:
-    page = Path(__file__).parents[2] / "docs" / "how" / "see-who-takes-what.md"
+    page = Path(__file__).parents[2] / "docs" / "how" / "see-the-placement.md"
     (code, *_) = re.findall(r"^```python\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)
     exec(compile(code, str(page), "exec"), {})
     printed = capsys.readouterr().out
