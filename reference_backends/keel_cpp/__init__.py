@@ -7,7 +7,7 @@ from keel_cpp.op_table import DTYPES, REDUCTIONS, SCALARS
 from keel_cpp.probe import probe
 from keel_cpp.render import render
 
-# A fold at the top of a kernel is cut into chunks by the renderer, so one independent fold is enough.
+# The renderer splits a reduction at the top of a kernel into chunks, so the scheduler does not have to.
 LIMITS = Limits(atomics=frozenset({"add", "min", "max", "mul"}), vector=16, pieces=64)
 
 target = LoopTarget(

@@ -1,7 +1,7 @@
 """Accumulators: the variables a Reduce or a Scan folds into, as scalars or as one per lane.
 
-A sum of float runs in float for 32 steps at most and is then added to a double; a sum of double carries its rounding
-error along.  A monoid without a text of its own is a function made of its steps.
+A sum of float is accumulated in float for at most 32 steps and then added to a double. A sum of double carries its
+rounding error along. A monoid without a text in the table becomes a function of its steps.
 """
 
 from __future__ import annotations
@@ -25,10 +25,9 @@ class Variable:
 
 @dataclass(frozen=True)
 class Fold:
-    """The accumulator of one statement.  ``at`` in its methods is "" for a scalar, "[l]" for the lane l.
-
-    ``short``: it folds so few values that a sum stays in its own precision.  ``brief``: so few in each of L lanes that
-    a sum stays in its part.
+    """The accumulator of one statement. In its methods, ``at`` is "" for a scalar and "[l]" for lane l. ``short``:
+    there are so few values that a sum is accumulated in its own precision. ``brief``: each of the L lanes has so few
+    values that a partial sum is never flushed.
     """
 
     stmt: Reduce | Scan
@@ -45,12 +44,12 @@ class Fold:
 
     @property
     def parted(self) -> bool:
-        """Whether lanes fold into a ``part`` that has to be flushed into the sum every 32 steps."""
+        """True if lanes accumulate into a partial sum, the ``part``, that is flushed into the sum every 32 steps."""
         return self.stmt.monoid == "sum" and self.dtypes[0].is_floating_point and not self.short
 
     @property
     def careful(self) -> bool:
-        """A sum of double, with its error."""
+        """True for a sum of double that carries its rounding error."""
         return self.parted and self.dtypes[0] == torch.float64
 
     @property
@@ -80,14 +79,16 @@ class Fold:
     # -- declaring --------------------------------------------------------------------------------------------------
 
     def declare(self, lanes: str = "") -> list[str]:
-        """The variables at the identity; ``lanes`` is the number of lanes, "" for scalars."""
+        """Declares the variables, with the identity as value. ``lanes`` is the number of lanes, "" for scalars."""
         return [_declared(v, lanes) for v in self.variables]
 
     def declare_part(self, lanes: str) -> str:
         return _declared(Variable(DTYPES[self.dtypes[0]], f"part{self.number}", self.starts[0]), lanes)
 
     def function(self) -> list[str]:
-        """The combination, for a monoid that is folded by its steps: ``name(state..., more...)``."""
+        """The function ``name(state..., more...)`` that combines two states, for a monoid that is rendered from its
+        steps.
+        """
         if not self.by_steps:
             return []
         monoid = MONOIDS[self.stmt.monoid]
@@ -112,7 +113,7 @@ class Fold:
     # -- folding ----------------------------------------------------------------------------------------------------
 
     def update(self, args: Sequence[str], at: str = "", part: bool = False) -> str:
-        """One more tuple of values folded in; ``part``: into the part, not the sum."""
+        """Folds one more tuple of values into the accumulator; with ``part``, into the partial sum."""
         if self.parted and not part:
             if self.careful:
                 return f"flush(sum{self.number}{at}, err{self.number}{at}, {args[0]});"
@@ -123,18 +124,18 @@ class Fold:
         return f"{name} = {REDUCTIONS[self.stmt.monoid][1].format(name, args[0])};"
 
     def flush(self) -> str:
-        """The parts of all lanes added to their sums; the parts keep their values."""
+        """Adds the partial sums of all lanes to their sums. The partial sums keep their values."""
         return f"flush({', '.join([*(v.name for v in self.variables), f'part{self.number}'])});"
 
     def gather(self) -> list[str]:
-        """All L lanes of a state of several parts folded into lane 0, in a fixed order."""
+        """Folds all L lanes of a state with several components into lane 0, in a fixed order."""
         if not self.by_steps:
             return []
         other = [f"{v.name}[m]" for v in self.variables]
         return [f"halve<L>([&](int l, int m) BODY {{ {self.update(other, '[l]')} }});"]
 
     def totals(self) -> list[tuple[str, str]]:
-        """(type, text) of each part of the state that all L lanes amount to, after ``gather``."""
+        """(type, text) of each component of the state of all L lanes together, after ``gather``."""
         if self.parted:
             return [("double", f"total({', '.join(v.name for v in self.variables)})")]
         if self.by_steps:
@@ -144,7 +145,7 @@ class Fold:
         return [(v.ctype, f"fold<{function}<{v.ctype}>>({v.name})")]
 
     def results(self, at: str = "") -> list[str]:
-        """The text of each result, its dtype being the statement's."""
+        """The text of each result, in the dtype of the statement."""
         if self.careful:
             return [f"total(sum{self.number}{at}, err{self.number}{at})"]
         if self.parted:

@@ -1,4 +1,4 @@
-"""What the renderer has to know of a kernel before it writes a line: types, dependences, strides, work, conflicts."""
+"""Analysis of a kernel before it is rendered: types, dependences, strides, work, conflicts."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ from keel_cpp.op_table import COSTS
 from keel_cpp.statements import Picked
 
 SMALL = 16
-"""Iterations up to which a loop is unrolled, and below which an axis is too short to be cut into lanes."""
+"""A loop with at most this many iterations is unrolled, and an axis with fewer elements is not vectorized."""
 COPIED = 128
-"""Statements that unrolling may make of a loop: all of them are compiled, and what a loop costs is little beside."""
+"""The most statements to which a loop may be unrolled. More take longer to compile than unrolling saves."""
 
 
 @dataclass(frozen=True)
 class Facts:
-    """For each value: its dtype, the axes it varies with, its users.  ``written``: the buffers that are stored to."""
+    """For each value: its dtype, the axes it varies with, and its users. ``written`` are the buffers with stores."""
 
     dtypes: dict[int, torch.dtype]
     varies: dict[int, frozenset[Axis]]
@@ -78,12 +78,12 @@ def _survey(body: tuple[Stmt, ...], around: frozenset[Axis], facts: Facts) -> No
 
 
 def _bound_here(stmt: Stmt, facts: Facts) -> bool:
-    """Whether the value may change from iteration to iteration whatever it is made of."""
+    """True if the value may change from iteration to iteration even if its operands do not."""
     return isinstance(stmt, Scan) or (isinstance(stmt, Load) and stmt.buffer in facts.written)
 
 
 def axes_used(stmt: Stmt, facts: Facts) -> frozenset[Axis]:
-    """The axes that the statement, or what it uses, varies with."""
+    """The axes that the statement or its operands vary with."""
     own = axes_of(stmt.index) if isinstance(stmt, Position | Load | Store) else set()
     return frozenset(own).union(*(facts.varies[v] for v in operands_of(stmt)))
 
@@ -121,7 +121,7 @@ def innermost(body: Sequence[Stmt]) -> Iterator[Loop]:
 
 
 def is_small(loop: Loop) -> bool:
-    """Whether the loop is so short that unrolling beats everything else."""
+    """True if the loop is so short that it should always be unrolled."""
     total = 1
     for a in loop.axes:
         if not isinstance(a.size, int):
@@ -131,7 +131,7 @@ def is_small(loop: Loop) -> bool:
 
 
 def unrolls(loop: Loop) -> bool:
-    """Whether a small loop is worth a copy of its body for each iteration where only the loop itself is saved."""
+    """True if unrolling a small loop pays although it saves only the loop itself."""
     copies = iterations(loop.axes)
     return is_small(loop) and isinstance(copies, int) and copies * len(loop.body) <= COPIED
 
@@ -155,7 +155,7 @@ def stride(stmt: Load | Store, axis: Axis, facts: Facts) -> int:
 
 
 def lane_cost(body: Sequence[Stmt], axis: Axis, facts: Facts) -> int:
-    """What the accesses of ``body`` cost where ``axis`` is cut into lanes; a store counts twice."""
+    """The cost of the accesses of ``body`` if ``axis`` is vectorized. A store counts twice."""
     return sum(
         stride(s, axis, facts) * (2 if isinstance(s, Store) else 1)
         for s in walk(tuple(body))
@@ -164,14 +164,14 @@ def lane_cost(body: Sequence[Stmt], axis: Axis, facts: Facts) -> int:
 
 
 def vectorizes(body: Sequence[Stmt], axis: Axis, facts: Facts, *, guarded: bool = False) -> bool:
-    """True if the compiler's vectorizer can be trusted with a loop over ``axis``; ``guarded``: its loads are under a
-    flag.
+    """True if the compiler's vectorizer can be trusted with a loop over ``axis``; With ``guarded``, its loads are
+    conditional.
 
     GCC 12 drops the permutation of guarded loads that it groups to fill stores of several elements side by side, as in
     ``out[2 * i] = m ? in[2 * i + 1] : 0; out[2 * i + 1] = m ? in[2 * i] : 0``.
     """
     if not all(is_positive(c.bound) for c in checks_in(body)):
-        return False  # an index of nothing has no worst place
+        return False  # the worst index of an empty dimension cannot be tracked
     inner = [s for s in walk(tuple(body)) if isinstance(s, Load | Store)]
     guarded = guarded or any(s.mask is not None for s in inner)
     grouped = any(isinstance(s, Store) and stride(s, axis, facts) > 1 for s in inner)
@@ -183,20 +183,22 @@ def is_long(axis: Axis) -> bool:
 
 
 def for_lanes(axes: Sequence[Axis], body: Sequence[Stmt], facts: Facts) -> Axis | None:
-    """The axis of a nest that is best cut into lanes: long, cheap to access, far inside; None without axes."""
+    """The axis of a nest that is best vectorized: a long one with cheap accesses, far inside. None without axes."""
     ranked = sorted(enumerate(axes), key=lambda k: (not is_long(k[1]), lane_cost(body, k[1], facts), -k[0]))
     return ranked[0][1] if ranked else None
 
 
 def across(loop: Loop, facts: Facts) -> Axis | None:
-    """The axis of a parallel loop to cut into lanes around its inner loops; None if these are better cut themselves."""
+    """The axis of a parallel loop to vectorize around its inner loops; None if vectorizing the inner loops is
+    better.
+    """
     inner = list(innermost(loop.body))
     axis = for_lanes(loop.axes, [s for i in inner for s in i.body], facts)
     if axis is None or not is_long(axis):
         return None
     picked = [s for i in inner for s in i.body if isinstance(s, Picked)]
     if any(axis in facts.varies[v] for s in picked for v in s.chosen):
-        return None  # each lane would read from an address of its own
+        return None  # each lane would read from a separate address
     outside = sum(lane_cost(i.body, axis, facts) for i in inner)
     inside = sum(lane_cost(i.body, a, facts) for i in inner if (a := for_lanes(i.axes, i.body, facts)) is not None)
     near = any(0 < stride(s, axis, facts) < FAR for i in inner for s in i.body if isinstance(s, Load | Store))
@@ -204,15 +206,17 @@ def across(loop: Loop, facts: Facts) -> Axis | None:
 
 
 def tiled(axes: Sequence[Axis], lane: Axis, body: Sequence[Stmt], facts: Facts) -> Axis | None:
-    """The axis along which those accesses lie side by side that are far apart along ``lane``: going through both in
-    small tiles, a cache line is used up before it is dropped."""
+    """The axis along which accesses with a large stride along ``lane`` are contiguous. Small tiles of both axes use
+    each cache line completely.
+    """
     far = [s for s in body if isinstance(s, Load | Store) and stride(s, lane, facts) == FAR]
     return next((a for a in axes if a != lane and is_long(a) and any(stride(s, a, facts) == 1 for s in far)), None)
 
 
 def turned(body: Sequence[Stmt], lane: Axis, side: Axis, facts: Facts) -> list[Load]:
-    """The loads that run along ``side`` and are far apart along ``lane``, a plain distance each: a tile of them can be
-    turned as a whole, where elements have the width of an integer's."""
+    """The loads that are contiguous along ``side`` and have a constant stride along ``lane``, so that a tile can be
+    transposed. Elements must have the width of an integer type.
+    """
     found = [s for s in body if type(s) is Load and stride(s, lane, facts) == FAR and stride(s, side, facts) == 1]
     return [
         s
@@ -225,7 +229,7 @@ def turned(body: Sequence[Stmt], lane: Axis, side: Axis, facts: Facts) -> list[L
 
 
 def _plain(i: Index, axis: Axis, facts: Facts) -> bool:
-    """Whether the index is some constant times ``axis`` and something else."""
+    """True if the index is a constant times ``axis`` plus terms without it."""
     inside = {b for atom, _ in i.terms if not isinstance(atom, Axis) for b in axes_of(Index(0, ((atom, 1),)))}
     return axis not in inside.union(*(facts.varies[v] for v in loaded_of(i)))
 
@@ -234,9 +238,8 @@ def _plain(i: Index, axis: Axis, facts: Facts) -> bool:
 
 
 def levels(body: Sequence[Stmt], axes: Sequence[Axis], facts: Facts) -> list[list[Stmt]]:
-    """The statements of a nest by the loop in which they belong: k-th those that vary with axes[:k] and no further.
-
-    Stores and folds stay innermost, and nothing is loaded outside a loop that may be empty.
+    """Hoists the statements of a nest: level k has those that vary only with axes[:k]. Stores and folds stay innermost,
+    and no load is hoisted out of a loop that may be empty.
     """
     out: list[list[Stmt]] = [[] for _ in range(len(axes) + 1)]
     depth: dict[int, int] = {}
@@ -258,7 +261,7 @@ def levels(body: Sequence[Stmt], axes: Sequence[Axis], facts: Facts) -> list[lis
 
 
 def work(body: Sequence[Stmt]) -> Dim:
-    """Scalar operations of one run of ``body``, by estimate."""
+    """An estimate of the scalar operations of one run of ``body``."""
     total: Any = 0
     for stmt in body:
         match stmt:
@@ -286,13 +289,13 @@ def iterations(axes: Sequence[Axis]) -> Dim:
 
 
 def in_order(loop: Loop) -> tuple[Axis, ...]:
-    """The axes of a loop along which stores may meet at one element, so that their order counts."""
+    """The axes of a loop along which several stores may write one element, so that their order matters."""
     met = [s for s in walk(loop.body) if isinstance(s, Store) and (s.mode != "write" or loaded_of(s.index))]
     return tuple(a for a in loop.axes if not all(_apart(s.index, a) for s in met))
 
 
 def _apart(i: Index, axis: Axis) -> bool:
-    """Whether different values of ``axis`` always give different indices: the axis is a digit of the index."""
+    """True if different values of ``axis`` always give different indices: the axis is a digit of the index."""
     step = i.coefficient(axis)
     if axis.size == 0:
         return True

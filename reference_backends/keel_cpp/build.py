@@ -1,6 +1,5 @@
-"""From rendered kernels to functions: one translation unit, one run of the compiler, one shared object in the cache.
-
-The cache is named by content: the text, the flags, the compiler's content and the CPU.
+"""Builds rendered kernels: one translation unit, one run of the compiler, one shared object in the cache. The cache key
+is made of the text, the flags, the content of the compiler and the CPU.
 """
 
 from __future__ import annotations
@@ -22,10 +21,10 @@ from keel.loops import Kernel
 from keel_cpp.emitter import prelude
 from keel_cpp.probe import COMPILER, cpu, probe
 
-# Results are those of IEEE arithmetic as written: no contraction, no reassociation; floating-point exceptions and errno
-# may be wrong, since nobody reads them.  Loops are never peeled to an alignment, for then sums would depend on
-# addresses.  Passes that gain nothing here are off: they cost a third of the time, and jump threading splits conditions
-# that the vectorizer needs in one piece.
+# Results are those of IEEE arithmetic as written: no contraction, no reassociation. Floating-point exceptions and errno
+# may be wrong, since they are not read. Loops are not peeled for alignment, because sums would then depend on
+# addresses. Passes without benefit here are off: they take a third of the compile time, and jump threading splits
+# conditions that the vectorizer needs whole.
 FLAGS = (
     "-std=c++17",
     "-O2",
@@ -82,7 +81,7 @@ def build(sources: Sequence[Source]) -> list[Launcher]:
 
 
 def unit(sources: Sequence[Source]) -> tuple[list[str], str]:
-    """The name of each source's function, and the text of all: equal bodies once, named by their content."""
+    """The name of each source's function, and the text of all functions. Equal bodies appear once, named by a hash."""
     functions: dict[str, str] = {}
     names = []
     for source in sources:
@@ -108,20 +107,21 @@ def _open(text: str, sources: Sequence[Source]) -> ctypes.CDLL:
 
 @lru_cache(maxsize=1)
 def _share_openmp() -> None:
-    """Makes PyTorch's OpenMP runtime visible to the kernels, whose symbols are left open on purpose: a second runtime
-    in the process would have threads of its own."""
+    """Makes PyTorch's OpenMP runtime visible to the kernels, which are linked without one: a second runtime in the
+    process would have its own threads.
+    """
     if hasattr(ctypes.CDLL(None), "GOMP_parallel"):
         return
     maps = Path("/proc/self/maps")
     found = set(re.findall(r"/\S*lib(?:gomp|iomp5|omp)\S*", maps.read_text() if maps.exists() else ""))
     own = str(Path(torch.__file__).parent)
-    for path in sorted(found, key=lambda p: (not p.startswith(own), p)):  # other packages bring runtimes too
+    for path in sorted(found, key=lambda p: (not p.startswith(own), p)):  # other packages contain runtimes too
         if hasattr(ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL), "GOMP_parallel"):
             return
 
 
 def _launcher(library: ctypes.CDLL, name: str, kernel: Kernel) -> Launcher:
-    """Passes addresses and sizes on."""
+    """Returns a function that passes addresses and sizes to the kernel."""
     function = library[name]
     function.restype = None
     function.argtypes = [ctypes.c_void_p] * len(kernel.buffers) + [ctypes.c_int64] * len(kernel.symbols)
@@ -132,7 +132,7 @@ def _launcher(library: ctypes.CDLL, name: str, kernel: Kernel) -> Launcher:
 def _passing(buffers: int, symbols: int) -> CodeType:
     """The code of ``lambda b0, b1, ..., s0, ...: function(b0.data_ptr(), b1.data_ptr(), ..., s0, ...)``.
 
-    Made for each number of arguments, for a loop over them would cost more than the call.
+    It is generated for each number of arguments, because a loop over them would take longer than the call.
     """
 
     def read(name: str) -> ast.expr:

@@ -1,7 +1,6 @@
-"""Blocks of neighboring columns that go through inner loops together.
-
-Inside, every straight-line run is a loop over the block's lanes, and what one run leaves for another lies in an array
-of one element per lane: accumulators, and values used in a later run.  What is the same in all columns stays scalar.
+"""Blocks of neighboring columns that run through inner loops together. Every straight-line run of statements becomes a
+loop over the block's lanes. Accumulators, and values that a later run uses, are arrays with one element per lane.
+Values that are equal in all columns stay scalar.
 """
 
 from __future__ import annotations
@@ -19,14 +18,14 @@ from keel_cpp.index_text import size_text
 from keel_cpp.op_table import STORED, loaded
 
 WIDTH = 128
-"""Columns of a block, at most: 512 bytes of float in a row of memory, and as much for each accumulator."""
+"""The most columns of a block: 512 bytes of float for a row and for each accumulator."""
 STEPS = 32
-"""Additions in float before a sum goes on in double."""
+"""The number of additions in float before a partial sum is added to a double."""
 
 
 @dataclass(frozen=True)
 class Columns:
-    """The axis across the columns, how many a block has, and the text of the number that the present one has."""
+    """The axis of the columns, the width of a block, and the text of the number of columns in the current block."""
 
     axis: Axis
     width: int
@@ -47,12 +46,12 @@ class Columns:
 
 
 def columns(text: Text, body: Sequence[Stmt], shape: Columns) -> None:
-    """``body`` for one block."""
+    """Emits ``body`` for one block."""
     _Block(text, shape).body(body)
 
 
 class _Block:
-    """``arrays`` holds the text, at lane l, of values that lie in arrays; ``varying`` what differs by lane."""
+    """``arrays`` has the text, at lane l, of values in arrays. ``varying`` are the values that differ by lane."""
 
     def __init__(self, text: Text, shape: Columns):
         self.text, self.shape = text, shape
@@ -97,7 +96,7 @@ class _Block:
         return self.text.loop(self.text.name(axis.name), "0", size_text(axis.size, self.text.name))
 
     def _spans(self, loop: Loop, parted: Sequence[Fold]) -> None:
-        """The innermost axis of a fold in spans of 32 steps, after each of which the parts are flushed."""
+        """Splits the innermost axis of a fold into spans of 32 steps. The partial sums are flushed after each."""
         text, axis = self.text, loop.axes[-1]
         name = text.name(axis.name)
         low, high = "0", size_text(axis.size, text.name)
@@ -117,7 +116,7 @@ class _Block:
     # -- runs -------------------------------------------------------------------------------------------------------
 
     def run(self, stmts: Sequence[Stmt]) -> None:
-        """Straight-line statements and small loops: what is uniform first, then one loop over the lanes."""
+        """Emits straight-line statements and small loops: first the uniform ones, then one loop over the lanes."""
         text, varying = self.text, []
         for stmt in stmts:
             if self._uniform(stmt):
@@ -153,7 +152,7 @@ class _Block:
         )
 
     def _kept(self, run: Sequence[Stmt]) -> list[int]:
-        """Values of the run that are used outside it."""
+        """The values of the run that are used outside it."""
         inside = {id(s) for s in walk(tuple(run))}
         made = [r for s in run if not isinstance(s, Reduce) for r in _results(s)]
         return [r for r in made if any(id(u) not in inside for u in self.text.facts.users.get(r, ()))]
@@ -176,14 +175,16 @@ class _Block:
         vectorizer."""
         text = self.text
         names = [text.name(a.name) for a in loop.axes]
-        point = "_".join([*names, str(len(text.lines)), "point"])  # axes of one name may stand here twice
+        point = "_".join([*names, str(len(text.lines)), "point"])  # two axes may have the same name here
         with text.block(f"const auto {point} = [&]({', '.join(f'i64 {n}' for n in names)}) BODY", "};"):
             text.statements(loop.body)
         for values in product(*(range(a.size) for a in loop.axes if isinstance(a.size, int))):
             text.line(f"{point}({', '.join(map(str, values))});")
 
     def _looped(self, loop: Loop) -> None:
-        """A small loop of which there are no vectors to stop: as it is, for each copy of its body would be compiled."""
+        """Emits a small loop that is not vectorized as a loop, because unrolling would compile many copies of
+        its body.
+        """
         with ExitStack() as stack:
             for a in loop.axes:
                 stack.enter_context(self._over(a))
@@ -191,7 +192,7 @@ class _Block:
 
 
 def _results(stmt: Stmt) -> tuple[int, ...]:
-    """The values that are there after a statement of a run; those of a small loop are its folds'."""
+    """The values that a statement of a run defines. A small loop defines the results of its folds."""
     if isinstance(stmt, Loop):
         return tuple(r for f in folds_of(stmt) for r in f.results)
     return results_of(stmt)

@@ -1,5 +1,6 @@
-"""What the C++ target takes on a CPU: a data sheet measured by ``keel bench --calibrate`` on one core of an Intel Xeon
-of the Sapphire Rapids generation.  Other machines have other figures; calibrate there."""
+"""The data sheet of the C++ target, measured by ``keel bench --calibrate`` on one core of an Intel Xeon (Sapphire
+Rapids). Calibrate on other machines.
+"""
 
 import torch
 

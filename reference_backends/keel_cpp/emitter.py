@@ -1,4 +1,4 @@
-"""The text under construction: names, indentation, statements, and the loops that all shapes of code share."""
+"""The emitter of C++: names, indentation, statements, and the loops that all loop shapes share."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ OURS = re.compile(
 
 @lru_cache(maxsize=1)
 def prelude() -> str:
-    """The text that every translation unit starts with."""
+    """The text at the beginning of every translation unit."""
     return "".join((files("keel_cpp") / name).read_text() for name in ("prelude.h", "math.h"))
 
 
@@ -133,23 +133,23 @@ def _taken() -> frozenset[str]:
 
 
 def safe(name: str) -> str:
-    """A name of the loop IR as one that C++, the prelude and the renderer leave free."""
+    """Returns a name of the loop IR, with a suffix if C++, the prelude or the renderer uses that name."""
     return f"{name}_" if name in _taken() or OURS.fullmatch(name) or name.endswith("_") else name
 
 
 class Text:
-    """Lines of C++ and what has been named in them.  ``values`` holds the text of values that have no variable v<n>."""
+    """Lines of C++ and the names in them. ``values`` has the text of values that have no variable v<n>."""
 
     def __init__(self, kernel: Kernel, facts: Facts):
         self.kernel, self.facts = kernel, facts
         self.buffers: dict[str, Buffer] = {b.name: b for b in kernel.buffers}
         self.values = {n: literal(c.value, c.dtype) for n, c in facts.constants.items()}
         self.known: dict[int, Fold] = {}
-        self.elements: dict[int, str] = {}  # loads from elsewhere than their buffer
+        self.elements: dict[int, str] = {}  # text of loads that do not read from their buffer
         self.arrays: set[int] = set()  # values kept in an array of the row,
         self.places: dict[int, Place] = {}  # where in it, and which values are read back instead
         self.read: dict[int, int] = {}  # of computed
-        self.worst: dict[int, str] = {}  # of checks in lanes, what keeps the worst index
+        self.worst: dict[int, str] = {}  # the variable for the worst index of each check in lanes
         self.lines: list[str] = []
         self.depth = 0
         self.in_lanes = False
@@ -160,18 +160,18 @@ class Text:
         return safe(name)
 
     def ends(self, axis: Axis) -> tuple[str, str]:
-        """The variables that say from where to where a block of the axis goes."""
+        """The variables for the start and the end of a block of the axis."""
         return f"{self.name(axis.name)}_low", f"{self.name(axis.name)}_high"
 
     def value(self, number: int) -> str:
         return self.values.get(number, f"v{number}")
 
     def index(self, i: Index, instead: Mapping[str, str] | None = None) -> str:
-        """The text of an index; ``instead`` has other variables for some axes."""
+        """The text of an index. ``instead`` replaces the variables of some axes."""
         return index_text(i, lambda n: (instead or {}).get(n, self.name(n)), self._loaded)
 
     def _loaded(self, atom: Loaded) -> str:
-        """A value as an index.  In lanes it is narrowed where it fits, or there would be no gather."""
+        """A value as an index. In lanes it is narrowed if it fits, because gather instructions need narrow indices."""
         text = self.value(atom.value)
         if self.in_lanes and isinstance(atom.bound, int) and atom.bound <= NARROW:
             return f"i64(i32({text}))"
@@ -207,7 +207,7 @@ class Text:
 
     @contextmanager
     def lanes(self, head: str, tail: str = "}", *, simd: bool = True) -> Iterator[None]:
-        """A block whose statements the vectorizer turns into vectors, unless that is forbidden."""
+        """A block whose statements are vectorized, unless ``simd`` is false."""
         worst = [w for w in self.worst.values() if w.isidentifier()]
         pragma = f'_Pragma("omp simd reduction(max: {", ".join(worst)})")' if worst else "SIMD"
         with self.block(f"{pragma} {head}" if simd and tail == "}" else head, tail):
@@ -219,7 +219,9 @@ class Text:
 
     @contextmanager
     def watched(self, body: Sequence[Stmt], simd: bool, lanes: str = "") -> Iterator[None]:
-        """Around lanes: the checks of their ``body`` keep the worst index, one for each of ``lanes`` if given."""
+        """A context around lanes in which the checks of ``body`` track the worst index, or one for each of ``lanes`` if
+        given.
+        """
         checks = checks_in(body) if simd else []
         if not checks:
             yield
@@ -236,13 +238,13 @@ class Text:
 
     @contextmanager
     def team(self, tasks: str, cost: str) -> Iterator[None]:
-        """The tasks from ``from`` to ``to``, on all threads; ``cost`` is one task's."""
+        """Runs the tasks from ``from`` to ``to`` on all threads. ``cost`` is the cost of one task."""
         with self.block(f"parallel({tasks}, {cost}, [=](i64 from, i64 to) BODY", "});"):
             yield
 
     @contextmanager
     def count_through(self, sizes: Sequence[tuple[str, str]], low: str, high: str) -> Iterator[None]:
-        """A loop over low <= task < high with the task's digits, the last fastest, as variables."""
+        """A loop over low <= task < high that defines the digits of the task, the last fastest, as variables."""
         if len(sizes) == 1:
             with self.loop(sizes[0][0], low, high):
                 yield
@@ -276,8 +278,9 @@ class Text:
             self.statement(stmt, at=at, part=part, on=on)
 
     def statement(self, stmt: Stmt, *, at: str = "", part: bool = False, on: str = "") -> None:
-        """One straight-line statement.  Folds go to the accumulator ``at``, into its part if it has one and ``part`` is
-        set; where ``on`` is a flag and false, nothing is loaded or stored and the identity is folded."""
+        """Emits one straight-line statement. Folds go to the accumulator ``at``; if it has a partial sum and ``part``
+        is set, to that. If ``on`` is a flag and false, nothing is loaded or stored, and the identity is folded.
+        """
         match stmt:
             case Const():
                 pass
@@ -314,7 +317,7 @@ class Text:
             self.line(f"row{number}{at} = v{number};")
 
     def row(self, body: Sequence[Stmt]) -> tuple[Stmt, ...]:
-        """The body of one row, less what is kept from loop to loop in arrays, which are declared here."""
+        """The body of one row without the values that are cached in arrays between loops. Declares these arrays."""
         kept = kept_rows(body, self.facts)
         for n, size in kept.arrays.items():
             self.line(f"{STORED[self.facts.dtypes[n]]} row{n}[{size}];")
@@ -350,8 +353,8 @@ class Text:
         self.define(stmt.result, f"inside(v{stmt.result}_at, {size})")
 
     def _guarded(self, value: str, dtype: torch.dtype, start: str, on: str) -> str:
-        """What is folded: the value, or ``start`` where ``on`` is a flag and false."""
-        if dtype == torch.bool:  # logic, for a choice of bools would stay scalar
+        """The folded value: ``value``, or ``start`` if ``on`` is a flag and false."""
+        if dtype == torch.bool:  # bitwise logic, because a conditional on bools is not vectorized
             form = "u8({value})" if not on else "u8({value} & {on})" if start == "u8(0)" else "u8({value} | !{on})"
             return form.format(value=value, on=on)
         return f"({on} ? {value} : {start})" if on else value
@@ -375,13 +378,13 @@ class Text:
     # -- folds ------------------------------------------------------------------------------------------------------
 
     def folds(self, loop: Loop, *, short: bool = False, brief: bool = False) -> list[Fold]:
-        """The accumulators of a loop, known from here on."""
+        """Declares the accumulators of a loop."""
         found = [Fold(s, short, brief) for s in folds_of(loop)]
         self.known |= {f.number: f for f in found}
         return found
 
     def results(self, folds: Iterable[Fold]) -> None:
-        """The results of scalar accumulators as variables."""
+        """Defines the results of scalar accumulators as variables."""
         for fold in folds:
             self._results(fold, "")
 
@@ -390,7 +393,7 @@ class Text:
             self.define(number, text)
 
     def gathered(self, folds: Iterable[Fold]) -> None:
-        """The results of accumulators of L lanes as variables."""
+        """Defines the results of accumulators of L lanes as variables."""
         for fold in folds:
             self.each(fold.gather())
             for number, dtype, (ctype, total) in zip(fold.stmt.results, fold.dtypes, fold.totals(), strict=True):

@@ -14,7 +14,7 @@ NARROW = 2**31
 
 
 def is_positive(d: Dim) -> bool:
-    """Whether d > 0 can be proved; False means that it is not known."""
+    """True if d > 0 can be proved. False means that it is unknown."""
     return non_negative(d - 1)
 
 
@@ -24,7 +24,7 @@ FORMS = {
     "max": "most({0}, {1})",
     "min": "least({0}, {1})",
 }
-"""What the functions of sizes are called in the prelude."""
+"""The names of the functions of sizes in the prelude."""
 
 
 def size_text(d: Dim, names: Names) -> str:
@@ -55,7 +55,9 @@ def _atom(atom: Axis | Loaded | Div | Mod, names: Names, values: Values) -> str:
 
 
 def _divided(atom: Div | Mod, names: Names, values: Values) -> str:
-    """Unsigned and narrow if the bounds allow it: the vectorizer can divide only such integers."""
+    """A quotient or remainder, in unsigned and narrow integers if the bounds allow it, because the vectorizer can
+    divide only these.
+    """
     of, by = index_text(atom.of, names, values), size_text(atom.by, names)
     symbol = "/" if isinstance(atom, Div) else "%"
     found = bounds(atom.of)

@@ -1,8 +1,8 @@
-"""Loads from tensors that are joined (``cat``, ``stack``): one address for a whole row, and one load from there.
+"""Loads from concatenated tensors (``cat``, ``stack``): one address for a whole row, and one load from there.
 
-The loop IR loads from every piece, under the condition that the element lies in it, and chooses one of the values.
-Where the choice is the same all along the lanes of a loop, it is made of addresses instead, outside the loop: a row
-then takes one load for each element, not as many as there are pieces, and the C++ compiler has as much less to do.
+The loop IR loads from every piece, under the condition that the element is in the piece, and selects one of the values.
+If the selection is the same for all lanes of a loop, it selects an address instead, outside the loop. A row then needs
+one load per element instead of one per piece, and the C++ code is shorter.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from keel_cpp.statements import Address, Picked
 
 
 def joined(kernel: Kernel) -> Kernel:
-    """``kernel`` with one load in place of those that are chosen from alike all along a loop's lanes."""
+    """Replaces loads by one load if the selection among them is uniform along a loop's lanes."""
     if not any(_chooses(loop.body) for loop in innermost(kernel.body)):
         return kernel
     return replace(kernel, body=_used(_Rewrite(kernel).body(kernel.body), set()))
@@ -47,7 +47,7 @@ def _chooses(body: Sequence[Stmt]) -> bool:
 
 @dataclass(frozen=True)
 class _Piece:
-    """A load, and the conditions under which it is chosen: values that are true there, and values that are false."""
+    """A load, and the conditions under which it is selected: values that are true then, and values that are false."""
 
     load: Load
     true: tuple[int, ...]
@@ -60,15 +60,15 @@ class _Rewrite:
         self.made = {r: s for s in walk(kernel.body) for r in results_of(s)}
         self.place = {r: n for n, r in enumerate(self.made)}
         self.next = max(self.made, default=-1) + 1
-        self.added: dict[int, dict[Stmt, int]] = {}  # by the value behind which it is computed: what, and
-        # the value that it gives
-        self.here: frozenset[int] = frozenset()  # the values of the present loop
+        # By the value behind which they are inserted: statements, and the values that they define.
+        self.added: dict[int, dict[Stmt, int]] = {}
+        self.here: frozenset[int] = frozenset()  # the values of the current loop
 
     def body(self, body: Sequence[Stmt]) -> tuple[Stmt, ...]:
         return self._completed([self.loop(s) if isinstance(s, Loop) else s for s in body])
 
     def _completed(self, body: Sequence[Stmt]) -> tuple[Stmt, ...]:
-        """The statements with those that are added behind them, in their loops too."""
+        """The statements with the added ones behind them, also inside loops."""
         out: list[Stmt] = []
         for stmt in body:
             out.append(replace(stmt, body=self._completed(stmt.body)) if isinstance(stmt, Loop) else stmt)
@@ -88,14 +88,16 @@ class _Rewrite:
     # -- what is chosen from ----------------------------------------------------------------------------------------
 
     def _pieces_of(self, stmt: Apply) -> list[_Piece] | None:
-        """The loads that a choice is made of; None if it is part of another, or chooses from anything else."""
+        """The loads among which a statement selects; None if it is part of another selection, or selects other
+        values.
+        """
         users = self.facts.users.get(stmt.result, [])
         if len(users) == 1 and _is_choice(users[0]) and stmt.result in users[0].args[1:]:
             return None
         return self._pieces(stmt, (), ())
 
     def _pieces(self, choice: Apply, true: tuple[int, ...], false: tuple[int, ...]) -> list[_Piece] | None:
-        """None if it is not all loads that serve nothing else."""
+        """The same for a part of the selection. None if a value is not a load, or has other users."""
         flag, *chosen = choice.args
         out: list[_Piece] = []
         for value, more in zip(chosen, (((*true, flag), false), (true, (*false, flag))), strict=True):
@@ -114,7 +116,7 @@ class _Rewrite:
         return out
 
     def _varies(self, pieces: Sequence[_Piece], lane: Axis) -> bool:
-        """True if the choice, or the distance between neighbors, varies along ``lane``."""
+        """True if the selection, or the stride of a load, varies along ``lane``."""
         values, common = _values(pieces), _common(pieces)
         return (
             any(lane in self.facts.varies[v] for v in values)
@@ -123,7 +125,7 @@ class _Rewrite:
         )
 
     def _base(self, piece: _Piece, common: Terms) -> Index:
-        """The part of the index of one piece alone that is not an axis times a size."""
+        """The terms of one piece's index that are not common to all pieces and not an axis times a size."""
         return Index(
             piece.load.index.const,
             tuple(t for t in piece.load.index.terms if t not in common and not isinstance(t[0], Axis)),
@@ -132,7 +134,7 @@ class _Rewrite:
     # -- what takes their place -------------------------------------------------------------------------------------
 
     def _picked(self, stmt: Stmt, lane: Axis) -> Picked | None:
-        """The load from a chosen address that may take the place of a choice; None if none may."""
+        """The load from a selected address that replaces a selection; None if that is impossible."""
         if (
             not _is_choice(stmt)
             or (pieces := self._pieces_of(stmt)) is None
@@ -158,7 +160,9 @@ class _Rewrite:
         return Picked.at(address, within, steps, first, stmt.result, next(iter(mask), None))
 
     def _chosen(self, value: int, instead: Mapping[int, Position], known: dict[Stmt, int]) -> int:
-        """The number of what is chosen as ``value`` is, from what stands ``instead`` of loads; added to ``known``."""
+        """Selects as ``value`` does, but among the values ``instead`` of its loads. Returns the number of the result,
+        and adds it to ``known``.
+        """
         if value in instead:
             new: Position | Apply = instead[value]
         else:
@@ -175,12 +179,12 @@ class _Rewrite:
     # -- conditions -------------------------------------------------------------------------------------------------
 
     def _mask(self, pieces: Sequence[_Piece]) -> frozenset[int] | None:
-        """The condition, if any, under which something is loaded at all; None where the pieces differ in that."""
+        """The condition under which anything is loaded, if there is one; None if it differs between pieces."""
         masks = {self._left(p) for p in pieces}
         return mask if len(masks) == 1 and len(mask := masks.pop()) < 2 else None
 
     def _left(self, piece: _Piece) -> frozenset[int]:
-        """The conditions of a load that do not follow from its being chosen."""
+        """The conditions of a load that do not follow from its selection."""
         if piece.load.mask is None:
             return frozenset()
         return frozenset(m for m in self._conditions(piece.load.mask) if not self._holds(m, piece))
@@ -198,7 +202,7 @@ class _Rewrite:
         return flag in known or any(self._opposite(flag, f) for f in piece.false)
 
     def _opposite(self, a: int, b: int) -> bool:
-        """Whether one of two values is x < y and the other x >= y, of integers."""
+        """True if one of two values is x < y and the other x >= y, for integers."""
         one, other = self.made.get(a), self.made.get(b)
         return (
             isinstance(one, Apply)
@@ -209,7 +213,7 @@ class _Rewrite:
         )
 
     def _meaning(self, number: int) -> Any:
-        """What tells a number from others that are computed alike."""
+        """A key of a value. Values that are computed alike have equal keys."""
         stmt = self.made.get(number)
         return replace(stmt, result=0) if isinstance(stmt, Const | Position) else number
 
@@ -222,17 +226,17 @@ Terms = Collection[tuple[Any, Any]]
 
 
 def _values(pieces: Sequence[_Piece]) -> set[int]:
-    """What the choice, and the places of the pieces, depend on."""
+    """The values that the selection and the addresses of the pieces depend on."""
     return {v for p in pieces for v in (*p.true, *p.false, *loaded_of(p.load.index))}
 
 
 def _common(pieces: Sequence[_Piece]) -> set[tuple[Any, Any]]:
-    """The terms that the indices of all pieces have."""
+    """The terms that are common to the indices of all pieces."""
     return set(pieces[0].load.index.terms).intersection(*(p.load.index.terms for p in pieces[1:]))
 
 
 def _different_axes(pieces: Sequence[_Piece]) -> list[Axis]:
-    """The axes along which the pieces have their elements differently far apart."""
+    """The axes along which the strides of the pieces differ."""
     common = _common(pieces)
     return list(
         dict.fromkeys(a for p in pieces for a, c in p.load.index.terms if isinstance(a, Axis) and (a, c) not in common)
@@ -240,7 +244,7 @@ def _different_axes(pieces: Sequence[_Piece]) -> list[Axis]:
 
 
 def _used(body: Sequence[Stmt], used: set[int]) -> tuple[Stmt, ...]:
-    """The statements without those whose values nothing uses, neither they nor what is ``used`` behind them."""
+    """Removes statements whose values are unused, both in ``body`` and in ``used`` behind it."""
     out: list[Stmt] = []
     for stmt in reversed(body):
         if isinstance(stmt, Loop):

@@ -1,7 +1,7 @@
-"""What C++ can do: the text of each dtype, scalar op and reduction.  The tables are the target's capabilities.
+"""The tables of the C++ target: the text of each dtype, scalar op and reduction. They declare what the target supports.
 
 An entry is a text over operands {0} {1} ... and the result's type {dtype}, or a function of (operands, operand dtype,
-result dtype) for what is written differently for floats and integers.  What the texts call is in prelude.h and math.h.
+result dtype) for ops whose text depends on the dtype. The functions that the texts call are in prelude.h and math.h.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def _by(floating: str, integer: str, boolean: str = "") -> Entry:
 
 
 def _functions(*names: str, arity: int = 1) -> Mapping[str, Entry]:
-    """Ops that are functions of the same name."""
+    """Ops that have functions of the same name."""
     operands = ", ".join(f"{{{i}}}" for i in range(arity))
     return {name: f"{name}({operands})" for name in names}
 
@@ -83,7 +83,7 @@ SCALARS: Mapping[str, Entry] = {
     **_functions("fma", arity=3),
 }
 
-# (identity, combination, which is a function of the prelude).  A sum of floats is more than this: see folds.
+# (identity, combination, which is a function of the prelude). Sums of floats need more: see ``accumulators``.
 REDUCTIONS: Mapping[str, tuple[str, str]] = {
     "sum": ("{dtype}(0)", "add({0}, {1})"),
     "prod": ("{dtype}(1)", "mul({0}, {1})"),
@@ -95,10 +95,11 @@ REDUCTIONS: Mapping[str, tuple[str, str]] = {
 }
 
 STORED: Mapping[torch.dtype, str] = {**DTYPES, torch.bool: "u8"}
-"""The type of an element in memory: a bool is a byte, which may be neither 0 nor 1, and which the vectorizer can
-load."""
+"""The type of an element in memory. A bool is a byte, which may be neither 0 nor 1, and which the vectorizer
+can load.
+"""
 
-# Scalar operations that one of an op amounts to; 1 where nothing is said.
+# The cost of an op in simple scalar operations, 1 by default.
 COSTS: Mapping[str, int] = {
     **dict.fromkeys(("div", "sqrt", "rsqrt", "reciprocal", "mod", "fmod", "floordiv", "truncdiv"), 4),
     **dict.fromkeys(("exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "tanh", "sigmoid", "erf"), 10),
@@ -115,12 +116,12 @@ def applied(op: str, args: tuple[str, ...], source: torch.dtype, result: torch.d
 
 
 def loaded(text: str, dtype: torch.dtype) -> str:
-    """The value of an element in memory."""
+    """Converts an element in memory to its value."""
     return f"{text} != 0" if dtype == torch.bool else text
 
 
 def literal(value: bool | int | float, dtype: torch.dtype) -> str:
-    """The text of a constant, of exactly that type, in parentheses where an operator could split it."""
+    """The text of a constant of exactly that type, in parentheses if an operator could split it."""
     ctype = DTYPES[dtype]
     if dtype == torch.bool:
         return "true" if value else "false"

@@ -1,8 +1,9 @@
-"""From a kernel to C++: which axis becomes lanes, which threads, which plain loops.
+"""Renders a kernel as C++: chooses the axes that become lanes, threads and plain loops.
 
-A nest without inner loops is divided into lanes along its axis of neighboring accesses. A nest with inner loops is
-either rows, whose inner loops are divided, or columns: blocks of neighboring columns that go through the inner loops
-together (module columns). Loops at the top run on all threads where that pays, and give the same bits on any number.
+A nest without inner loops is vectorized along the axis with contiguous accesses. A nest with inner loops is rendered
+either as rows, whose inner loops are vectorized, or as columns: blocks of neighboring columns that run through the
+inner loops together (module ``column_blocks``). Loops at the top run on all threads if that pays. The results do not
+depend on the number of threads.
 """
 
 from __future__ import annotations
@@ -36,15 +37,17 @@ from keel_cpp.joined import joined
 from keel_cpp.op_table import STORED
 
 GRAIN = 1 << 17
-"""Scalar operations below which threads cost more than they give; parallel() in prelude.h has the same number."""
+"""With fewer scalar operations, threads do not pay. parallel() in prelude.h has the same number."""
 RUN = 8192
-"""Elements of the innermost axis that are one task."""
+"""The number of elements of the innermost axis in one task."""
 TILE = 64
-"""Elements of each side of a tile."""
+"""The side of a tile, in elements."""
 BRIEF = 1024
-"""Elements of a row whose sum needs no flushing: 32 steps in each lane, or 64 where vectors are short."""
+"""The sum of a row with at most this many elements is not flushed: it has 32 steps in each lane, or 64 if vectors are
+short.
+"""
 CHUNKS = 64
-"""The most parts of a reduction at the top: a fixed number, so that results do not depend on the threads."""
+"""The most chunks of a reduction at the top: a fixed number, so that results do not depend on the threads."""
 
 
 def render(kernel: Kernel) -> str:
@@ -68,7 +71,7 @@ def _at_top(text: Text, stmt: Stmt) -> None:
 
 
 def _inside(text: Text, stmt: Stmt) -> None:
-    """A statement that one thread runs for one element at a time, or for the lanes of its own loop."""
+    """Emits a statement that one thread runs, for one element at a time or for the lanes of its own loop."""
     match stmt:
         case Loop(kind="parallel"):
             _parallel(text, stmt, threads=False)
@@ -81,7 +84,7 @@ def _inside(text: Text, stmt: Stmt) -> None:
 
 
 def _worth(loop: Loop) -> bool:
-    """Whether threads may pay: the work is large, or not known before it runs."""
+    """True if threads may pay: the work is large, or unknown before run time."""
     amount = iterations(loop.axes) * work(loop.body)
     return not isinstance(amount, int) or amount >= GRAIN
 
@@ -92,7 +95,7 @@ def _worth(loop: Loop) -> bool:
 def _parallel(text: Text, loop: Loop, threads: bool) -> None:
     ordered = in_order(loop)
     if ordered:
-        inner = Loop("scan", ordered, loop.body)  # a scan loop without a Scan: just in order
+        inner = Loop("scan", ordered, loop.body)  # a scan loop without a Scan runs in order
         free = tuple(a for a in loop.axes if a not in ordered)
         if not free:
             return _serial(text, inner)
@@ -109,7 +112,7 @@ def _parallel(text: Text, loop: Loop, threads: bool) -> None:
 
 
 def _points(text: Text, loop: Loop, threads: bool) -> None:
-    """No inner loops: lanes along one axis, what does not vary with it outside."""
+    """Emits a loop without inner loops: lanes along one axis, and invariant statements outside."""
     lane = for_lanes(loop.axes, loop.body, text.facts)
     if lane is None:
         with text.block(""):
@@ -141,7 +144,9 @@ def _lanes(text: Text, lane: Axis, ends: tuple[str, str], body: Sequence[Stmt]) 
 
 
 def _tiles(text: Text, loop: Loop, lane: Axis, side: Axis) -> None:
-    """Points in tiles of two axes: some accesses run along ``lane``, others along ``side``."""
+    """Emits points in tiles of two axes, because some accesses are contiguous along ``lane`` and others along
+    ``side``.
+    """
     outer = [a for a in loop.axes if a not in (lane, side)]
     nest = levels(loop.body, [*outer, side, lane], text.facts)
     text.statements(nest[0])
@@ -157,7 +162,9 @@ def _tiles(text: Text, loop: Loop, lane: Axis, side: Axis) -> None:
 
 @contextmanager
 def _turned(text: Text, body: Sequence[Stmt], lane: Axis, side: Axis) -> Iterator[None]:
-    """A tile of each load that runs along ``side`` is copied to an array that runs along ``lane``, and read there."""
+    """Copies a tile of each load that is contiguous along ``side`` to an array that is contiguous along ``lane``, and
+    reads from there.
+    """
     (low, high), (left, right) = text.ends(side), text.ends(lane)
     for s in turned(body, lane, side, text.facts):
         tile, ctype = f"tile{s.result}", STORED[s.dtype]
@@ -188,7 +195,7 @@ class Step:
     width: int = 1
 
     def variable(self, text: Text) -> tuple[str, str]:
-        """Its name and the number of values it takes."""
+        """The name of the variable and the number of its values."""
         name, size = text.name(self.axis.name), size_text(self.axis.size, text.name)
         if self.width == 1:
             return name, size
@@ -196,7 +203,7 @@ class Step:
         return f"{name}_block", str(-(-self.axis.size // self.width)) if exact else f"blocks({size}, {self.width})"
 
     def range(self, text: Text) -> list[str]:
-        """The line that says from where to where the present block goes."""
+        """The line that defines the bounds of the current block."""
         if self.width == 1:
             return []
         (low, high), size = text.ends(self.axis), size_text(self.axis.size, text.name)
@@ -208,9 +215,8 @@ class Step:
 def _over(
     text: Text, steps: Sequence[Step], cost: Dim, threads: bool, level: Callable[[int], None] = lambda k: None
 ) -> Iterator[None]:
-    """The loops over ``steps``, plain axes before blocks, on all threads or nested; ``cost`` is that of one task.
-
-    ``level(k)`` writes what belongs inside the first k of the axes.
+    """Emits the loops over ``steps``, plain axes before blocks, on all threads or nested. ``cost`` is the cost of one
+    task. ``level(k)`` emits the statements inside the first k axes.
     """
     variables = [s.variable(text) for s in steps]
     plain = sum(s.width == 1 for s in steps)
@@ -234,7 +240,7 @@ def _over(
 
 
 def _serial(text: Text, loop: Loop) -> None:
-    """One iteration after the other, with scalar accumulators."""
+    """Emits a loop that runs one iteration after the other, with scalar accumulators."""
     small = is_small(loop)
     folds = text.folds(loop, short=small)
     for fold in folds:
@@ -250,7 +256,7 @@ def _serial(text: Text, loop: Loop) -> None:
 
 
 def _lane_fold(text: Text, loop: Loop) -> None:
-    """A reduce loop cut into L lanes, which are folded together at its end."""
+    """Emits a reduce loop in L lanes, which are combined at the end."""
     lane, outer, nest, folds = _open_fold(text, loop, chunked=False)
     for fold in folds:
         text.each(fold.function(), fold.declare("L"))
@@ -273,7 +279,7 @@ def _open_fold(text: Text, loop: Loop, chunked: bool) -> tuple[Axis, list[Axis],
 
 
 def _fold_span(text: Text, lane: Axis, low: str, high: str, folds: Sequence[Fold], body: Sequence[Stmt]) -> None:
-    """Folds low <= lane < high into the lanes; sums of floats in spans of 32 steps, each flushed."""
+    """Folds low <= lane < high into the lanes. Sums of floats are flushed after spans of 32 steps."""
     parted = [f for f in folds if f.parted and not f.brief]
     if not parted:
         return _fold_steps(text, lane, low, high, folds, body)
@@ -312,7 +318,7 @@ def _fold_steps(text: Text, lane: Axis, low: str, high: str, folds: Sequence[Fol
 
 
 def _chunks(text: Text, loop: Loop) -> None:
-    """A reduce loop at the top: a fixed number of chunks on all threads, folded together in their order."""
+    """Emits a reduce loop at the top: a fixed number of chunks on all threads, combined in order."""
     lane, outer, nest, folds = _open_fold(text, loop, chunked=True)
     steps, ends = [Step(a) for a in outer], ("0", size_text(lane.size, text.name))
     if not (outer and isinstance(lane.size, int) and lane.size <= 2 * RUN):

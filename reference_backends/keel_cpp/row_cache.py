@@ -1,4 +1,4 @@
-"""Values that several loops over a row compute alike: the first keeps them in an array, the others read it.
+"""Caches values that several loops over a row compute: the first loop stores them in an array, and the others read it.
 
 The exponentials of a softmax are needed for their sum and again for the quotients; computing them twice costs more
 than an array that stays in the first-level cache.
@@ -33,19 +33,20 @@ from keel_cpp.op_table import COSTS
 from keel_cpp.statements import Address
 
 LONGEST = 4096
-"""Elements of a row that are kept, at most."""
+"""The most elements of a cached row."""
 MOST = 8 * LONGEST
-"""Elements of all rows together: they lie on the stack, which is short in threads."""
+"""The most elements of all cached rows together. They are on the stack, which is small in threads."""
 LANES = 32
 """A multiple of the lanes of any loop."""
 WORTH = 3
-"""Scalar operations, loads among them, that a kept value must save each time."""
+"""The least number of scalar operations, with loads, that a cached value must save per element."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """The element of an array that belongs to a point of a loop: the axes that count through it, the last of which is
-    the loop's lanes, and how many elements each step of them goes."""
+    """The element of an array for a point of a loop: the axes that index it, the last of which has the lanes, and the
+    stride of each.
+    """
 
     axes: tuple[Axis, ...]
     steps: tuple[int, ...]
@@ -53,9 +54,8 @@ class Place:
 
     @staticmethod
     def of(axes: Sequence[Axis], lane: Axis) -> Place | None:
-        """The place of the points of ``axes``; None if there are too many of them, or nobody knows how many.
-
-        Lanes run up to a whole number of vectors, so a row of them takes that much.
+        """The place of the points of ``axes``; None if there are too many of them, or their number is unknown. A row is
+        padded to a whole number of vectors.
         """
         ordered, steps, length = [*(a for a in axes if a != lane), lane], list[int](), 1
         for axis in reversed(ordered):
@@ -67,7 +67,7 @@ class Place:
 
     @property
     def kind(self) -> tuple[Any, ...]:
-        """What loops have in common that go through the same points alike."""
+        """A key that is equal for loops that run through the same points in the same way."""
         return tuple(a.size for a in self.axes), self.steps
 
     def index(self, name: Callable[[str], str]) -> str:
@@ -79,8 +79,9 @@ class Place:
 
 @dataclass(frozen=True)
 class Kept:
-    """Returns the loops of a row without recomputation; the array length of each cached value; the place of each value
-    that is cached or read back; and for each value that is read back the cached one."""
+    """The loops of a row without recomputation, the array length of each cached value, the place of each value that is
+    cached or read back, and for each value that is read back the cached one.
+    """
 
     body: tuple[Stmt, ...]
     arrays: dict[int, int]
@@ -106,18 +107,18 @@ class _Rows:
             return stmt
         lane = for_lanes(stmt.axes, stmt.body, self.facts)
         if lane is None or (len(stmt.axes) > 1 and (stmt.kind == "scan" or in_order(stmt))):
-            return stmt  # it does not run along its lanes
+            return stmt  # it is not vectorized
         place = Place.of(stmt.axes, lane)
         return stmt if place is None else self._reduced(stmt, place)
 
     def _reduced(self, loop: Loop, place: Place) -> Loop:
-        """The loop without what is read back instead; what it computes is known from here on."""
+        """Removes from a loop the values that are read back. Registers the values that it computes."""
         keys = self._keys(loop, place)
         worth = self._worth(loop, place, keys)
         live: set[int] = set()
         for inner in reversed(loop.body):
             if not isinstance(inner, Store | Reduce | Scan) and not live & set(results_of(inner)):
-                continue  # what needed it is read back
+                continue  # its only users are read back
             known = [self.first.get((place.kind, keys[r])) for r in results_of(inner) if r in keys]
             if known and known[0] is not None and worth & set(results_of(inner)) and self._room(known[0], place):
                 (r,) = results_of(inner)
@@ -134,7 +135,7 @@ class _Rows:
         return replace(loop, body=body)
 
     def _room(self, number: int, place: Place) -> bool:
-        """Whether an array of the value is there already, or the stack has room for it."""
+        """True if the value has an array already, or the stack has room for one."""
         return number in self.arrays or sum(self.arrays.values()) + place.length <= MOST
 
     def _needed(self, stmt: Stmt, live: set[int]) -> bool:
@@ -142,7 +143,9 @@ class _Rows:
         return isinstance(stmt, Store | Reduce | Scan) or bool(made & live) or bool(made & self.read.keys())
 
     def _keys(self, loop: Loop, place: Place) -> dict[int, Any]:
-        """What each value is made of, with the loop's axes under common names; equal keys are equal values."""
+        """A key for the computation of each value, with common names for the loop's axes. Equal keys mean equal
+        values.
+        """
         keys: dict[int, Any] = {}
         names = {a: ("axis", k) for k, a in enumerate(place.axes)}
 
@@ -167,7 +170,7 @@ class _Rows:
         return keys
 
     def _worth(self, loop: Loop, place: Place, keys: Mapping[int, Any]) -> set[int]:
-        """The values known from an earlier loop that are dear enough, what they need being read back too."""
+        """The values of an earlier loop that are expensive enough to read back, if their operands are read back too."""
         costs: dict[int, int] = {}
         worth: set[int] = set()
         for s in loop.body:
@@ -181,7 +184,7 @@ class _Rows:
 
 
 def _index_key(i: Index, names: Mapping[Axis, Any], key: Callable[[int], Any]) -> Any:
-    """The index with the axes under common names and loaded values by their keys."""
+    """The index with common names for axes, and keys for loaded values."""
     return i.const, frozenset((_atom_key(atom, names, key), c) for atom, c in i.terms)
 
 

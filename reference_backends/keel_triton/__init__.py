@@ -7,7 +7,7 @@ from keel_triton.op_table import ATOMIC_ADD, DTYPES, REDUCTIONS, SCALARS
 from keel_triton.probe import probe
 from keel_triton.render import render
 
-# A thousand rows fill the machine, a block of threads each; a thread likes to load four floats at a time.
+# A thousand rows with a block of threads each fill the GPU. A thread should load four floats at a time.
 LIMITS = Limits(atomics=frozenset({"add"}), atomic_dtypes=ATOMIC_ADD, vector=4, parallel=1024)
 
 target = LoopTarget(

@@ -1,4 +1,4 @@
-"""Which axes lie next to each other in memory: the order of a loop's axes, and tiles where two orders meet.
+"""Orders a loop's axes as they are in memory, and makes tiles if two accesses need different orders.
 
 The order of parallel and reduce axes is free; neighboring lanes should access neighboring elements."""
 
@@ -13,19 +13,19 @@ from keel.loops import Axis, Index, Load, Loop, Position, Stmt, Store, evaluate,
 
 Body = tuple[Stmt, ...]
 
-TILES = (64, 32)  # how far a tile may reach along the axis that is split
-# Sizes that are not known are taken to be large and odd.
+TILES = (64, 32)  # the extent of a tile along the axis that is split
+# Unknown sizes are assumed to be large and odd.
 _GUESS: Mapping[str, int] = defaultdict(lambda: 997)
 
 
 def arranged(loop: Loop) -> Loop:
-    """``loop`` with its axes, and those of the loops in it, in the order of memory."""
+    """Sorts the axes of ``loop``, and of the loops in it, in the order of memory."""
     body = tuple(arranged(s) if isinstance(s, Loop) else s for s in loop.body)
     return Loop(loop.kind, loop.axes if loop.kind == "scan" else by_stride(loop.axes, body), body)
 
 
 def by_stride(axes: tuple[Axis, ...], body: Body) -> tuple[Axis, ...]:
-    """The axes, the closest elements last, as the access that uses most of them has them; stores before loads."""
+    """The axes sorted by descending stride in the access that uses most of them. Stores take precedence over loads."""
     if len(axes) < 2:
         return axes
     accesses = [s for s in walk(body) if isinstance(s, Load | Store)]
@@ -44,8 +44,9 @@ def _far(n: int) -> tuple[bool, int]:
 
 
 def tiled(axes: tuple[Axis, ...], body: Body) -> tuple[tuple[Axis, ...], Body]:
-    """A loop without loops in it that stores along one axis and loads along another, as rows along the second with an
-    inner loop along the first: a block of both has whole lines of memory on either side."""
+    """Splits an innermost loop that stores contiguously along one axis and loads along another: rows along the second
+    axis, with an inner loop along the first. A block of both then uses whole cache lines on both sides.
+    """
     if len(axes) < 2 or any(isinstance(s, Loop) for s in body):
         return axes, body
     *others, last = axes

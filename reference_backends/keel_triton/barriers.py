@@ -1,4 +1,4 @@
-"""When the lanes of one program must wait for each other: they do not see each other's stores without a barrier."""
+"""Finds where a program needs a barrier: its lanes do not see each other's stores without one."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from keel.loops import Load, Loop, Store, walk
 
 
 class Memory:
-    """What was loaded and stored since the last barrier: per buffer, the texts of the indices."""
+    """The loads and stores since the last barrier: the texts of the indices, by buffer."""
 
     def __init__(self) -> None:
         self.loads: dict[str, set[str]] = {}
@@ -16,14 +16,13 @@ class Memory:
         self.loads, self.stores = {}, {}
 
     def load(self, buffer: str, index: str) -> bool:
-        """Notes a load; True if it must wait for a barrier first."""
+        """Records a load. True if a barrier is needed before it."""
         self.loads.setdefault(buffer, set()).add(index)
         return buffer in self.stores
 
     def store(self, buffer: str, index: str, origins: frozenset[tuple[str, str]] = frozenset()) -> bool:
-        """Notes a store of a value made of the loads in ``origins``; True if it must wait for a barrier first.
-
-        A lane may overwrite what its value was made of: it has it already.
+        """Records a store of a value computed from the loads in ``origins``. True if a barrier is needed before it. A
+        lane may overwrite elements that its own value was computed from.
         """
         others = [i for i in self.loads.get(buffer, ()) if i != index or (buffer, i) not in origins]
         waits = buffer in self.stores or bool(others)
@@ -32,7 +31,7 @@ class Memory:
 
 
 def apart(loop: Loop) -> bool:
-    """Whether an iteration may touch what another lane stored in an earlier one."""
+    """True if an iteration may access an element that another lane stored in an earlier iteration."""
     inner = list(walk(loop.body))
     stores: dict[str, set[object]] = {}
     loads: dict[str, set[object]] = {}

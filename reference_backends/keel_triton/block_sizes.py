@@ -1,7 +1,8 @@
-"""Block sizes and warps, from sizes alone: enough programs to fill the machine, enough bytes in flight per program.
+"""Chooses block sizes and numbers of warps from sizes alone: enough programs to fill the GPU, and enough bytes in
+flight per program.
 
-The numbers are for NVIDIA's Hopper: 132 multiprocessors that want about 2,000 threads each, loads of 16 bytes a thread.
-Nothing is tried out: the answer depends on its arguments only, so equal kernels compile once.
+The numbers fit NVIDIA's Hopper: 132 multiprocessors with about 2,000 threads each, and loads of 16 bytes per thread.
+There is no autotuning: the result depends only on the arguments, so equal kernels compile once.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ TILE = 4096  # the largest tile of rows by lanes
 
 @dataclass(frozen=True, slots=True)
 class Blocks:
-    """Rows per program, width of the steps (0: no steps), warps per program, programs."""
+    """The rows per program, the width of the steps (0 without steps), the warps per program, and the number of
+    programs.
+    """
 
     x: int
     r: int
@@ -34,7 +37,7 @@ def choose(part: Part, sizes: Mapping[str, int]) -> Blocks:
         return Blocks(1, 0, 1, 1)
     if part.rank == 1:
         return _lanes(part, rows)
-    # A loop that takes no step at these sizes still has a block: the source is the same.
+    # A loop without steps at these sizes still has a block, because the source is the same.
     stepped = max((max(_length(s, sizes), 1) for s in steps(part)), default=0)
     return _tile(part, rows, max(blocks(part), default=0), stepped)
 
@@ -44,14 +47,14 @@ def _length(loop: Loop, sizes: Mapping[str, int]) -> int:
 
 
 def _lanes(part: Part, rows: int) -> Blocks:
-    """One lane per row, eight rows a thread once there are enough; loops inside a lane count as work."""
+    """One lane per row, and eight rows per thread if there are enough rows. Loops inside a lane count as work."""
     alone = any(isinstance(s, Loop) for s in part.body)
     x = _between(128, _floor(rows // PROGRAMS), 256 if alone else 1024)
     return Blocks(x, 0, max(1, min(4, x // 128)), -(-rows // x))
 
 
 def _tile(part: Part, rows: int, width: int, stepped: int) -> Blocks:
-    """Rows by lanes: long rows alone, short ones together; columns in strips of whole cache lines."""
+    """Rows by lanes: a block has one long row or several short ones. Columns are in strips of whole cache lines."""
     columns = part.contiguous == "x" and bool(part.axes)
     r = 0
     if stepped:
@@ -70,7 +73,7 @@ def _tile(part: Part, rows: int, width: int, stepped: int) -> Blocks:
 
 
 def _floor(n: int) -> int:
-    """The largest power of two that is not above n, 1 at least."""
+    """The largest power of two that is at most n, and at least 1."""
     return 1 << (max(n, 1).bit_length() - 1)
 
 

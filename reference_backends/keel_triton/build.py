@@ -1,4 +1,4 @@
-"""Sources to launchers: one module per graph, compiled functions per sizes, short calls."""
+"""Builds launchers from sources: one module per graph, compiled functions by sizes, and cheap calls."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from keel_triton.block_sizes import Blocks, choose
 from keel_triton.driver import Run, runner
 from keel_triton.launch_plan import NARROW, Launch, plan, reach
 
-SIZES = 256  # how many sets of sizes a launcher keeps its compiled functions for
+SIZES = 256  # the number of sets of sizes whose compiled functions a launcher keeps
 
 
 def build(sources: Sequence[Source]) -> Sequence[Launcher]:
-    """One launcher per source.  Functions whose sizes are known start to compile at once, side by side.
+    """One launcher per source. Functions with known sizes are compiled immediately, in parallel.
 
     Raises KeelError[build-failed] when a launcher is first called, if Triton rejects its source.
     """
@@ -47,9 +47,8 @@ def build(sources: Sequence[Source]) -> Sequence[Launcher]:
 
 @lru_cache(maxsize=1024)
 def load(text: str) -> ModuleType:
-    """The module with that source, which no file holds: nothing can change it before it is compiled.
-
-    Triton, debuggers and tracebacks read the source of its functions where Python keeps lines of files.
+    """A module with this source, without a file that could be changed before it is compiled. Triton, debuggers and
+    tracebacks read the source from Python's line cache.
     """
     from keel_triton.kernel_cache import interpreting
 
@@ -66,7 +65,7 @@ def load(text: str) -> ModuleType:
 
 
 def _modules(sources: Sequence[Source]) -> list[ModuleType]:
-    """The module of each source: one for all, unless two kernels share a name."""
+    """The module of each source. All sources are in one module, unless two kernels have the same name."""
     if len({s.kernel.name for s in sources}) < len(sources):
         return [load(s.text) for s in sources]
     return [load("\n\n".join(s.text for s in sources))] * len(sources) if sources else []
@@ -85,7 +84,7 @@ def settle(kernel: Kernel, launch: Launch, sizes: Mapping[str, int]) -> Settled:
 
 
 def constants(launch: Launch, blocks: Sequence[Blocks]) -> tuple[tuple[str, int], ...]:
-    """The values of the constant parameters; that of INDEX is filled in when the function is compiled."""
+    """The values of the constant parameters. INDEX is filled in when the function is compiled."""
     values = {"INDEX": 0}
     for k, b in enumerate(blocks):
         values |= {f"XBLOCK{launch.suffix(k)}": b.x, f"RBLOCK{launch.suffix(k)}": b.r}
@@ -93,7 +92,7 @@ def constants(launch: Launch, blocks: Sequence[Blocks]) -> tuple[tuple[str, int]
 
 
 def _interpreted(module: ModuleType, kernel: Kernel) -> Launcher:
-    """Runs the functions through Triton's interpreter, on tensors wherever they are."""
+    """Runs the functions in Triton's interpreter, on tensors of any device."""
     from keel_triton.kernel_cache import Variant, constants_of
 
     def launch(*args: Any) -> None:
@@ -137,7 +136,7 @@ class _Launchable:
         return found
 
     def prepare(self, device: int, aligned: bool, values: tuple[int, ...]) -> list[tuple[tuple[int, ...], Run]]:
-        """Compiles for these sizes, the graph's other kernels with them, and loads onto the current device."""
+        """Compiles this kernel and the graph's other kernels for these sizes, and loads it onto the current device."""
         sizes = dict(zip(self.kernel.symbols, values, strict=True))
         if sizes:
             for other in self.siblings:
@@ -179,7 +178,7 @@ class _Launchable:
 
 @lru_cache(maxsize=64)
 def target_of(device: int) -> Any:
-    """What Triton compiles for on that device."""
+    """Triton's compilation target for a device."""
     from triton.backends.compiler import GPUTarget
 
     major, minor = torch.cuda.get_device_capability(device)

@@ -1,5 +1,6 @@
-"""What the Triton target takes, measured on an NVIDIA H200 with PyTorch 2.11 and Triton 3.6.
-``keel bench --calibrate FILE --backend triton --device cuda`` measures the GPU at hand."""
+"""The data sheet of the Triton target, measured on an NVIDIA H200 with PyTorch 2.11 and Triton 3.6. ``keel bench
+--calibrate FILE --backend triton --device cuda`` measures the GPU at hand.
+"""
 
 import torch
 

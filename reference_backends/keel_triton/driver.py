@@ -1,6 +1,6 @@
-"""Machine code onto a device and off to work, by calls of the CUDA driver.
+"""Loads machine code onto a device and launches it, by calls of the CUDA driver.
 
-Triton's launcher does the same, but has a C compiler make a launcher for each signature first, and takes longer a call.
+Triton's launcher does the same, but compiles C code for each signature first, and each call takes longer.
 """
 
 from __future__ import annotations
@@ -47,7 +47,9 @@ def load(kernel: Any, device: int, driver: Any) -> int:
 
 
 def enter(device: int, driver: Any) -> None:
-    """Makes the context that PyTorch uses on the device this thread's; a thread has none before its first CUDA call."""
+    """Makes PyTorch's context on the device current in this thread. A thread has no context before its first
+    CUDA call.
+    """
     context = ctypes.c_void_p()
     _done("cuDevicePrimaryCtxRetain", driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), device))
     _done("cuCtxSetCurrent", driver.cuCtxSetCurrent(context))
@@ -62,13 +64,13 @@ def runner(kernel: Any, device: int, programs: int, pointers: int, numbers: Sequ
     total = parameters(kernel, pointers + len(numbers))
     function, launch = load(kernel, device, driver), driver.cuLaunchKernel
     threads, shared = 32 * kernel.metadata.num_warps, kernel.metadata.shared
-    # Arguments that ctypes does not convert take half the time: the function, the grid, the block, shared memory.
+    # Without conversions by ctypes, arguments take half the time: the function, the grid, the block, shared memory.
     settled = (ctypes.c_void_p(function), *map(ctypes.c_uint, (programs, 1, 1, threads, 1, 1, shared)))
     slots, table, null = ctypes.c_uint64 * total, ctypes.c_void_p * total, ctypes.c_void_p()
     streams: dict[int, ctypes.c_void_p] = {}
 
     def fresh() -> tuple[Any, Any]:
-        """The parameters, and where they are.  A number of 32 bits is the lower half of its slot."""
+        """The parameters and their addresses. A number of 32 bits is the lower half of its slot."""
         values = slots(*[0] * pointers, *numbers)
         start = ctypes.addressof(values)
         return values, table(*range(start, start + 8 * total, 8))
@@ -99,7 +101,7 @@ _ENTRY = re.compile(r"\.entry\s+\w+\s*\(([^)]*)\)")
 
 
 def parameters(kernel: Any, given: int) -> int:
-    """How many parameters the machine code takes: those that are given, and Triton's pointers to scratch memory.
+    """The number of parameters of the machine code: the given ones, and Triton's pointers to scratch memory.
 
     Raises KeelError[build-failed] if it takes others, or needs scratch memory.
     """

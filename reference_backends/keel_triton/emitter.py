@@ -1,4 +1,4 @@
-"""Prints the statements of one part as Triton, line by line, as ``plan`` decided.
+"""Prints the statements of one part as Triton, line by line, according to the launch plan.
 
 A value that belongs to a row has shape [XBLOCK, 1], one inside a loop [XBLOCK, width]; a value that varies along only
 one of the two keeps the other at 1, and a scalar has no shape.  Equal expressions are printed once.
@@ -47,7 +47,9 @@ NONE = frozenset[str]()
 
 @dataclass(frozen=True)
 class Level:
-    """Where a statement stands: the dimensions of its block, how wide r is, and which lanes of x and r are real."""
+    """The position of a statement: the dimensions of its block, the width of r, and the masks of the lanes of x
+    and r.
+    """
 
     dims: frozenset[str]
     width: str
@@ -64,7 +66,7 @@ class Digit:
 
 
 def body(launch: Launch, part: int, helpers: dict[str, str]) -> list[str]:
-    """The lines of one part; functions that they call are added to ``helpers``."""
+    """The lines of one part. Functions that they call are added to ``helpers``."""
     return _Printer(launch, part, helpers).run()
 
 
@@ -104,9 +106,8 @@ class _Printer:
         self.lines.append(self.indent + line)
 
     def define(self, target: str, text: str, dims: frozenset[str], dtype: torch.dtype) -> Var:
-        """The variable that holds ``text``: the one that already does, or else one named after ``target``.
-
-        A name stands for one text throughout, so that texts which mention it can be compared.
+        """The variable for ``text``: an existing one, or a new one named after ``target``. A name always stands for the
+        same text, so that texts which contain it can be compared.
         """
         if text not in self.seen:
             while self.named.setdefault(target, text) != text:
@@ -125,7 +126,7 @@ class _Printer:
         self.seen = self.seen.parents
 
     def forget(self, buffer: str) -> None:
-        """What was loaded from ``buffer`` may no longer be there."""
+        """Forgets values loaded from ``buffer``, because its contents may have changed."""
         for scope in self.seen.maps:
             for text in [t for t in scope if t.startswith(f"tl.load({buffer} + ")]:
                 del scope[text]
@@ -140,7 +141,9 @@ class _Printer:
         return f"[{self.xblock if 'x' in dims else 1}, {width if 'r' in dims else 1}]"
 
     def covers(self, dims: frozenset[str], wanted: frozenset[str]) -> bool:
-        """Whether a value of ``dims`` has the shape of one of ``wanted``; a block of one row is as wide as none."""
+        """True if a value of ``dims`` has the shape of one of ``wanted``. A block of one row has the shape of a
+        scalar.
+        """
         return wanted <= (dims | X if dims and not self.part.axes else dims)
 
     # -- indices ---------------------------------------------------------------------------------------
@@ -154,7 +157,7 @@ class _Printer:
             self.axes[axis] = self.digit(axes, k, k + 1)
 
     def release(self, axes: tuple[Axis, ...]) -> None:
-        """Axes of this name belong to another loop from now on."""
+        """Ends the scope of ``axes``. Their names may be reused by another loop."""
         self.groups = {g: v for g, v in self.groups.items() if not set(g) & set(axes)}
 
     def digit(self, axes: tuple[Axis, ...], start: int, stop: int) -> Var | Digit:
@@ -164,7 +167,7 @@ class _Printer:
         return Digit(flat, rest, size) if start or rest else flat
 
     def folded(self, i: Index) -> Index:
-        """``i`` with digits that it uses as one number as that number: x instead of n*(x // n) + x % n."""
+        """Merges digits in ``i`` that form one number: x instead of n*(x // n) + x % n."""
         for axes in self.groups:
             for start, stop in runs(i, axes):
                 joint = Axis("".join(a.name for a in axes[start:stop]), prod(a.size for a in axes[start:stop]))
@@ -194,7 +197,7 @@ class _Printer:
         return index_text(self.folded(i), self.lookup, self.launch.sizes)
 
     def address(self, buffer: str, i: Index, dims: frozenset[str], width: str) -> tuple[str, str, frozenset[str]]:
-        """(pointer, index, dims) of an element per point of at least ``dims``."""
+        """(pointer, index, dims) of one element for each point of at least ``dims``."""
         text, varies = self.index(i)
         if not self.covers(varies, dims):
             varies |= dims
@@ -248,7 +251,9 @@ class _Printer:
         self.bind(s.result, text, dims, s.dtype)
 
     def check(self, s: Check, level: Level) -> None:
-        """The index where it is inside, else 0; lanes whose is not write it to the trouble buffer, any one stays."""
+        """The index if it is in bounds, else 0. Lanes whose index is out of bounds write it to the error buffer; any
+        one of them stays.
+        """
         given, size = self.values[s.value], size_text(s.bound, self.launch.sizes)
         dims, at = given.dims, given
         if s.wrap:
@@ -296,7 +301,7 @@ class _Printer:
             self.serial(loop, level)
 
     def block(self, loop: Loop, level: Level) -> None:
-        """The whole loop at once."""
+        """Runs the whole loop in one block."""
         size = length(loop)
         width = str(padded(size))
         r = self.define(f"r{self.loops}", f"tl.arange(0, {width})[None, :]{self.cast}", R, torch.int64)
@@ -315,7 +320,7 @@ class _Printer:
                     self.stmt(s, inner)
 
     def steps(self, loop: Loop, level: Level) -> None:
-        """RBLOCK points at a time; folds gather lane by lane, and the lanes are folded at the end."""
+        """Runs RBLOCK points at a time. Folds accumulate lane by lane, and the lanes are combined at the end."""
         k, width = self.loops, self.rblock
         size = product_text((a.size for a in loop.axes), self.launch.sizes)
         self.hoist(loop, level)
@@ -341,7 +346,7 @@ class _Printer:
                 self.reduced(s, _states(s))
 
     def serial(self, loop: Loop, level: Level) -> None:
-        """Each lane runs the loop by itself, point by point."""
+        """Lets each lane run the loop by itself, point by point."""
         k, size = self.loops, length(loop)
         leaf = not any(isinstance(s, Loop) for s in loop.body)
         unroll = leaf and isinstance(size, int) and size <= UNROLLED and not self.cast
@@ -370,7 +375,7 @@ class _Printer:
             self.results(s, _states(s), level.dims)
 
     def hoist(self, loop: Loop, level: Level) -> None:
-        """Prints what is the same in each iteration before the loop; a load only if the loop runs at all."""
+        """Prints invariant statements before the loop. Invariant loads are masked unless the loop has iterations."""
         runs = isinstance(length(loop), int) and length(loop) != 0
         stored = {s.buffer for s in walk(loop.body) if isinstance(s, Store)}
         own = {a for s in walk((loop,)) if isinstance(s, Loop) for a in s.axes}
@@ -395,7 +400,7 @@ class _Printer:
                 varying |= {r for t in walk((s,)) for r in results_of(t)}
 
     def enter(self, head: str, loop: Loop) -> None:
-        """Opens a loop whose iterations run one after the other, but whose lanes do not wait for each other."""
+        """Opens a loop whose iterations run one after the other, without barriers between lanes."""
         for buffer in {s.buffer for s in walk(loop.body) if isinstance(s, Store)}:
             self.forget(self.launch.names[buffer])
         self.open(head)
@@ -424,7 +429,7 @@ class _Printer:
             self.emit(f"{a} = {empty.replace('[]', shape, 1)}")
 
     def gather(self, s: Reduce | Scan, level: Level, mask: str) -> None:
-        """Folds values into the states, lane by lane, where ``mask`` is true."""
+        """Accumulates values into the states, lane by lane, where ``mask`` is true."""
         states = _states(s)
         values = self.full(s, level) if len(states) > 1 else tuple(self.values[a].text for a in s.args)
         text = self.combine(s, states, values)
@@ -443,7 +448,7 @@ class _Printer:
         return tuple(self.broadcast(self.values[a].text, self.values[a].dims, level) for a in s.args)
 
     def filled(self, s: Reduce, level: Level) -> tuple[str, ...]:
-        """The same with the identity where there is no point."""
+        """The folded values, with the identity in lanes outside the loop."""
         if "r" not in level.masks:
             return self.full(s, level)
         texts = []
@@ -476,7 +481,7 @@ class _Printer:
         self.results(s, names, level.dims)
 
     def carried(self, s: Scan, level: Level) -> None:
-        """A block's scan after all blocks before it.  Only the last block is not full, and its total goes nowhere."""
+        """Scans a block after all blocks before it. Only the last block is not full, and its total is not used."""
         states, args = _states(s), self.full(s, level)
         inner, names, totals = (tuple(f"{c}{r}" for r in s.results) for c in "bvc")
         self.emit(f"{', '.join(inner)} = {self.along('tl.associative_scan', s, args)}")

@@ -1,6 +1,6 @@
 """Prints index expressions and sizes as Triton integers.
 
-Triton divides integers toward zero; where an index may be negative, // and % are corrected to those of Python.
+Triton divides integers toward zero. If an index may be negative, // and % are corrected to those of Python.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ INDEX_TYPES = {"int32": torch.int32, "int64": torch.int64}
 
 @dataclass(frozen=True, slots=True)
 class Var:
-    """A name of the source, or a text that needs no parentheses.  ``dims``: along which of x and r it varies."""
+    """A name in the source, or a text that needs no parentheses. ``dims`` says along which of x and r it varies."""
 
     text: str
     dims: frozenset[str]
@@ -32,7 +32,7 @@ Names = Mapping[Dim | str, str]
 
 
 def size_text(d: Dim, derived: Names) -> str:
-    """The text of a size: symbols have parameters, and so has what a kernel cannot compute itself."""
+    """The text of a size. Symbols are parameters, and so are subexpressions that a kernel cannot compute."""
     if isinstance(d, int | sympy.Integer):
         return str(int(d))
     if d in derived:
@@ -109,21 +109,21 @@ def _same(a: Dim, b: Dim) -> bool:
 
 
 def narrowed(var: Var, index: str) -> str:
-    """A loaded value as an index of the dtype that index arithmetic has."""
+    """A loaded value in the dtype of index arithmetic."""
     if index == "INDEX":
         return f"{var.text}.to(INDEX)"
     return var.text if var.dtype == INDEX_TYPES[index] else f"{var.text}.to({DTYPES[INDEX_TYPES[index]]})"
 
 
 def tight(text: str) -> str:
-    """The text as an operand: in parentheses unless it is one word or has them."""
+    """The text as an operand: in parentheses unless it is one word or has parentheses."""
     if text.replace("_", "a").isalnum() or _enclosed(text):
         return text
     return f"({text})"
 
 
 def _enclosed(text: str) -> bool:
-    """Whether one pair of parentheses holds the whole text."""
+    """True if one pair of parentheses encloses the whole text."""
     if not (text.startswith("(") and text.endswith(")")):
         return False
     depth = 0

@@ -17,16 +17,14 @@ from keel_triton.binaries import Binary, Source, binary
 from keel_triton.launch_plan import Launch
 from keel_triton.op_table import POINTEES
 
-# Products are not contracted with sums and libdevice keeps subnormals: results are those of the operators one by one.
+# Products are not contracted with sums, and libdevice keeps subnormals, so results are those of separate operators.
 OPTIONS = {"num_stages": 1, "enable_fp_fusion": False, "enable_reflect_ftz": False, "sanitize_overflow": False}
 
 
 @dataclass(frozen=True)
 class Variant:
-    """What a compiled function depends on beside its source.
-
-    ``even`` are the int parameters that are multiples of 16, ``aligned`` says that all pointers are, ``wide`` that ints
-    have 64 bits.
+    """What a compiled function depends on in addition to its source. ``even`` are the int parameters that are multiples
+    of 16. ``aligned`` is True if all pointers are multiples of 16, ``wide`` if ints have 64 bits.
     """
 
     constants: tuple[tuple[str, int], ...]
@@ -37,12 +35,12 @@ class Variant:
 
 
 def interpreting() -> bool:
-    """Whether Triton interprets functions on the CPU instead of compiling them (TRITON_INTERPRET=1)."""
+    """True if Triton interprets functions on the CPU instead of compiling them (TRITON_INTERPRET=1)."""
     return bool(triton.knobs.runtime.interpret)
 
 
 def source_of(function: Any, launch: Launch, variant: Variant) -> Source:
-    """The function with its argument types and constants, as Triton's compiler takes it."""
+    """The function with its argument types and constants, in the form that Triton's compiler takes."""
     names = launch.names
     types = {names[b.name]: f"*{POINTEES[b.dtype]}" for b in launch.buffers}
     numbers = dict.fromkeys(launch.numbers, "i64" if variant.wide else "i32")
@@ -75,15 +73,18 @@ def compile_now(function: Any, launch: Launch, variant: Variant, target: GPUTarg
 
 
 class Compiler:
-    """Compilations under way and done; equal requests share one."""
+    """Running and finished compilations. Equal requests share one."""
 
     def __init__(self) -> None:
         self.lock = Lock()
         self.done: dict[tuple[Any, ...], Future[Any]] = {}
 
     def start(self, function: Any, launch: Launch, variant: Variant, target: GPUTarget) -> Future[Any]:
-        """The compiled kernel to be, made in another thread: most of Triton's compiler runs outside Python's lock."""
-        # A copy of halves and one of integers have the same source; what pointers point to is not in it.
+        """A future of the compiled kernel. It is compiled in another thread, because most of Triton's compiler releases
+        the GIL.
+        """
+        # The source does not contain the element types of pointers, so a copy of halves and one of integers have the
+        # same source.
         pointees = tuple(b.dtype for b in launch.buffers)
         key = (function.fn.__code__.co_filename, launch.name, pointees, variant, target)
         with self.lock:

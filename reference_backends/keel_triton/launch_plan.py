@@ -1,4 +1,5 @@
-"""How a kernel becomes launches of blocks: which axes the programs share, how each inner loop runs, what is passed in.
+"""Plans the launches of a kernel: the axes that are divided among programs, how each inner loop runs, and the
+parameters.
 
 ``render`` prints a plan and ``build`` launches it; both derive it from the kernel alone.
 """
@@ -37,20 +38,20 @@ from keel_triton.launch_split import Body, launches
 
 Mode = Literal["block", "steps", "serial"]
 
-ONE_PASS = 4096  # the longest row held in one block by a loop that stands alone
-SEVERAL_PASSES = 16384  # the longest row held in one block where that saves reading it again
-UNROLLED = 16  # the longest loop that each lane runs by itself, its iterations written out
-NARROW = 2**31 - 2**21  # indices below this fit int32, the lanes past the end of the last block included
+ONE_PASS = 4096  # the longest row in one block, for a single loop
+SEVERAL_PASSES = 16384  # the longest row in one block, if that saves reading it again
+UNROLLED = 16  # the longest loop that each lane runs by itself, unrolled
+NARROW = 2**31 - 2**21  # indices below this fit int32, even those of lanes past the end of the last block
 
 _TAKEN = re.compile(r"pid|x|x_.*|tl|triton|libdevice|[abcjnrv]\d.*|off\d+|end\d+|[XR]BLOCK\d*|INDEX")
 
 
 @dataclass(frozen=True)
 class Part:
-    """A piece as blocks: ``axes`` are flattened and cut into blocks of XBLOCK rows; without axes there is one row.
-
-    ``rank`` 0: scalars; 1: one lane per row; 2: rows by lanes of the inner loops. ``contiguous`` says whether neighbors
-    in memory are mostly neighboring rows (x) or neighboring points of the inner loops (r)."""
+    """A piece in blocks. ``axes`` are flattened and divided into blocks of XBLOCK rows; without axes there is one row.
+    ``rank`` is 0 for scalars, 1 for one lane per row, and 2 for rows by lanes of the inner loops. ``contiguous`` says
+    whether most accesses are contiguous along rows (x) or along the inner loops (r).
+    """
 
     axes: tuple[Axis, ...]
     body: Body
@@ -64,9 +65,8 @@ class Part:
 
 @dataclass(frozen=True)
 class Launch:
-    """One Triton function: its parameters are ``buffers``, ``symbols``, ``derived`` sizes, then constants.
-
-    ``index`` is the dtype of index arithmetic, INDEX where it is known only with the sizes.
+    """One Triton function. Its parameters are ``buffers``, ``symbols``, ``derived`` sizes, then constants. ``index`` is
+    the dtype of index arithmetic, or INDEX if it depends on the sizes.
     """
 
     name: str
@@ -81,7 +81,7 @@ class Launch:
 
     @property
     def names(self) -> dict[str, str]:
-        """The parameter of each buffer: its name, unless the source has another use for that."""
+        """The parameter of each buffer: its name, unless the source uses that name otherwise."""
         return {b.name: f"{b.name}_" if _TAKEN.fullmatch(b.name) else b.name for b in self.buffers}
 
     @property
@@ -92,7 +92,7 @@ class Launch:
 
     @property
     def sizes(self) -> dict[Dim | str, str]:
-        """How the source calls each symbol and each size that is computed on the host."""
+        """The name in the source of each symbol and each size that the host computes."""
         return {str(d) if isinstance(d, sympy.Symbol) else d: name for name, d in self.numbers.items()}
 
     @property
@@ -113,7 +113,7 @@ class Launch:
 
 @lru_cache(maxsize=4096)
 def plan(kernel: Kernel) -> tuple[Launch, ...]:
-    """The launches that do what ``kernel`` does, in order."""
+    """The launches of ``kernel``, in order."""
     phases = launches(kernel)
     index: Literal["int32", "int64", "INDEX"] = "INDEX"
     if not kernel.symbols:
@@ -159,7 +159,7 @@ def _contiguous(axes: tuple[Axis, ...], body: Body) -> Literal["x", "r"]:
             if isinstance(s, Load | Store):
                 lanes += bool(loop.axes) and s.index.coefficient(loop.axes[-1]) in (1, -1)
                 rows += bool(axes) and s.index.coefficient(axes[-1]) in (1, -1)
-    return "x" if rows and rows >= lanes else "r"  # windows overlap in both, and are short
+    return "x" if rows and rows >= lanes else "r"  # windows overlap along both, and are short
 
 
 def mode(loop: Loop, part: Part) -> Mode:
@@ -200,7 +200,7 @@ def padded(size: Dim) -> int:
 
 
 def reach(kernel: Kernel, symbols: Mapping[str, int]) -> int:
-    """The largest magnitude that index arithmetic can meet in ``kernel`` at these sizes."""
+    """An upper bound of the magnitude of index arithmetic in ``kernel`` at these sizes."""
     found = [evaluate(b.size, symbols) for b in kernel.buffers]
     for s in walk(kernel.body):
         match s:
@@ -245,7 +245,7 @@ def _dims(part: Part) -> Iterator[sympy.Expr]:
 
 
 def _opaque(d: sympy.Expr) -> Iterator[sympy.Expr]:
-    """The subexpressions that are computed on the host: all that is not a sum, a product or a whole number."""
+    """The subexpressions that the host computes: all but sums, products and integers."""
     if isinstance(d, sympy.Add | sympy.Mul) and all(not a.is_Number or a.is_Integer for a in d.args):
         for a in d.args:
             yield from _opaque(a)
@@ -254,7 +254,7 @@ def _opaque(d: sympy.Expr) -> Iterator[sympy.Expr]:
 
 
 def _transparent(d: sympy.Expr) -> Iterator[sympy.Expr]:
-    """The symbols that a kernel computes with itself."""
+    """The symbols that a kernel uses directly."""
     if isinstance(d, sympy.Symbol):
         yield d
     elif isinstance(d, sympy.Add | sympy.Mul) and all(not a.is_Number or a.is_Integer for a in d.args):

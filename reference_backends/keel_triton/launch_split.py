@@ -1,7 +1,7 @@
-"""What of a kernel runs at once: its top-level statements as pieces that need nothing from each other, by launch.
+"""Splits a kernel into launches: top-level statements become pieces, which are independent within a launch.
 
-Programs of one launch cannot wait for each other, so a loop that needs another's stores goes to a later launch, and
-loops that share a folded value go to one program together.
+Programs of one launch cannot wait for each other. So a loop that needs another's stores goes to a later launch, and
+loops that share a folded value go to one program.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ Body = tuple[Stmt, ...]
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """``body`` for each point of ``axes``, in any order; without axes it runs once."""
+    """Runs ``body`` for each point of ``axes``, in any order. Without axes it runs once."""
 
     axes: tuple[Axis, ...]
     body: Body
 
 
 def launches(kernel: Kernel) -> tuple[tuple[Piece, ...], ...]:
-    """The pieces of each launch, in order; loops that never run are left out."""
+    """The pieces of each launch, in order. Loops without iterations are dropped."""
     stored = frozenset(s.buffer for s in walk(kernel.body) if isinstance(s, Store))
     copied = _copied(kernel.body, stored)
     groups = _ordered(kernel.body, _groups(kernel.body, copied))
@@ -49,7 +49,7 @@ def launches(kernel: Kernel) -> tuple[tuple[Piece, ...], ...]:
 
 
 def reads(body: Iterable[Stmt]) -> Iterator[int]:
-    """The numbers of all values that the statements read, those of their own included."""
+    """The numbers of all values that the statements read, including their own values."""
     for s in walk(tuple(body)):
         yield from operands_of(s)
 
@@ -62,7 +62,7 @@ def indices(body: Iterable[Stmt]) -> Iterator[Index]:
 
 
 def _copied(body: Body, stored: frozenset[str]) -> list[bool]:
-    """Which statements may be computed again anywhere: they give the same each time."""
+    """The statements that may be recomputed anywhere, because they always have the same value."""
     return [
         isinstance(s, Const | Position | Check | Apply) or (isinstance(s, Load) and s.buffer not in stored)
         for s in body
@@ -70,7 +70,7 @@ def _copied(body: Body, stored: frozenset[str]) -> list[bool]:
 
 
 def _groups(body: Body, copied: list[bool]) -> list[list[int]]:
-    """Statements that must run in one program: those that are tied by a value which is not simply computed again."""
+    """Groups of statements that must run in one program, because they share a value that cannot be recomputed."""
     made = {r: i for i, s in enumerate(body) for r in _made(s)}
     parent = list(range(len(body)))
 
@@ -104,7 +104,7 @@ def _made(s: Stmt) -> set[int]:
 
 
 def _ordered(body: Body, groups: list[list[int]]) -> list[tuple[list[int], int]]:
-    """Each group with the number of the launch it goes to; groups that need each other both ways become one."""
+    """Each group with the number of its launch. Groups that depend on each other become one."""
     while True:
         after = [
             [p is not q and any(a < b and _conflict(body[a], body[b]) for a in p for b in q) for q in groups]
@@ -127,7 +127,7 @@ def _ordered(body: Body, groups: list[list[int]]) -> list[tuple[list[int], int]]
 
 
 def _conflict(a: Stmt, b: Stmt) -> bool:
-    """Whether ``b`` must see what ``a`` stored, or must not disturb what ``a`` reads."""
+    """True if ``b`` reads elements that ``a`` stores, or stores elements that ``a`` reads or stores."""
     (a_reads, a_stores), (b_reads, b_stores) = _touched(a), _touched(b)
     if any(buffer in b_reads for buffer, _ in a_stores) or any(buffer in a_reads for buffer, _ in b_stores):
         return True
@@ -154,7 +154,7 @@ def _piece(body: Body, group: list[int], copied: list[bool]) -> Piece:
 
 
 def _divided(piece: Piece, stored: frozenset[str]) -> list[Piece]:
-    """Parallel loops in ``piece`` that need nothing from what stands beside them, as pieces of their own."""
+    """Makes separate pieces of parallel loops in ``piece`` that do not depend on the statements next to them."""
     copied, body = _copied(piece.body, stored), piece.body
     fixed = [i for i in range(len(body)) if not copied[i]]
     alone = [g[0] for g in _groups(body, copied) if len(g) == 1 and _deep(body[g[0]])]
@@ -174,7 +174,7 @@ def _deep(s: Stmt) -> bool:
 
 
 def _flat(piece: Piece) -> Piece:
-    """Parallel in parallel with only plain values between them is one loop, which gives more programs."""
+    """Merges nested parallel loops with only plain values between them into one loop, which has more programs."""
     *before, last = piece.body
     if not isinstance(last, Loop) or last.kind != "parallel":
         return piece

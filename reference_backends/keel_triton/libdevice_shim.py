@@ -1,4 +1,4 @@
-"""libdevice for Triton's interpreter, which has none: the same functions by PyTorch on the CPU."""
+"""Replaces libdevice in Triton's interpreter, which lacks it, by PyTorch's functions on the CPU."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _lifted(function: Callable[..., torch.Tensor]) -> Callable[..., Any]:
 
 
 class _Libdevice:
-    """PyTorch has libdevice's functions under the same names, but for one."""
+    """PyTorch has libdevice's functions under the same names, with one exception."""
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         return _lifted(getattr(torch, "round" if name == "nearbyint" else name))

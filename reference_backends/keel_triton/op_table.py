@@ -1,4 +1,5 @@
-"""What Triton can do: the text of each dtype, scalar op and reduction.  The tables are the target's capabilities.
+"""The tables of the Triton target: the text of each dtype, scalar op and reduction. They declare what the target
+supports.
 
 An entry is a text over operand names {0} {1} ..., or a function of (operand names, operand dtype, result dtype).
 Operands are always names, so a text may repeat them.
@@ -28,7 +29,7 @@ DTYPES: Mapping[torch.dtype, str] = {
     torch.bool: "tl.int1",
 }
 
-# How Triton spells the element types of pointers in a kernel's signature.
+# Triton's names of the element types of pointers in a kernel's signature.
 POINTEES: Mapping[torch.dtype, str] = {
     torch.float16: "fp16",
     torch.bfloat16: "bf16",
@@ -45,7 +46,7 @@ POINTEES: Mapping[torch.dtype, str] = {
     torch.bool: "i1",
 }
 
-# What hardware adds to in place; the narrower integers and bool have no atomic add.
+# Dtypes with a hardware atomic add. Narrower integers and bool have none.
 ATOMIC_ADD = frozenset(
     (torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.int32, torch.int64, torch.uint32, torch.uint64)
 )
@@ -61,11 +62,13 @@ def _cast(args: tuple[str, ...], source: torch.dtype, result: torch.dtype) -> st
         return x
     if result == torch.bool:
         return f"{x} != 0"
-    if source in HALVES and result != torch.float32:  # 16-bit floats only ever turn into float32 and back
+    if source in HALVES and result != torch.float32:  # 16-bit floats are only converted to float32 and back
         return _cast((f"{x}.to(tl.float32)",), torch.float32, result)
     if result in HALVES and source != torch.float32:
         return f"{x}.to(tl.float32).to({DTYPES[result]})"
-    if source.is_floating_point and result in NARROW:  # a negative float wraps; straight to unsigned it would clamp
+    if (
+        source.is_floating_point and result in NARROW
+    ):  # a negative float must wrap; a direct conversion to unsigned would clamp
         return f"{x}.to(tl.int32).to({DTYPES[result]})"
     if source.is_floating_point and result == torch.uint32:
         return f"{x}.to(tl.int64).to(tl.uint32)"
@@ -85,7 +88,7 @@ def _not(args: tuple[str, ...], source: torch.dtype, result: torch.dtype) -> str
 
 
 def _by(single: str, double: str, integer: str = "", unsigned: str = "") -> Entry:
-    """The text for float32, float64, signed integers, unsigned ones (the last two alike if only one is given)."""
+    """The text for float32, float64, signed integers and unsigned ones. The last two are equal if only one is given."""
 
     def text(args: tuple[str, ...], source: torch.dtype, result: torch.dtype) -> str:
         if source.is_floating_point:
@@ -102,7 +105,7 @@ def _float(text: str, integer: str, unsigned: str = "") -> Entry:
 
 
 def _library(*names: str, arity: int = 1) -> Mapping[str, Entry]:
-    """Ops that libdevice has under their own name, in float32 and float64."""
+    """Ops that libdevice has under the same name, in float32 and float64."""
     operands = ", ".join(f"{{{i}}}" for i in range(arity))
     return {name: f"libdevice.{name}({operands})" for name in names}
 
@@ -111,8 +114,9 @@ _FLOOR_MOD = "tl.where(({0} % {1} != 0) & (({0} < 0) != ({1} < 0)), {0} % {1} + 
 _FLOOR_DIV = "{0} // {1} - (({0} % {1} != 0) & (({0} < 0) != ({1} < 0))).to({dtype})"
 _FMOD = "libdevice.fmod({0}, {1})"
 
-# tl.exp multiplies by log2(e) in one rounding, an error of up to |x| ulp; libdevice's exp is good to two.  Triton 3.6
-# has -x as 0 - x, which loses the sign of zero.  tl.sqrt and / are approximate in float32, and exact in float64.
+# tl.exp multiplies by log2(e) with one rounding, an error of up to |x| ulp; libdevice's exp is accurate to two. Triton
+# 3.6 computes -x as 0 - x, which loses the sign of zero. tl.sqrt and / are approximate in float32, and exact in
+# float64.
 SCALARS: Mapping[str, Entry] = {
     "cast": _cast,
     "bitcast": _bitcast,
@@ -183,7 +187,7 @@ SCALARS: Mapping[str, Entry] = {
     "shr": "{0} >> {1}",
 }
 
-# {lowest} and {highest} stand for the extreme values of the dtype.
+# {lowest} and {highest} are replaced by the extreme values of the dtype.
 REDUCTIONS: Mapping[str, tuple[str, str]] = {
     "sum": ("0", "{0} + {1}"),
     "prod": ("1", "{0} * {1}"),

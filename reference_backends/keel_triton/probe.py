@@ -1,4 +1,4 @@
-"""Whether Triton kernels can run here: None, or the sentence that says why not."""
+"""Probes whether Triton kernels can run on this machine: None, or a sentence that says why not."""
 
 from __future__ import annotations
 

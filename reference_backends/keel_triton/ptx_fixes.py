@@ -1,8 +1,8 @@
-"""PTX that ptxas miscompiles, written otherwise and assembled again.
+"""Rewrites PTX that ptxas miscompiles, and assembles it again.
 
-Packed additions: of ``add.s16x2 d, a, 0x00020000``, of which only the upper half is read, ptxas 12.8 and 12.9 make
-``VIADD.16x2 d, a, 0x0`` for sm_90: it reads the lower half instead, and takes that of the number, too.  LLVM makes such
-additions of places along axes so short that their quotients fit 8 bits, as adaptive pooling has them.
+Packed additions: of ``add.s16x2 d, a, 0x00020000``, if only its upper half is read, ptxas 12.8 and 12.9 make
+``VIADD.16x2 d, a, 0x0`` for sm_90. It reads the lower half, and the lower half of the constant. LLVM makes such
+additions of indices along axes so short that their quotients fit 8 bits, as in adaptive pooling.
 
 Comparisons with what cannot be negative: of ``setp.gt.f32 p, |a|, -2`` they make ``true``, for NaN, too, which is not
 greater than anything.  LLVM makes it of ``minimum(a, -a) < 2``, too.  The negation of its opposite is left alone.
@@ -30,15 +30,15 @@ _MINUS_ZERO = 1 << 31
 
 
 def unpacked(ptx: str) -> str:
-    """The same PTX without packed additions of 16-bit numbers: each by itself."""
+    """Replaces packed additions of 16-bit numbers by single ones."""
     return _PACKED.sub(_SINGLE, ptx)
 
 
 def ordered(ptx: str) -> str:
-    """The same PTX without comparisons of float32 that hold for every number and not for NaN: the negation of the
-    opposite, which holds for NaN.
+    """Replaces comparisons of float32 that hold for every number but not for NaN by the negation of the opposite
+    comparison.
     """
-    least = set(_NOT_NEGATIVE.findall(ptx))  # registers of which 0 is the least
+    least = set(_NOT_NEGATIVE.findall(ptx))  # registers that are not negative
     most = {d for d, a in _NEGATED.findall(ptx) if a in least}
 
     def turned(found: re.Match[str]) -> str:
@@ -54,7 +54,7 @@ def ordered(ptx: str) -> str:
 
 
 def assembled(kernel: Any, target: GPUTarget, options: Mapping[str, Any]) -> Any:
-    """Triton's compiled ``kernel``, its machine code made again where it has any of these."""
+    """Triton's compiled ``kernel``. Its machine code is assembled again if it contains any of these."""
     ptx = ordered(unpacked(kernel.asm["ptx"]))
     if ptx != kernel.asm["ptx"]:
         backend = make_backend(target)

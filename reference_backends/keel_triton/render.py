@@ -1,4 +1,4 @@
-"""Kernel to Triton source: one function per launch, a helper for each of its parts where there are several.  Pure."""
+"""Renders a kernel as Triton source: one function per launch, with a helper for each part if there are several."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _functions(launch: Launch, helpers: dict[str, str]) -> list[str]:
 
 
 def _dispatch(launch: Launch, names: list[str]) -> list[str]:
-    """Each program works on the part that its number falls into."""
+    """Each program runs the part whose range contains its number."""
     args = ", ".join(p.split(":")[0] for p in parameters(launch))
     counts, calls, last = ["pid = tl.program_id(0)"], [], len(names) - 1
     for k, (part, name) in enumerate(zip(launch.parts, names, strict=True)):
