@@ -7,8 +7,9 @@ from keel_triton.op_table import ATOMIC_ADD, DTYPES, REDUCTIONS, SCALARS
 from keel_triton.probe import probe
 from keel_triton.render import render
 
-# A thousand rows with a block of threads each fill the GPU. A thread should load four floats at a time.
-LIMITS = Limits(atomics=frozenset({"add"}), atomic_dtypes=ATOMIC_ADD, vector=4, parallel=1024)
+# A thousand rows with a block of threads each fill the GPU, or a thousand strips of sixteen columns. A thread should
+# load four floats at a time.
+LIMITS = Limits(atomics=frozenset({"add"}), atomic_dtypes=ATOMIC_ADD, vector=4, parallel=1024, columns=16)
 
 target = LoopTarget(
     name="triton",

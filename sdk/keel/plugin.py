@@ -37,6 +37,7 @@ from keel.registration import (
     table,
     texts,
 )
+from keel.spec.pytorch_kernels import BiasPass
 from keel.torch_adapter import cuda_stream, torch_compile_backend
 from keel.types import DTYPE_NAMES, Call, Dim, SymType, TensorType
 
@@ -229,10 +230,11 @@ class Limits:
     atomic_dtypes: frozenset[torch.dtype] | None = None  # what these work on; None: all that the target has
     vector: int = 1  # lanes worth having in the innermost axis
     parallel: int = 1  # independent iterations that fill the machine
+    columns: int = 1  # neighbors in memory, each with a reduction of its own, that count as one such iteration
     pieces: int = 1  # loops that one may be cut into, run one after the other, so that each compares positions less
 
     def __post_init__(self) -> None:
-        for name in ("max_buffers", "max_rank", "vector", "parallel", "pieces"):
+        for name in ("max_buffers", "max_rank", "vector", "parallel", "columns", "pieces"):
             checked_count("A Limits", name, getattr(self, name))
         if self.atomics:
             object.__setattr__(self, "atomics", frozenset(texts("A Limits", "atomics", self.atomics, "add")))
@@ -258,8 +260,7 @@ class LayoutPreference:
     ``arguments`` are the positions of the images that it takes, ``results`` the numbers of those that it returns; if it
     is given the former channels-last it returns the latter so. In any other layout it spends time on conversions of its
     own, by which the bytes of these images go through memory ``passes`` times more. Arguments ``converted`` (weights)
-    are converted at each call that prefers them so and does not get them so. The preference is for images of
-    ``dtypes``.
+    lie channels-last where the images do; converting them saves nothing. The preference is for images of ``dtypes``.
     """
 
     arguments: tuple[int, ...]
@@ -280,13 +281,14 @@ class Extern:
     ``run`` takes the call's arguments (tensors for tensors) and returns fresh output tensors; ``out``, if given, takes
     the same and ``out=`` a tensor to fill (which may be any dense strided view). ``refuse`` restricts which calls are
     taken. ``view`` says that the one result is not a fresh tensor but aliases the first tensor argument. ``layout`` is
-    the layout in which it is fastest, if it has one."""
+    the layout in which it is fastest, if it has one; ``bias`` what it does to a bias in a pass of its own."""
 
     run: Callable[..., Any]
     out: Callable[..., Any] | None = None
     refuse: Refuses | None = None
     view: bool = False
     layout: LayoutPreference | None = None
+    bias: BiasPass | None = None
 
     def __post_init__(self) -> None:
         checked_call("An Extern", "run", self.run, "it takes the call's arguments, and returns fresh tensors")
@@ -294,6 +296,9 @@ class Extern:
         checked_call("An Extern", "refuse", self.refuse, _ANSWER, optional=True, takes=1)
         checked_flag("An Extern", "view", self.view)
         checked_type("An Extern", "layout", self.layout, (LayoutPreference, type(None)), "a LayoutPreference, or none")
+        checked_type("An Extern", "bias", self.bias, (BiasPass, type(None)), "a BiasPass, or none")
+        if (b := self.bias) and ((b.added is None) == (b.summed is None) or (b.summed is None) != (b.mask is None)):
+            bad("The BiasPass of an Extern names both or neither of added and summed, or no mask.", "Name one.")
 
 
 @dataclass(frozen=True)
@@ -393,6 +398,7 @@ def _checked_kinds(what: str, op: str, texts: ByKind) -> None:
 __all__ = [
     "API",
     "Backend",
+    "BiasPass",
     "Call",
     "CompileContext",
     "Dim",

@@ -50,6 +50,25 @@ def test_a_graph_through_the_whole_line(dynamic: bool) -> None:
         torch.testing.assert_close(a, b)
 
 
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_statistics_of_channels_in_chunks(dynamic: bool) -> None:
+    """Channels are neighbors in memory, so the statistics of each are split, and what needs them is split again."""
+    here = replace(target, device="cpu", externs=aten_externs("cpu"), probe=lambda: None)
+    weights = [torch.randn(n, requires_grad=True) for n in (20, 20)]
+
+    def block(x: torch.Tensor) -> torch.Tensor:
+        return F.batch_norm(x, None, None, *weights, training=True).relu()
+
+    x = torch.randn(3, 20, 41, 43).to(memory_format=torch.channels_last).requires_grad_()
+    compiled = keel.compile(block, backends=[loop_backend(here)], dynamic=dynamic)
+    results = []
+    for fn in (compiled, block):
+        y = fn(x)
+        results.append((y, *torch.autograd.grad(y.square().sum(), [x, *weights])))
+    for a, b in zip(*results, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-4)
+
+
 def test_numbers_that_the_host_computes() -> None:
     """Sizes and floats that are functions of sizes; kernels are given floats by their bits."""
     here = replace(target, device="cpu", externs={}, probe=lambda: None)

@@ -8,7 +8,7 @@ spaces stay a chain, the machine stays busy, and no cycle arises. 3. Only tensor
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -285,11 +285,31 @@ class _Fuser:
         work = max(self._size(s) for s in chain)
         if after < min(self.limits.parallel, before):
             return False
-        if after < max(2, self.limits.parallel) and work > 4096:  # a fold to almost nothing: nobody waits for it here
-            folds = [m for m in members if m.is_fold and self._size(m.space) < max(2, self.limits.parallel)]
+        few = max(2, self.limits.parallel)
+        if work > 4096 and self._in_columns(group, chain[0], solution):
+            few *= self.limits.columns
+        if after < few and work > 4096:  # a fold to almost nothing: nobody waits for it here
+            folds = [m for m in (*members, placed) if m.is_fold and self._size(m.space) < few]
             made = {t for f in folds for t in f.node.results}
-            return not (len(placed.body) > len(chain[0]) and self._depends(placed.node, made))
+            split = self.limits.parallel > 1  # one fold after the other can be split as well
+            larger = [m for m in (*members, placed) if len(m.body) > len(chain[0]) and not (split and m.is_fold)]
+            return not any(self._depends(m.node, made) for m in larger)
         return True
+
+    def _in_columns(self, group: _OpenGroup, smallest: Space, solution: Solution) -> bool:
+        """True if neighbors in the largest tensor that the group reads are iterations of the smallest space."""
+        reads = ((t, at) for t, places in group.read.items() for at in places)
+        largest = max(reads, key=lambda r: bytes_of(self.hint, self.tensors.tensors[r[0]].type), default=None)
+        if largest is None:
+            return False
+        t, coords = largest
+        return not smallest.isdisjoint(self._neighbors(t, [solution.y.now(i) for i in coords]))
+
+    def _neighbors(self, tensor: int, coords: Coords | Sequence[Index]) -> Set[Axis]:
+        """Returns the axes along which neighbors in the memory of a tensor at ``coords`` follow each other."""
+        type = self.tensors.tensors[tensor].type
+        dense = (axes_of(i) for i, n, s in zip(coords, type.shape, type.strides, strict=True) if n != 1 and s == 1)
+        return next(dense, frozenset())
 
     def _strides_through_memory(self, members: Sequence[FusedNode], placed: FusedNode, chain: Sequence[Space]) -> bool:
         """True if maps of the smallest space (of each channel, say) would make the loops stride through memory: they
@@ -302,9 +322,7 @@ class _Fuser:
             (bytes_of(self.hint, self.tensors.tensors[t].type), t, m.coords) for m in every for t in m.node.results
         ]
         _, t, coords = max(results, key=lambda r: r[0])
-        type = self.tensors.tensors[t].type
-        dense = (axes_of(i) for i, n, s in zip(coords, type.shape, type.strides, strict=True) if n != 1 and s == 1)
-        return not smallest.isdisjoint(next(dense, frozenset()))
+        return not smallest.isdisjoint(self._neighbors(t, coords))
 
     def _depends(self, node: LoopNode, made: set[int]) -> bool:
         """True if the node needs one of ``made``, through members and inlined nodes."""

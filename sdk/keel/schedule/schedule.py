@@ -94,7 +94,7 @@ def _kernel(tensors: TensorGraph, fusion: Fusion, emit: Callable[[Emitter], Kern
 
 
 def _launches(tensors: TensorGraph, limits: Limits, hint: Hint, launch: KernelLaunch) -> Iterator[KernelLaunch]:
-    """Returns the launch with its kernel in canonical form, or the two launches that it is split into."""
+    """Returns the launch with its kernel in canonical form, or the launches that it is split into."""
     kernel = canonicalize(launch.kernel, hint)
     halves = split_reduction(kernel, limits, hint)
     if halves is None:
@@ -106,8 +106,7 @@ def _launches(tensors: TensorGraph, limits: Limits, hint: Hint, launch: KernelLa
         tensors.tensors.append(Tensor(partial.name, TensorType.dense(partial.dtype, (partial.size,), device)))
         numbers[partial.name] = len(tensors.tensors) - 1
     for half in (halves.first, halves.second):
-        split = split_ranges(canonicalize(half, hint), limits)
-        yield KernelLaunch(split, tuple(numbers[b.name] for b in half.buffers))
+        yield from _launches(tensors, limits, hint, KernelLaunch(half, tuple(numbers[b.name] for b in half.buffers)))
 
 
 def _alone(tensors: TensorGraph, node: LoopNode) -> tuple[Callable[[Emitter], Kernel], ...]:

@@ -2,13 +2,18 @@
 and one that combines them.
 
 Monoids are associative, and the state of a reduction is also its operand, so partial states are reduced again. A chunk
-that is not full is padded with the identity: its loads are masked and its masked values are replaced."""
+that is not full is padded with the identity: its loads are masked and its masked values are replaced.
+
+Of several reductions, one after the other, the first long one is split.  Short ones before it are done again for each
+chunk.  The second kernel can be split in turn: the mean and the variance of channels are three kernels.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
+from math import isqrt
 
 import torch
 
@@ -31,7 +36,7 @@ from keel.loops.ir import (
 )
 from keel.loops.monoids import MONOIDS
 from keel.plugin import Limits
-from keel.types import Dim, contiguous_strides, product
+from keel.types import Dim, as_dim, contiguous_strides, product
 
 Hint = Callable[[Dim], int]
 ENOUGH = 4096
@@ -50,8 +55,10 @@ class SplitKernels:
 
 @dataclass(frozen=True)
 class _Shape:
-    """A kernel that can be split: straight-line statements, one reduction (in rows, or at the top), straight-line
-    statements and stores."""
+    """A kernel that can be split: statements, a long reduction (in rows, or at the top), and what comes after it.
+
+    Loops in ``before`` are short reductions that store nothing.
+    """
 
     rows: Loop | None
     before: tuple[Stmt, ...]
@@ -61,84 +68,130 @@ class _Shape:
 
 def split_reduction(kernel: Kernel, limits: Limits, hint: Hint) -> SplitKernels | None:
     """Splits ``kernel`` into two for a machine with ``limits.parallel`` lanes. Returns None if it stays whole."""
-    shape = _shape(kernel)
+    shape = _shape(kernel, hint)
     if shape is None:
         return None
-    rows = 1 if shape.rows is None else hint(product(a.size for a in shape.rows.axes))
-    axis = shape.fold.axes[0]
-    target = limits.parallel // max(rows, 1)
-    if target < 2 or hint(product(a.size for a in shape.fold.axes)) < ENOUGH:
+    length = _length(shape.fold, hint)
+    earlier = sum(_length(s, hint) for s in shape.before if isinstance(s, Loop))
+    target = limits.parallel // max(_independent(kernel, shape, limits, hint), 1)
+    chunks = _chunks(shape.fold.axes, min(target, 2 * isqrt(length), 2 * length // max(earlier, 1)), hint)
+    if chunks is None:
         return None
-    chunks = _chunks(axis.size, target, hint)
-    nested = any(isinstance(s, Loop) for s in shape.fold.body)
-    if chunks is None or (nested and quotient(axis.size, chunks) is None):
+    if any(isinstance(s, Loop) for s in shape.fold.body) and not chunks.exact:
         return None
-    return _Split(kernel, shape, axis, chunks).halves()
+    return _Split(kernel, shape, chunks).halves()
 
 
-def _shape(kernel: Kernel) -> _Shape | None:
-    top = _around(kernel.body)
-    if top is None:
-        return None
-    before, loop, after = top
-    if loop.kind == "reduce":
-        return _Shape(None, before, loop, after)
-    inner = _around(loop.body) if loop.kind == "parallel" and not after else None
-    if inner is None or inner[1].kind != "reduce":
-        return None
-    return _Shape(loop, (*before, *inner[0]), inner[1], inner[2])
-
-
-def _around(body: Sequence[Stmt]) -> tuple[tuple[Stmt, ...], Loop, tuple[Stmt, ...]] | None:
-    loops = [k for k, s in enumerate(body) if isinstance(s, Loop)]
+def _shape(kernel: Kernel, hint: Hint) -> _Shape | None:
+    top = _around(kernel.body, hint)
+    if top is not None:
+        return _Shape(None, *top)
+    loops = [k for k, s in enumerate(kernel.body) if isinstance(s, Loop)]
     if len(loops) != 1:
         return None
     (k,) = loops
-    loop = body[k]
-    assert isinstance(loop, Loop)
-    return tuple(body[:k]), loop, tuple(body[k + 1 :])
+    rows = kernel.body[k]
+    assert isinstance(rows, Loop)
+    inner = _around(rows.body, hint) if rows.kind == "parallel" and not kernel.body[k + 1 :] else None
+    return None if inner is None else _Shape(rows, (*kernel.body[:k], *inner[0]), *inner[1:])
 
 
-def _chunks(size: Dim, target: int, hint: Hint) -> int | None:
-    """Returns the number of chunks of an axis: the largest divisor in [target / 2, target], else ``target``."""
-    longest = hint(size) // 2
-    target = min(target, longest)
+def _around(body: Sequence[Stmt], hint: Hint) -> tuple[tuple[Stmt, ...], Loop, tuple[Stmt, ...]] | None:
+    """Returns the first long reduction of a block, what is before it and what is after it."""
+    for k, loop in enumerate(body):
+        if isinstance(loop, Loop):
+            if loop.kind != "reduce":
+                return None
+            if _length(loop, hint) >= ENOUGH:
+                return tuple(body[:k]), loop, tuple(body[k + 1 :])
+            if any(isinstance(s, Store) for s in walk(loop.body)):
+                return None
+    return None
+
+
+def _length(loop: Loop, hint: Hint) -> int:
+    return hint(product(a.size for a in loop.axes))
+
+
+def _independent(kernel: Kernel, shape: _Shape, limits: Limits, hint: Hint) -> int:
+    """Returns how many results the machine can work on at a time: blocks of ``limits.columns`` where the results are
+    neighbors in the largest buffer that the reduction reads, and not what is reduced."""
+    if shape.rows is None:
+        return 1
+    rows = _length(shape.rows, hint)
+    sizes = {b.name: hint(b.size) for b in kernel.buffers}
+    loads = [s for s in walk(shape.fold.body) if isinstance(s, Load)]
+    largest = max(loads, key=lambda s: sizes[s.buffer], default=None)
+    if largest is None or all(largest.index.coefficient(a) not in (1, -1) for a in shape.rows.axes):
+        return rows
+    return rows // limits.columns
+
+
+@dataclass(frozen=True)
+class _Chunks:
+    """How the axes of a reduction are cut: each of ``whole`` as it is, then ``cut`` into ``chunk`` times ``within``."""
+
+    whole: tuple[Axis, ...]
+    cut: Axis
+    chunk: Axis
+    within: Axis
+
+    @property
+    def axes(self) -> tuple[Axis, ...]:
+        return (*self.whole, self.chunk)
+
+    @property
+    def exact(self) -> bool:
+        return as_dim(self.chunk.size * self.within.size) == self.cut.size
+
+
+def _chunks(axes: Sequence[Axis], target: int, hint: Hint) -> _Chunks | None:
+    """Cuts a reduction into at most ``target`` chunks: along its first axes, and the last of these into the largest
+    divisor in [target / 2, target], else into ``target``."""
+    whole: list[Axis] = []
+    for axis in axes:
+        size = hint(axis.size)
+        if size > target // 2 or axis is axes[-1]:
+            break
+        whole.append(axis)
+        target //= max(size, 1)
+    target = min(target, size // 2)
     if target < 2:
         return None
-    exact = [c for c in range(target, target // 2, -1) if quotient(size, c) is not None]
-    return exact[0] if exact else target
+    lengths = ((c, quotient(axis.size, c)) for c in range(target, target // 2, -1))
+    chunk, length = next(((c, n) for c, n in lengths if n is not None), (target, (axis.size + target - 1) // target))
+    return _Chunks(tuple(whole), axis, Axis("chunk", chunk), Axis("within", length))
 
 
 class _Split:
-    def __init__(self, kernel: Kernel, shape: _Shape, axis: Axis, chunks: int):
-        self.kernel, self.shape, self.axis = kernel, shape, axis
-        self.chunk = Axis("chunk", chunks)
-        length = quotient(axis.size, chunks)
-        self.exact = length is not None
-        self.within = Axis("within", length if length is not None else (axis.size + chunks - 1) // chunks)
+    def __init__(self, kernel: Kernel, shape: _Shape, chunks: _Chunks):
+        self.kernel, self.shape, self.chunks = kernel, shape, chunks
         self.fresh = count(1 + max((r for s in walk(kernel.body) for r in results_of(s)), default=0))
+        self.names = count(sum(b.name.startswith("partial") for b in kernel.buffers))
         self.folds = [s for s in shape.fold.body if isinstance(s, Reduce)]
 
     def halves(self) -> SplitKernels:
         rows = self.shape.rows.axes if self.shape.rows else ()
-        shape = (self.chunk.size, *(a.size for a in rows))
-        at = flatten([index(self.chunk), *map(index, rows)], contiguous_strides(shape))
+        cut = (*self.chunks.axes, *rows)
+        shape = tuple(a.size for a in cut)
+        at = flatten([*map(index, cut)], contiguous_strides(shape))
         states = [(r, d) for f in self.folds for r, d in zip(f.results, f.dtypes, strict=True)]
-        partials = tuple(Buffer(f"partial{k}", d, product(shape), "out") for k, (_, d) in enumerate(states))
+        partials = tuple(Buffer(f"partial{next(self.names)}", d, product(shape), "out") for _, d in states)
         stores = tuple(Store(p.name, at, r) for p, (r, _) in zip(partials, states, strict=True))
-        fold = Loop("reduce", (self.within, *self.shape.fold.axes[1:]), self._cut())
+        inner = self.shape.fold.axes[len(self.chunks.axes) :]
+        fold = Loop("reduce", (self.chunks.within, *inner), self._cut())
         first = (*(s for s in self.shape.before if not isinstance(s, Store)), fold, *stores)
-        body: tuple[Stmt, ...] = (Loop("parallel", (self.chunk, *rows), first),)
-        return SplitKernels(self._kernel(body, partials), self._second(partials, at, rows), partials)
+        body: tuple[Stmt, ...] = (Loop("parallel", cut, first),)
+        return SplitKernels(self._kernel(body, partials), self._second(partials, at), partials)
 
-    def _second(self, partials: Sequence[Buffer], at: Index, rows: Sequence[Axis]) -> Kernel:
+    def _second(self, partials: Sequence[Buffer], at: Index) -> Kernel:
         """Reduces the partial states along the chunks, then continues as the kernel did."""
         body: list[Stmt] = []
         names = iter(partials)
         for fold in self.folds:
             loaded = [Load(next(self.fresh), (p := next(names)).name, at, p.dtype) for _ in fold.results]
             body += [*loaded, replace(fold, args=tuple(v.result for v in loaded))]
-        fold_again = Loop("reduce", (self.chunk,), tuple(body))
+        fold_again = Loop("reduce", self.chunks.axes, tuple(body))
         second_body: tuple[Stmt, ...] = (*self.shape.before, fold_again, *self.shape.after)
         if self.shape.rows is not None:
             second_body = (replace(self.shape.rows, body=second_body),)
@@ -152,16 +205,17 @@ class _Split:
     # -- cutting the axis ------------------------------------------------------------------------------
 
     def _cut(self) -> tuple[Stmt, ...]:
-        """Returns the reduction's body with its first axis at chunk * length + within, masked beyond the end."""
-        position = index(self.chunk) * self.within.size + self.within
-        body = _moved(self.shape.fold.body, {self.axis: position})
-        return body if self.exact else self._masked(body, position)
+        """Returns the reduction's body with the axis that is cut at chunk * length + within, masked beyond the end."""
+        chunks = self.chunks
+        position = index(chunks.chunk) * chunks.within.size + chunks.within
+        body = _moved(self.shape.fold.body, {chunks.cut: position})
+        return body if chunks.exact else self._masked(body, position)
 
     def _masked(self, body: tuple[Stmt, ...], position: Index) -> tuple[Stmt, ...]:
         here, end, inside = next(self.fresh), next(self.fresh), next(self.fresh)
         out: list[Stmt] = [
             Position(here, position),
-            Position(end, Index(self.axis.size)),
+            Position(end, Index(self.chunks.cut.size)),
             Apply(inside, "lt", (here, end), torch.bool),
         ]
         for stmt in body:
