@@ -64,7 +64,7 @@ def _extern(op: Op, run: Any, device: str, has_loops: Limit) -> Extern | None:
     elif name in _INSTEAD:
         return Extern(run=_INSTEAD[name])
     elif library is not None and library.before_loops:
-        extern = Extern(run=run, view=bool(may_alias(run)), layout=_layout(library))
+        extern = Extern(run=run, view=bool(may_alias(run)), layout=_layout(library), bias=library.bias)
     elif library is not None or (device == "cpu" and _is_kernel(op)):
         extern = Extern(run=run, refuse=has_loops, view=bool(may_alias(run)))
     else:
@@ -78,7 +78,9 @@ def _layout(library: Library) -> LayoutPreference | None:
     if images is None:
         return None
     # Each row-major image is converted: one more read and write before and after the kernel.
-    return LayoutPreference(arguments=images.arguments, results=images.results, passes=2, converted=images.weights)
+    return LayoutPreference(
+        arguments=images.arguments, results=images.results, passes=2, converted=images.weights, dtypes=images.dtypes
+    )
 
 
 def _has(library: Library, op: Op, overload: str, device: str) -> bool:

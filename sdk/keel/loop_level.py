@@ -24,6 +24,7 @@ from keel.plugin import Backend, CompileContext, Launcher, LoopTarget, Refusal, 
 from keel.runtime.launch import program
 from keel.schedule.layout import choose_layouts
 from keel.schedule.schedule import Schedule, schedule
+from keel.schedule.separate_bias import separate_biases
 from keel.schedule.tensor_graph import build_tensor_graph
 from keel.symbols import HostNumbers, evaluate, free_symbols
 from keel.torch_adapter import is_assertion, real_tensors
@@ -171,7 +172,7 @@ def fitted(kernel: Kernel, target: LoopTarget) -> Kernel:
 
 def schedule_part(target: LoopTarget, gm: fx.GraphModule, fuel: Fuel | None = None) -> Schedule:
     """The kernels and library calls of a part, before they are rendered."""
-    tensors = build_tensor_graph(gm, lower, target.externs)
+    tensors = separate_biases(build_tensor_graph(gm, lower, target.externs))
     hint = hints_of(gm, tensors.host)
     return schedule(choose_layouts(tensors, hint, fuel), target.limits, hint, fuel)
 

@@ -18,8 +18,8 @@ from keel.types import TensorType
 def saved_images(gm: fx.GraphModule, backends: Sequence[Backend]) -> Set[fx.Node]:
     """Returns the row-major images of library calls that prefer channels-last, and the values that go with them.
 
-    These are values of the same shape that are computed from an image, or from which one is computed.  If
-    converting the weights of all these calls costs more than the layout saves, it returns nothing.
+    These are values of the same shape that are computed from an image, or beside one, or from which one is computed.
+    If converting the weights of all these calls costs more than the layout saves, it returns nothing.
     """
     images: set[fx.Node] = set()
     hint, gain = hints_of(gm), 0.0
@@ -73,9 +73,9 @@ def _of_their_shapes(gm: fx.GraphModule, images: set[fx.Node]) -> Set[fx.Node]:
 
 
 def _operands(node: fx.Node) -> Iterator[fx.Node]:
-    """Yields the operands of a node; of an item of several results, those of the call."""
+    """Yields the operands of a node; of an item of several results, those of the call, and the other items."""
     for n in node.all_input_nodes:
-        yield from [n] if isinstance(n.meta.get("val"), torch.Tensor) else n.all_input_nodes
+        yield from [n] if isinstance(n.meta.get("val"), torch.Tensor) else (*n.all_input_nodes, *n.users)
 
 
 def _results(node: fx.Node) -> Iterator[fx.Node]:

@@ -31,6 +31,8 @@ from keel.types import Dim, TensorType, as_dim, contiguous_strides
 
 UNLIKE = 2
 """How often the bytes of a value go through memory more if it is converted, or if a kernel reads it across its rows."""
+LAUNCH = 2**15
+"""How many bytes could go through memory while a conversion of its own is launched."""
 
 
 def channels_last(type: TensorType) -> TensorType:
@@ -64,13 +66,14 @@ def choose_layouts(graph: TensorGraph, hint: Hint, fuel: Fuel | None = None) -> 
 
 @dataclass(frozen=True)
 class _Wish:
-    """A library call with a preference, and the tensors that it is about, by what it says of them."""
+    """A library call with a preference: the images that it then converts no more, and what it takes and returns
+    channels-last, weights too."""
 
     call: str
     passes: float
+    images: tuple[int, ...]
     arguments: frozenset[int]
     results: tuple[int, ...]
-    converted: frozenset[int]
 
 
 def _wish(node: ExternCall, graph: TensorGraph) -> _Wish | None:
@@ -87,7 +90,8 @@ def _wish(node: ExternCall, graph: TensorGraph) -> _Wish | None:
     types = [graph.tensors[t].type for t in (*arguments, *results)]
     if not types or not all(t.rank in (4, 5) and t.dtype in preference.dtypes for t in types):
         return None
-    return _Wish(node.name, preference.passes, arguments, results, tensors(preference.converted))
+    arguments_and_weights = arguments | tensors(preference.converted)
+    return _Wish(node.name, preference.passes, (*arguments, *results), arguments_and_weights, results)
 
 
 def _without_copies(graph: TensorGraph) -> TensorGraph:
@@ -188,10 +192,9 @@ class _Chooser:
     # -- costs --------------------------------------------------------------------------------------------
 
     def _add_wish(self, wish: _Wish) -> None:
-        images = [t for t in (*wish.arguments, *wish.results) if t in self.images]
+        images = [t for t in wish.images if t in self.images]
         costs, choice = self.costs, self.choice[wish.call]
         costs.add(choice, -wish.passes * sum(map(self._bytes, images)))
-        costs.add(choice, UNLIKE * sum(map(self._bytes, wish.converted & self.images)))
         for t in filter(self.images.__contains__, wish.results):
             cost = costs.never if t not in costs.fixed else UNLIKE * self._bytes(t)
             costs.add_pair(choice, t, cost)
@@ -210,15 +213,16 @@ class _Chooser:
             for choice in choices:
                 self.costs.add_pair(choice, some, self.costs.never)
                 self.costs.add_pair(all_, choice, self.costs.never)
-            self.costs.add_pair(some, t, UNLIKE * self._bytes(t))
-            self.costs.add_pair(t, all_, UNLIKE * self._bytes(t))
+            self.costs.add_pair(some, t, UNLIKE * self._bytes(t) + LAUNCH)
+            self.costs.add_pair(t, all_, UNLIKE * self._bytes(t) + LAUNCH)
 
     def _add_kernel(self, node: LoopNode) -> None:
         result = node.results[0]
         for t, at in dict.fromkeys(self._reads(node)):
             if t in self.images or result in self.images:
+                smaller = min(map(self._bytes, (t, result)))  # either can be gone through across its rows
                 table = {
-                    (read, made): UNLIKE * self._bytes(t) * self._across(node, t, at, read, made)
+                    (read, made): UNLIKE * smaller * self._across(node, t, at, read, made)
                     for read, made in combinations((False, True), repeat=2)
                 }
                 self.costs.add_table(t, result, table)

@@ -13,11 +13,28 @@ from keel.spec.rules import Args
 
 @dataclass(frozen=True)
 class Images:
-    """Which arguments and results of a kernel are images, and which arguments are weights."""
+    """Which arguments and results of a kernel are images, of which dtypes, and which arguments are weights."""
 
     arguments: tuple[int, ...]
     results: tuple[int, ...]
-    weights: tuple[int, ...]
+    weights: tuple[int, ...] = ()
+    dtypes: frozenset[torch.dtype] = frozenset({torch.float32, torch.bfloat16, torch.float16})
+
+
+@dataclass(frozen=True, kw_only=True)
+class BiasPass:
+    """What a library call does to a bias of channels in a pass of its own.
+
+    Keel's kernels do it instead, since they can fuse it.
+
+    The call adds argument number ``added`` to its first result along dimension 1, if it is given one.  Or result number
+    ``summed`` is the sum of its first argument over all dimensions but 1; the call leaves it out if that entry of
+    argument number ``mask``, a list of flags, is False.
+    """
+
+    added: int | None = None
+    summed: int | None = None
+    mask: int | None = None
 
 
 @dataclass(frozen=True)
@@ -36,6 +53,8 @@ class Library:
     """They are taken where there are loops as well."""
     channels_last: Images | None = None
     """What they work on channels-last; they convert it at each call if it lies row-major."""
+    bias: BiasPass | None = None
+    """What they do in a pass of its own."""
 
 
 EVERY_DEVICE = (Library(),)

@@ -16,10 +16,12 @@ from keel.schedule.schedule import KernelLaunch, Schedule
 
 @pytest.fixture
 def scheduled() -> Callable[..., list[Schedule]]:
-    def make(fn, *args, limits=keel_interp.target.limits, dynamic=False):
+    def make(fn, *args, limits=keel_interp.target.limits, externs=None, dynamic=False):
         """Compiles ``fn``, runs it (and its backward pass, if an argument wants one) and compares with eager."""
         torch.compiler.reset()
-        target = dataclasses.replace(keel_interp.target, limits=limits)
+        target = dataclasses.replace(
+            keel_interp.target, limits=limits, externs={**keel_interp.target.externs, **(externs or {})}
+        )
         found: list[Schedule] = []
 
         def compile(gm):

@@ -60,7 +60,7 @@ def test_images_of_rank_5(scheduled: Any) -> None:
     def chain(x: Tensor, w: Tensor) -> Tensor:
         return F.conv3d(F.relu(F.conv3d(x, w, groups=8)), w, groups=8).sum((2, 3, 4))
 
-    (schedule,) = scheduled(chain, torch.randn(1, 8, 7, 7, 7), torch.randn(8, 1, 2, 2, 2))
+    (schedule,) = scheduled(chain, torch.randn(1, 8, 17, 17, 17), torch.randn(8, 1, 2, 2, 2))
     assert len(conversions(schedule)) == 1
     assert len(moved(schedule)) >= 3
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -11,7 +12,7 @@ from keel.spec.clause import About, Clause
 from keel.spec.dtypes import COMPLEX, FLOATS
 from keel.spec.numerics import Numerics, Results
 from keel.spec.op import Budget, Family, Requires, Sample
-from keel.spec.pytorch_kernels import Images, Library
+from keel.spec.pytorch_kernels import BiasPass, Images, Library
 from keel.spec.rules import Args, LayoutRule, Out, Shape, ShapeRule, like, number, sizes
 from keel.spec.rules_windows import (
     channels_last_strides,
@@ -31,8 +32,10 @@ Tensor = torch.Tensor
 Sizes = Sequence[Any]
 
 
-def _onednn(overload: str, images: Images) -> Library:
-    return Library((overload,), "cpu", channels_last=images)
+def _libraries(overload: str, images: Images, bias: BiasPass) -> tuple[Library, ...]:
+    """oneDNN on CPUs, cuDNN on GPUs, which has no bias, and what others have."""
+    onednn = Library((overload,), "cpu", channels_last=images)
+    return onednn, replace(onednn, device="cuda", bias=bias), Library((overload,))
 
 
 def _sizes(args: Args) -> Shape:
@@ -188,7 +191,7 @@ family.primitive(
     requires=_REQUIRES,
     tags=frozenset({"convolution"}),
     numerics=_SUMS,
-    libraries=(_onednn("convolution", Images((0,), (0,), (1,))), Library(("convolution",))),
+    libraries=_libraries("convolution", Images((0,), (0,), (1,)), BiasPass(added=2)),
 )
 
 
@@ -221,7 +224,7 @@ family.primitive(
     requires=_REQUIRES,
     tags=frozenset({"convolution"}),
     numerics=_SUMS,
-    libraries=(_onednn("convolution_backward", Images((0, 1), (0,), (2,))), Library(("convolution_backward",))),
+    libraries=_libraries("convolution_backward", Images((0, 1), (0,), (2,)), BiasPass(summed=2, mask=10)),
 )
 
 

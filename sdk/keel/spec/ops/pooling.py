@@ -14,7 +14,7 @@ from keel.spec.numerics import Numerics, Results
 from keel.spec.op import UNORDERED, Budget, Family, Requires, Sample
 from keel.spec.ops.statistics import accurate
 from keel.spec.ops.taps import adaptive, along, count, floordiv, longest, read
-from keel.spec.pytorch_kernels import AS_SPECIFIED, EVERY_DEVICE, NARROW_SUMS
+from keel.spec.pytorch_kernels import AS_SPECIFIED, EVERY_DEVICE, NARROW_SUMS, Images, Library
 from keel.spec.rules import DENSE, INT64, Out, like, shape_of
 from keel.spec.rules_windows import as_image, pooled
 from keel.spec.samples import INF, NAN, drawn
@@ -202,9 +202,15 @@ def _unpooled(n: int, maximum: str) -> Any:
 
 
 _GIVEN = ("Each gradient is added at the index of its window's largest element, in no specified order; all else is 0.",)
+_IMAGES = (Library(channels_last=Images((0, 1, 7), (0,), dtypes=frozenset({*FLOATS, torch.int64}))),)
 for _n in (2, 3):
     for _name, _libraries, _cuda, _row_major in (
-        (f"max_pool{_n}d_with_indices", EVERY_DEVICE, AS_SPECIFIED if _n == 2 else NARROW_SUMS, _n == 3),
+        (
+            f"max_pool{_n}d_with_indices",
+            _IMAGES if _n == 2 else EVERY_DEVICE,
+            AS_SPECIFIED if _n == 2 else NARROW_SUMS,
+            _n == 3,
+        ),
         (f"adaptive_max_pool{_n}d", EVERY_DEVICE, NARROW_SUMS, _n == 3),
         (f"fractional_max_pool{_n}d", (), AS_SPECIFIED, True),
     ):
