@@ -80,7 +80,7 @@ def test_make_lists_what_the_readme_names() -> None:
         assert re.search(rf"^  {target} ", listed, re.MULTILINE)
 
 
-@pytest.mark.parametrize("name, limit", [("write-a-graph-backend", 40), ("write-a-loop-backend", 150)])
+@pytest.mark.parametrize(("name", "limit"), [("write-a-graph-backend", 40), ("write-a-loop-backend", 150)])
 def test_plugins_are_as_short_as_said(name: str, limit: int) -> None:
     assert len(code(HOW / f"{name}.md").splitlines()) < limit
 

@@ -144,7 +144,7 @@ def test_explain_with_an_operator_given_to_a_backend(out: Out, module: str) -> N
 
 
 @pytest.mark.parametrize(
-    "what, reason",
+    ("what", "reason"),
     [
         ("sample_model:lost", "has no attribute 'lost'"),
         ("no_such_module:make", "No module named"),
@@ -180,7 +180,7 @@ def test_opt_runs_a_kernel(kernel: str, out: Out) -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments, reason",
+    ("arguments", "reason"),
     [
         (["--to", "interp"], "sizes of unknown value: s0"),
         (["--to", "interp", "--size", "s0"], "is not a size"),

@@ -148,7 +148,7 @@ def backward(results: Any) -> None:
 
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor")  # Dynamo looks at every input's
 @pytest.mark.parametrize("trained", [False, True], ids=["inference", "training"])
-@pytest.mark.parametrize("program, make", PROGRAMS, ids=[p.__name__ for p, _ in PROGRAMS])
+@pytest.mark.parametrize(("program", "make"), PROGRAMS, ids=[p.__name__ for p, _ in PROGRAMS])
 def test_results_writes_aliases_and_gradients_are_eagers(
     program: Callable[..., Any], make: Callable[..., Any], trained: bool, backends: list[Backend]
 ) -> None:

@@ -280,7 +280,7 @@ def test_nothing_asked_for_is_what_can_run_here_of_the_reference_backends(
 
 
 @pytest.mark.parametrize(
-    "asked, strict, code",
+    ("asked", "strict", "code"),
     [
         ("cpp", False, "bad-option"),
         ([7], False, "bad-option"),

@@ -177,7 +177,7 @@ def test_names_of_files_and_identifiers_are_american() -> None:
 
 
 @pytest.mark.parametrize(
-    "rule, sentence",
+    ("rule", "sentence"),
     [
         ("who computes", "Cases whose right results who computes nothing would have."),
         ("what computes nothing", "It takes out what computes nothing."),

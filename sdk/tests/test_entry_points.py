@@ -57,7 +57,7 @@ def test_sound_ones(install: Install) -> None:
 
 
 @pytest.mark.parametrize(
-    "line, said",
+    ("line", "said"),
     [
         ("lone", "The entry point 'lone' of group acme.parts is not of the form name = module:attribute."),
         ("lone =", "is not of the form"),
@@ -86,7 +86,7 @@ def test_only_some_faults_are_told(install: Install) -> None:
 
 
 @pytest.mark.parametrize(
-    "metadata, said",
+    ("metadata", "said"),
     [
         (None, "Its METADATA is missing or has no name."),
         (b"Version: 1\n", "is missing or has no name"),

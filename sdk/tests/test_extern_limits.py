@@ -33,7 +33,7 @@ def test_every_difference_is_of_an_extern() -> None:
     assert all(aten_externs("cpu")[name].refuse is None for name in ("aten.mm.default", "aten.mode.default"))
 
 
-@pytest.mark.parametrize("dtype, refused", [(torch.float32, False), (torch.complex64, False), (torch.int32, True)])
+@pytest.mark.parametrize(("dtype", "refused"), [(torch.float32, False), (torch.complex64, False), (torch.int32, True)])
 def test_products_of_integers_are_refused(dtype: torch.dtype, refused: bool) -> None:
     found = product(dtype)
     assert (found is not None) == refused
@@ -41,14 +41,14 @@ def test_products_of_integers_are_refused(dtype: torch.dtype, refused: bool) -> 
 
 
 @pytest.mark.parametrize(
-    "sizes, refused",
+    ("sizes", "refused"),
     [((17, 8, 16), False), ((16, 8, 16), True), ((17, 7, 16), True), ((17, 8, 12), True), ((17, 0, 16), True)],
 )
 def test_bytes_are_multiplied_at_some_sizes(sizes: tuple[int, int, int], refused: bool) -> None:
     assert (product(torch.int8, *sizes, op="_int_mm") is not None) == refused
 
 
-@pytest.mark.parametrize("shape, k, refused", [((), 0, True), ((), 1, False), ((3,), 0, False)])
+@pytest.mark.parametrize(("shape", "k", "refused"), [((), 0, True), ((), 1, False), ((3,), 0, False)])
 def test_no_element_of_a_scalar_is_refused(shape: tuple[int, ...], k: int, refused: bool) -> None:
     refuse, x = CUDA["aten.topk.default"].refuse, TensorType.dense(torch.float32, shape, "cuda")
     assert refuse is not None
@@ -83,7 +83,7 @@ E4, E5 = torch.float8_e4m3fn, torch.float8_e5m2
 
 
 @pytest.mark.parametrize(
-    "a, b, bias, out, refused",
+    ("a", "b", "bias", "out", "refused"),
     [
         (E4, E4, False, torch.float32, False),
         (E4, E5, False, torch.float32, False),
@@ -124,7 +124,7 @@ def test_halves_are_summed_in_float32_and_rounded_once() -> None:
 
 
 @pytest.mark.parametrize(
-    "dtype, asked",
+    ("dtype", "asked"),
     [(torch.float32, None), (torch.bfloat16, torch.float64), (torch.int32, torch.float16), (torch.int32, None)],
 )
 def test_dtypes_are_those_of_the_kernel(dtype: torch.dtype, asked: torch.dtype | None) -> None:

@@ -129,7 +129,7 @@ def rooms(package: Path) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "package, floors, room",
+    ("package", "floors", "room"),
     [
         (package, floors, room)
         for package, floors in ((KEEL, FLOORS), (OUTSIDE["keel_conformance"], CONFORMANCE))
@@ -226,7 +226,7 @@ def test_only_the_adapter_touches_private_torch() -> None:
 
 
 @pytest.mark.parametrize(
-    "text, found",
+    ("text", "found"),
     [
         ("import torch._dynamo", True),
         ("from torch import _guards", True),
@@ -275,7 +275,7 @@ def test_text_is_run_only_where_that_is_safe() -> None:
 
 
 @pytest.mark.parametrize(
-    "text, found",
+    ("text", "found"),
     [
         ("exec('x = 1')", True),
         ("f = eval", True),

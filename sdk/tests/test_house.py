@@ -225,7 +225,7 @@ def test_figures_only_fall() -> None:
 
 
 @pytest.mark.parametrize(
-    "found, circles",
+    ("found", "circles"),
     [
         ({"a": {"b"}, "b": {"c"}, "c": set()}, []),
         ({"a": {"b"}, "b": {"a"}, "c": {"a"}}, ["a", "b"]),
@@ -245,7 +245,7 @@ BODY = "".join(f"    x{i} = {i}\n" for i in range(RUN))
 
 
 @pytest.mark.parametrize(
-    "count, figure, texts",
+    ("count", "figure", "texts"),
     [
         (0, long_functions, ["def f():\n" + "    pass\n" * (STATEMENTS - 1)]),
         (1, long_functions, ["def f():\n" + "    pass\n" * STATEMENTS]),
@@ -266,7 +266,7 @@ def test_what_counts(count: int, figure: Callable[..., list[str]], texts: list[s
 
 
 @pytest.mark.parametrize(
-    "names, found",
+    ("names", "found"),
     [
         (["keel.a.plan", "keel.b.plan", "keel.b.order"], ["plan: keel.a, keel.b"]),
         (["keel.a.verify", "keel.b.verify"], []),

@@ -51,7 +51,7 @@ def test_memory_that_is_made_while_compiling_is_real() -> None:
 
 
 @pytest.mark.parametrize(
-    "hook, said",
+    ("hook", "said"),
     [
         ({"render": lambda kernel: None}, "`render` returned None"),
         ({"render": lambda kernel: " "}, "`render` returned"),

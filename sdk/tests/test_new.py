@@ -17,7 +17,7 @@ from keel.new import LEVELS, new
 HOW = Path(__file__).parents[2] / "docs" / "how"
 
 
-@pytest.mark.parametrize("level, lines", [("graph", 40), ("loop", 150)])
+@pytest.mark.parametrize(("level", "lines"), [("graph", 40), ("loop", 150)])
 def test_the_module_is_the_one_that_the_guide_shows(level: str, lines: int, tmp_path: Path) -> None:
     module = (new("acme", level, tmp_path / "acme") / "keel_acme" / "__init__.py").read_text()
     shown = re.findall(r"^```python\n(.*?)^```$", (HOW / f"write-a-{level}-backend.md").read_text(), re.M | re.S)[0]
@@ -42,7 +42,7 @@ def test_a_package_is_named_after_its_backend(name: str, tmp_path: Path, monkeyp
 
 
 @pytest.mark.parametrize(
-    "name, level",
+    ("name", "level"),
     [
         ("Acme", "graph"),
         ("a.b", "graph"),

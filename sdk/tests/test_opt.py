@@ -84,7 +84,9 @@ def test_a_trial_takes_no_more_memory_than_it_may() -> None:
         assert raised.value.code == "bad-option"
 
 
-@pytest.mark.parametrize("text, code", [("kernel", "bad-text"), (TEXT.replace("store out0", "store in0"), "bad-graph")])
+@pytest.mark.parametrize(
+    ("text", "code"), [("kernel", "bad-text"), (TEXT.replace("store out0", "store in0"), "bad-graph")]
+)
 def test_a_broken_kernel(text: str, code: str) -> None:
     with pytest.raises(KeelError) as caught:
         read_kernel(text)

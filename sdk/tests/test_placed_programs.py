@@ -76,7 +76,7 @@ def attention(x: Tensor) -> Tensor:
 
 
 @pytest.mark.parametrize(
-    "fn, operator",
+    ("fn", "operator"),
     [(cond, "cond"), (while_loop, "while_loop"), (scan, "scan"), (attention, "flex_attention")],
     ids=["cond", "while_loop", "scan", "flex_attention"],
 )
@@ -88,7 +88,7 @@ def test_operators_of_higher_order_go_whole_to_who_takes_them(fn: Callable[[Tens
     assert owners.get("aten.mm.default", "acme") == "acme"
 
 
-@pytest.mark.parametrize("fn, operator", [(cond, "cond"), (scan, "scan")], ids=["cond", "scan"])
+@pytest.mark.parametrize(("fn", "operator"), [(cond, "cond"), (scan, "scan")], ids=["cond", "scan"])
 def test_operators_of_higher_order_that_nobody_takes_are_refused_by_name(fn: Any, operator: str) -> None:
     some = takes("mm", "sum", "gt", "sin", "cos", "mul", "select", name="some", cost=PLAIN.cost)
     with pytest.raises(KeelError, match=f"{operator}"):

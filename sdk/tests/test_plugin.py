@@ -40,7 +40,7 @@ def test_a_row_names_a_call_by_overload_packet_or_star(ops: tuple[str, ...]) -> 
     assert refusal(acme(Rule(ops=ops)), SQUARE) is None
 
 
-@pytest.mark.parametrize("op, family", [(aten.relu.default, "pointwise"), (aten.view.default, "view")])
+@pytest.mark.parametrize(("op", "family"), [(aten.relu.default, "pointwise"), (aten.view.default, "view")])
 def test_a_row_names_a_call_by_family(op: Callable[..., Any], family: str) -> None:
     call = Call(op, (tensor(4),), {}, (tensor(4),))
     assert refusal(acme(Rule(ops=(family,))), call) is None
@@ -48,7 +48,7 @@ def test_a_row_names_a_call_by_family(op: Callable[..., Any], family: str) -> No
 
 
 @pytest.mark.parametrize(
-    "rule, call, text",
+    ("rule", "call", "text"),
     [
         (Rule(ops=("aten.add.Tensor",)), SQUARE, "acme has no aten.mm.default."),
         (Rule(ops=("aten.mm.dtype",)), SQUARE, "acme has no aten.mm.default. It would take aten.mm.dtype."),
@@ -216,7 +216,7 @@ def passing_all(*args: Any, **kwargs: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    "function, is_given",
+    ("function", "is_given"),
     [
         (context_of, True),
         (lambda gm, *, ctx: ctx, True),

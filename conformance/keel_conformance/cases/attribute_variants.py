@@ -82,7 +82,7 @@ def attribute_variants(op: Op) -> list[SavedCall]:
         for place, parameter in enumerate(parameters):
             if parameter.name not in BESIDE:
                 tries = [_with(call, place, parameter, v) for v in _others(_given(call, place, parameter), parameter)]
-                good = [t for t in map(lambda made: _sound(op, made), tries) if t is not None]
+                good = [t for t in (_sound(op, made) for made in tries) if t is not None]
                 new = [t for t in good if facets(t) - seen]
                 found += select_diverse(new, [facets(t) for t in new])[:EACH]
     return select_diverse(found, [facets(f) for f in found])[:MOST]

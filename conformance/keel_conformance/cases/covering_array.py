@@ -236,14 +236,15 @@ class _Search:
         self.steps += 1
         if self.steps > PATIENCE:
             return None
-        factor, ranked, chance = rest[0], [], self.chance.random
+        factor, chance = rest[0], self.chance.random
         mask = self.mask(factor, chosen)
         gains = [bits for f, a in chosen.items() if (bits := missing.get((f, a, factor), 0))] if missing else ()
-        for level in range(self.counts[factor]):
-            if mask >> level & 1 and (not self.tables[factor] or self.holds(factor, level, chosen)):
-                ranked.append((-sum(bits >> level & 1 for bits in gains) if gains else 0, chance(), level))
-        ranked.sort()
-        for _, _, level in ranked:
+        ranked = [
+            (-sum(bits >> level & 1 for bits in gains) if gains else 0, chance(), level)
+            for level in range(self.counts[factor])
+            if mask >> level & 1 and (not self.tables[factor] or self.holds(factor, level, chosen))
+        ]
+        for _, _, level in sorted(ranked):
             found = self._extend({**chosen, factor: level}, rest[1:], missing)
             if found is not None:
                 return found

@@ -439,7 +439,7 @@ def draw(seed: int, exact: bool = True, dtype: str = "float32") -> RandomGraph:
         d.random.choice(EXACT if exact else ROUNDED)(d)
         if len(d.nodes) > NODES or any(prod(v.shape) > ROOM or 0 in v.shape or len(v.shape) > 5 for v in d.pool):
             del d.nodes[before[0] :]
-            d.pool = [v for v in d.pool[: before[1]]]
+            d.pool = list(d.pool[: before[1]])
     made = [v for v in d.pool if v.number >= 0]
     used = {a for n in d.nodes for a in n.args}
     ends = [v.number for v in made if v.number not in used]

@@ -47,7 +47,7 @@ def test_sizes_are_twenty_and_hold_one() -> None:
         assert len(sizes) == len(set(sizes)) == 20 and 1 in sizes[2:]
 
 
-@pytest.mark.parametrize("count, at_one, holds", [(2, 0, True), (3, 1, True), (3, 0, False), (4, 2, False)])
+@pytest.mark.parametrize(("count", "at_one", "holds"), [(2, 0, True), (3, 1, True), (3, 0, False), (4, 2, False)])
 def test_size_one_may_cost_one_more_compilation(count: int, at_one: int, holds: bool) -> None:
     figures = {
         "sizes": 20,
@@ -169,7 +169,7 @@ def test_the_report_says_what_holds(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "option, said",
+    ("option", "said"),
     [
         (["--model", "vgg"], "there is no model 'vgg'"),
         (["--part", "speed"], "there is no part 'speed'"),

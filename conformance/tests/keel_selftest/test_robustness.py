@@ -21,7 +21,7 @@ def test_a_log_tells_what_was_begun_twice(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "text, count",
+    ("text", "count"),
     [
         ("", 0),
         ('"""Words."""\nimport os\n\nX = 1\n', 1),

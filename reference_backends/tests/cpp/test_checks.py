@@ -83,7 +83,7 @@ SCATTER = """kernel k(at: i64[5], x: f32[5], trouble: inout i64[1], out: inout f
 """
 
 
-@pytest.mark.parametrize("at, recorded", [([0, 1, 1, -1, -3], 0), ([0, 3, 1, 1, 1], 4), ([0, 1, -4, 1, 1], -4)])
+@pytest.mark.parametrize(("at", "recorded"), [([0, 1, 1, -1, -3], 0), ([0, 3, 1, 1, 1], 4), ([0, 1, -4, 1, 1], -4)])
 def test_a_store_elsewhere_is_recorded(at, recorded):
     kernel = keel.loops.parse(SCATTER)
     (launch,) = keel_cpp.target.build([keel.Source(kernel, keel_cpp.target.render(kernel))])

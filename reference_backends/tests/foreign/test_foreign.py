@@ -121,7 +121,7 @@ def test_keel_is_not_foreign_to_itself() -> None:
 
 
 @pytest.mark.parametrize(
-    "op, reason",
+    ("op", "reason"),
     [
         (torch.ops.aten.nonzero.default, "known only when it has run"),
         (torch.ops.aten._local_scalar_dense.default, "known only when it has run"),

@@ -39,7 +39,7 @@ def test_loops_inside_are_arranged_too() -> None:
 
 
 @pytest.mark.parametrize(
-    "m, k, axes, inner",
+    ("m", "k", "axes", "inner"),
     [
         (128, 256, ["i0", "i2a", "i1"], ["i2b"]),  # split in two
         (64, 256, ["i0", "i1"], ["i2"]),  # one tile wide

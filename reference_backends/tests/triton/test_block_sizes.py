@@ -30,7 +30,7 @@ def test_blocks_cover_the_rows_and_fit_the_machine(name: str, static: bool) -> N
 
 
 @pytest.mark.parametrize(
-    "name, sizes, wanted",
+    ("name", "sizes", "wanted"),
     [
         ("broadcast", (4096, 768), (1024, 0, 4)),  # eight elements a thread: 16 bytes of bfloat16
         ("broadcast", (1, 100), (128, 0, 1)),

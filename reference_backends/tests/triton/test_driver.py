@@ -118,7 +118,7 @@ def test_errors_have_the_drivers_number() -> None:
 
 
 @pytest.mark.parametrize(
-    "kernel, given",
+    ("kernel", "given"),
     [(compiled(3), 4), (compiled(7), 4), (compiled(6, global_scratch_size=64), 4), (compiled(6, num_ctas=2), 4)],
 )
 def test_functions_that_take_something_else_are_refused(kernel: Any, given: int) -> None:

@@ -80,7 +80,7 @@ def _value(atom: object, point: tuple[int, int, int]) -> int:
 
 
 @pytest.mark.parametrize(
-    "d, derived, text",
+    ("d", "derived", "text"),
     [
         (5, {}, "5"),
         (S, {}, "s0"),

@@ -44,7 +44,7 @@ def compiled(name: str, static: bool, aligned: bool = True) -> list:
 
 
 @pytest.mark.parametrize(
-    "name, static",
+    ("name", "static"),
     [*((name, True) for name in TEXTS), *((name, False) for name in ("layer_norm", "total", "roll", "side_by_side"))],
 )
 def test_compiles_without_spilling(name: str, static: bool, tmp_path: Path) -> None:

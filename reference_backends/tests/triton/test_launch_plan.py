@@ -22,7 +22,7 @@ def modes(part: Part) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "length, how",
+    ("length", "how"),
     [(1, "serial"), (4, "serial"), (5, "block"), (768, "block"), (16384, "block"), (16385, "steps"), (None, "steps")],
 )
 def test_rows_that_are_read_again_stay_in_a_block(length: int | None, how: str) -> None:
@@ -36,7 +36,7 @@ def test_rows_that_are_read_once_need_not() -> None:
     assert modes(only("argmax", N=64, M=4097)) == ["steps"]
 
 
-@pytest.mark.parametrize("length, how", [(16, "serial"), (17, "block"), (64, "block"), (65, "steps")])
+@pytest.mark.parametrize(("length", "how"), [(16, "serial"), (17, "block"), (64, "block"), (65, "steps")])
 def test_columns_are_folded_by_lanes_or_in_strips(length: int, how: str) -> None:
     part = only("column_sum", N=length, M=768)
     assert (part.contiguous, modes(part)) == ("x", [how])

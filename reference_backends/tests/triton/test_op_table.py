@@ -33,7 +33,7 @@ def test_identities_are_those_of_the_monoids(name: str, dtype: torch.dtype) -> N
 
 
 @pytest.mark.parametrize(
-    "value, dtype, text",
+    ("value", "dtype", "text"),
     [
         (0.1, torch.float32, "tl.full([], 0.1, tl.float32)"),
         (True, torch.bool, "tl.full([], True, tl.int1)"),
@@ -49,7 +49,7 @@ def test_literals(value: float, dtype: torch.dtype, text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "source, result, text",
+    ("source", "result", "text"),
     [
         (torch.bfloat16, torch.float32, "v.to(tl.float32)"),
         (torch.float16, torch.bfloat16, "v.to(tl.float32).to(tl.bfloat16)"),

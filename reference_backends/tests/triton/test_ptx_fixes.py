@@ -112,7 +112,7 @@ def test_kernels_have_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.mark.parametrize(
-    "made, how, number",
+    ("made", "how", "number"),
     [
         ("abs.f32 %r2, %r1;", "gt", "0fC0000000"),
         ("abs.f32 %r2, %r1;", "ge", "0f00000000"),
@@ -132,7 +132,7 @@ def test_nan_is_compared(made: str, how: str, number: str, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    "made, how, number",
+    ("made", "how", "number"),
     [
         ("abs.f32 %r2, %r1;", "gt", "0f40000000"),
         ("abs.f32 %r2, %r1;", "lt", "0fC0000000"),

@@ -17,7 +17,7 @@ Golden = Callable[..., None]
 
 
 @pytest.mark.parametrize(
-    "name, sizes",
+    ("name", "sizes"),
     [
         ("broadcast", {"N": 64, "M": 768}),
         ("broadcast", {"N": None, "M": 768}),

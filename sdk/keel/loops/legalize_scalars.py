@@ -77,7 +77,7 @@ def combination(
     """
     form = MONOIDS[monoid]
     writer = _Writer(_forms(scalars), _held(held), 2 * form.arity)
-    types = list((*dtypes, *dtypes))
+    types = [*dtypes, *dtypes]
     numbers = list(range(2 * form.arity))
     body: list[Stmt] = []
     for op, args in form.steps:
@@ -242,7 +242,7 @@ class _Writer:
                 case Reduce() | Scan():
                     self.dtypes |= zip(stmt.results, stmt.dtypes, strict=True)
                 case _:
-                    self.dtypes |= {r: stmt.dtype for r in results_of(stmt)}  # type: ignore[union-attr]
+                    self.dtypes |= dict.fromkeys(results_of(stmt), stmt.dtype)  # type: ignore[union-attr]
         return tuple(out)
 
     def apply(self, stmt: Apply, dtypes: Dtypes, out: list[Stmt]) -> None:

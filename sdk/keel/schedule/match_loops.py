@@ -73,7 +73,7 @@ def radix(i: Index, size: Dim) -> list[Axis] | None:
     """Returns the digits of ``i``, lowest first, if it counts through 0 .. size-1 exactly once; else None."""
     if i.const != 0:
         return None
-    left = dict((a, c) for a, c in i.terms if isinstance(a, Axis))
+    left = {a: c for a, c in i.terms if isinstance(a, Axis)}
     if len(left) != len(i.terms):
         return None
     step: Dim = 1

@@ -106,7 +106,7 @@ def _loaded(
         raise KeelError(
             "opset-version",
             f"{path} calls an operator that opset {CURRENT} does not have.",
-            {name: "It is not a member." for name in unknown},
+            dict.fromkeys(unknown, "It is not a member."),
             do="Load it with the Keel that wrote it.",
         )
     if barred := sorted(used & _BARRED.keys()):

@@ -85,7 +85,7 @@ def convert(
         rewrites, known = (step.up, step.newer) if up else (step.down, step.older)
         program = {**program, "opset": str(known), "graph": _graph(program["graph"], rewrites, known)}
         if lost := sorted(overloads_of(program["graph"]) - members(known)):
-            raise _no_form(known, {name: f"It is not a member of opset {known}." for name in lost})
+            raise _no_form(known, dict.fromkeys(lost, f"It is not a member of opset {known}."))
     # A patch changes no graph.
     return {**program, "opset": str(target)}
 

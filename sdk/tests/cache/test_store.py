@@ -71,7 +71,7 @@ def test_other_tools_can_read_the_file(cache: Cache, folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "kind, suffix", [("", ""), ("a/b", ""), ("..", ""), ("a.b", ""), ("keel-draft", ""), ("a", "so"), ("a", "./x")]
+    ("kind", "suffix"), [("", ""), ("a/b", ""), ("..", ""), ("a.b", ""), ("keel-draft", ""), ("a", "so"), ("a", "./x")]
 )
 def test_names_that_reach_elsewhere(kind: str, suffix: str) -> None:
     with pytest.raises(KeelError, match="bad-option"):
@@ -223,7 +223,7 @@ def test_what_is_larger_than_the_cache_is_not_kept(cache: Cache, monkeypatch: py
 
 
 @pytest.mark.parametrize(
-    "text, size", [("500", 500), ("3k", 3 << 10), ("20M", 20 << 20), ("2G", 2 << 30), ("", 1 << 30)]
+    ("text", "size"), [("500", 500), ("3k", 3 << 10), ("20M", 20 << 20), ("2G", 2 << 30), ("", 1 << 30)]
 )
 def test_sizes(text: str, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KEEL_CACHE_SIZE", text)

@@ -65,7 +65,7 @@ def test_memory_is_followed_through_views_and_picks() -> None:
 
     gm = trace(fn, torch.randn(3, 4), torch.randn(3, 4))
     found = alias_bases(gm.graph)
-    results = [r for r in gm.graph.output_node().args[0]]
+    results = list(gm.graph.output_node().args[0])
     flat = [r for r in results if isinstance(r, fx.Node)]
     names = [{b.name for b in found[r]} for r in flat[:3]]
     inputs = [n.name for n in gm.graph.find_nodes(op="placeholder")]

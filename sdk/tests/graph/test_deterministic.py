@@ -59,7 +59,7 @@ CASES = [(name, dynamic) for name in PROGRAMS for dynamic in (False, True) if no
 
 
 @pytest.mark.parametrize("backends", [["eager"], ["interp", "eager"]], ids="-".join)
-@pytest.mark.parametrize("name, dynamic", CASES, ids=[f"{n}-{'dynamic' if d else 'static'}" for n, d in CASES])
+@pytest.mark.parametrize(("name", "dynamic"), CASES, ids=[f"{n}-{'dynamic' if d else 'static'}" for n, d in CASES])
 def test_fresh_memory_has_eagers_values(name: str, backends: list[str], dynamic: bool) -> None:
     program, x = PROGRAMS[name], torch.ones(3, 2)
     got, want = keel.compile(program, backends=backends, dynamic=dynamic)(x), program(x)

@@ -20,7 +20,7 @@ def test_a_pure_graph_is_well_formed() -> None:
 
 
 @pytest.mark.parametrize(
-    "name, fn",
+    ("name", "fn"),
     [
         ("nonzero", lambda x: (x.nonzero() * 2,)),
         ("index", lambda x: (x[x > 0] * 2,)),

@@ -78,9 +78,8 @@ class Maker:
     def block(
         self, axes: tuple[Axis, ...], visible: Mapping[int, torch.dtype], kind: str, depth: int
     ) -> tuple[list[Stmt], dict[int, torch.dtype]]:
-        known, body = dict(visible), []
-        for _ in range(self.draw(st.integers(1, 4))):
-            body.append(self.value(axes, known))
+        known = dict(visible)
+        body: list[Stmt] = [self.value(axes, known) for _ in range(self.draw(st.integers(1, 4)))]
         if depth < 2 and kind != "scan":
             for _ in range(self.draw(st.integers(0, 2))):
                 body.append(self.loop(axes, known, kind, depth))
@@ -203,8 +202,7 @@ def kernels(draw: st.DrawFn) -> Kernel:
     known: dict[int, torch.dtype] = {}
     body: list[Stmt] = [Const(maker.number(), draw(st.booleans()), torch.bool), Const(maker.number(), 2, torch.int64)]
     known |= {0: torch.bool, 1: torch.int64}
-    for _ in range(draw(st.integers(1, 3))):
-        body.append(maker.loop((), known, "top", 0))
+    body += [maker.loop((), known, "top", 0) for _ in range(draw(st.integers(1, 3)))]
     body.append(maker.store((), known, draw(st.sampled_from(sorted(known)))))
     return Kernel("k", (*INS, *maker.outs), tuple(body))
 

@@ -44,7 +44,7 @@ def test_the_text_reads_back(form):
 
 @pytest.mark.parametrize("change", [lambda k: k, lower_checks], ids=["check", "written out"])
 @pytest.mark.parametrize(
-    "form, at, on, size, recorded",
+    ("form", "at", "on", "size", "recorded"),
     [
         ("", [0, 1, 2, 2, 0], [True] * 5, 3, 0),
         ("", [0, 3, 2, 2, 0], [True] * 5, 3, 4),  # an index is recorded as itself + 1
@@ -75,7 +75,7 @@ def test_a_kernel_without_checks_stays():
 
 
 @pytest.mark.parametrize(
-    "line, why",
+    ("line", "why"),
     [
         ("check trouble[1]: %1 < 3", "%1 is not of type i64."),
         ("check trouble[1]: %0 < 3 if %0", "the mask %0 is not bool."),

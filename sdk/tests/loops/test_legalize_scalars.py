@@ -132,7 +132,7 @@ UNMADE = {"lgamma", "digamma", "mod", "fmod", "pow", "shl", "shr"}
 
 
 @pytest.mark.parametrize("op", [op for op in TRUTH if op not in CORE])
-@pytest.mark.parametrize("dtype", (torch.float32, torch.float64), ids=DTYPE_NAMES.get)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=DTYPE_NAMES.get)
 def test_what_the_core_makes_is_within_six_ulp(op: str, dtype: torch.dtype) -> None:
     if (op, dtype) == ("pow", torch.float64):
         assert why_unsupported("pow", CORE, torch.float64)
@@ -152,7 +152,7 @@ FUSED = [
 ]
 
 
-@pytest.mark.parametrize("row, dtype", FUSED)
+@pytest.mark.parametrize(("row", "dtype"), FUSED)
 @settings(deadline=None, max_examples=80)
 @given(data=st.data())
 def test_a_product_that_overflows_alone_does_not_spoil_a_sum_that_does_not(row, dtype, data) -> None:

@@ -31,7 +31,7 @@ def test_a_function_gets_the_operands_and_both_dtypes() -> None:
 
 
 @pytest.mark.parametrize(
-    "dtype, kind",
+    ("dtype", "kind"),
     [(torch.bool, "boolean"), (torch.uint8, "integer"), (torch.float16, "floating"), (torch.complex64, "floating")],
 )
 def test_the_kind_of_a_dtype(dtype: torch.dtype, kind: str) -> None:

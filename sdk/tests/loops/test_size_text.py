@@ -38,7 +38,7 @@ def test_the_text_has_the_value_of_the_size(size: sympy.Expr, s: int, t: int) ->
 
 
 @pytest.mark.parametrize(
-    "size, text",
+    ("size", "text"),
     [
         (-3, "(-3)"),
         (S, "s0"),

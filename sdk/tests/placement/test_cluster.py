@@ -131,7 +131,7 @@ def local(size: int, colors: int) -> Dag:
     return [chance.randrange(colors) for _ in range(size)], needs
 
 
-@pytest.mark.parametrize("graph, colors", [(chain, 2), (local, 3)])
+@pytest.mark.parametrize(("graph", "colors"), [(chain, 2), (local, 3)])
 def test_time_grows_with_the_graph_and_not_with_its_square(graph: object, colors: int) -> None:
     assert callable(graph)
 

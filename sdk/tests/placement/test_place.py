@@ -56,7 +56,7 @@ def test_what_is_already_known_is_not_asked_again(trace: Trace, eager: Backend) 
 
 
 @pytest.mark.parametrize(
-    "fn, expected",
+    ("fn", "expected"),
     [
         (lambda x: x.relu().t().relu(), ["relu acme", "t acme", "relu acme"]),  # with its producer
         (lambda x: (x @ x).t().relu(), ["mm cpp", "t cpp", "relu acme"]),  # with its producer, not its reader

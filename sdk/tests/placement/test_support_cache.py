@@ -131,7 +131,7 @@ def test_a_backend_that_contradicts_itself_is_left_out_of_the_graph(supports: An
     assert "The graph is compiled without acme. strict=True makes this an error." in warned[0]
 
 
-@pytest.mark.parametrize("strict, backends", [(True, ["eager"]), (False, [])])
+@pytest.mark.parametrize(("strict", "backends"), [(True, ["eager"]), (False, [])])
 def test_that_is_an_error_where_it_must_be(strict: bool, backends: list[Any]) -> None:
     alone = [] if backends else [acme(lambda call: "No.", name="rest", last_resort=True)]
     with pytest.raises(KeelError, match="acme contradicts itself") as caught:

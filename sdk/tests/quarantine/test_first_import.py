@@ -75,7 +75,7 @@ def test_what_hurts_its_process_is_a_sentence(package: Package) -> None:
 
 
 @pytest.mark.parametrize(
-    "source, said",
+    ("source", "said"),
     [
         ("import quantum_flux", "ModuleNotFoundError: No module named 'quantum_flux'"),
         ("import sys; sys.exit('no license')", "SystemExit: no license"),

@@ -152,7 +152,7 @@ async def later(gm: fx.GraphModule) -> Any:
 
 
 @pytest.mark.parametrize(
-    "compile, said",
+    ("compile", "said"),
     [
         (ruins, "ValueError: no memory"),
         (spoils, "Odd: odd"),

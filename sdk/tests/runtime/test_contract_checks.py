@@ -127,7 +127,7 @@ def test_an_input_that_is_given_back_twice_is_nobody_s_buffer() -> None:
 
 
 @pytest.mark.parametrize(
-    "broken, sentence",
+    ("broken", "sentence"),
     [
         (lambda x: (torch.nn.Parameter(x + 1, requires_grad=False),), "is a torch.nn.Parameter, not a plain tensor"),
         (lambda x: (torch.nn.Parameter(x + 1),), "is a torch.nn.Parameter, not a plain tensor"),
@@ -151,7 +151,7 @@ class Acme(torch.Tensor):
 
 
 @pytest.mark.parametrize(
-    "broken, sentence",
+    ("broken", "sentence"),
     [
         (lambda x: (torch._neg_view(-x - 1),), "the values with the other sign"),
         (torch.inference_mode(lambda x: (x + 1,)), "is an inference tensor"),

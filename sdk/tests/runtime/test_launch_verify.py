@@ -122,7 +122,7 @@ def number_of(program: LaunchProgram, kind: type[Step]) -> int:
 
 
 @pytest.mark.parametrize(
-    "steps, sentence",
+    ("steps", "sentence"),
     [
         ((), "does not return"),
         ((Return((0,)), Return((0,))), "comes after the end"),

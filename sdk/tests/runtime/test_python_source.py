@@ -132,7 +132,7 @@ def test_what_is_no_integer_is_an_object(value: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "text, value",
+    ("text", "value"),
     [
         ("a + 2 * b", 8),
         ("(a // b) ** 2", 0),
@@ -207,7 +207,7 @@ def test_a_function_has_its_text_and_raises_on_its_own_lines() -> None:
     out.give(x)
     run = out.build("test")
     assert run.__doc__ == "def run(x):\n    if (x % 2):\n        raise object_3()\n    return x\n" and run(4) == 4
-    with pytest.raises(ValueError) as raised:
+    with pytest.raises(ValueError, match=r"^$") as raised:
         run(3)
     assert raised.traceback[-1].lineno + 1 == 3
     assert isinstance(x, Name) and isinstance(x, Expression)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -37,15 +37,14 @@ BACKENDS: list[list[Backend]] = [[LAST], [takes("add", "sin", "as_strided", name
 
 
 @pytest.fixture(autouse=True)
-def fresh() -> Iterator[None]:
+def fresh() -> None:
     torch.compiler.reset()
-    yield
 
 
 @pytest.mark.parametrize("dynamic", [False, True])
 @pytest.mark.parametrize("backends", BACKENDS, ids=["whole", "parts"])
 @pytest.mark.parametrize(
-    "op, what",
+    ("op", "what"),
     [(widens, "Its dtype is torch.float64, not torch.float32"), (turns, r"Its strides are \[1, 2\], not \[3, 1\]")],
     ids=["dtype", "strides"],
 )

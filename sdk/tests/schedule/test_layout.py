@@ -177,7 +177,7 @@ def test_drawn_programs(scheduled: Any, program: list[tuple[str, int]], whole: b
 # -- the choice -----------------------------------------------------------------------------------------
 
 COSTS = st.integers(0, 9).map(float)
-TABLES = st.fixed_dictionaries({(a, b): COSTS for a, b in product((False, True), repeat=2)})
+TABLES = st.fixed_dictionaries(dict.fromkeys(product((False, True), repeat=2), COSTS))
 
 
 def assignments(count: int, fixed: dict[int, bool]) -> Iterator[tuple[bool, ...]]:

@@ -128,7 +128,7 @@ def test_a_loaded_program_compiles_and_trains(exported: tuple[Model, Any]) -> No
 
 
 @pytest.mark.parametrize(
-    "x, kwargs, why",
+    ("x", "kwargs", "why"),
     [
         (torch.ones(1, 4), {"scale": 3.0}, "The size is 1, not between 2 and 64"),
         (torch.ones(65, 4), {"scale": 3.0}, "The size is 65"),
@@ -210,7 +210,7 @@ def without_default(data: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    "change, code, why",
+    ("change", "code", "why"),
     [
         (edited(opset="1.1"), "opset-version", "Nothing leads from opset 1.1 to 1.0"),
         (edited(opset="2.0"), "opset-version", "Nothing leads from opset 2.0 to 1.0"),

@@ -115,7 +115,7 @@ MAY_BE = {("a parameter", "self"), ("a parameter", "__import__")}
 """Names of arguments of a call, which are held to those that the operator has."""
 
 
-@pytest.mark.parametrize("what, bad", [(w, b) for w in NAMES for b in ("code", *BAD) if (w, b) not in MAY_BE])
+@pytest.mark.parametrize(("what", "bad"), [(w, b) for w in NAMES for b in ("code", *BAD) if (w, b) not in MAY_BE])
 def test_names_that_are_no_names(what: str, bad: str, file: Path) -> None:
     bad = CODE.format(file.parent / "ran") if bad == "code" else bad
     old = NAMES[what](data_of(file))
@@ -148,7 +148,7 @@ def test_names_by_which_python_functions_are_given_arguments(file: Path) -> None
 
 
 @pytest.mark.parametrize(
-    "value, why",
+    ("value", "why"),
     [
         ({"dtype": "_dynamo"}, "not a dtype"),
         ({"dtype": "onnx"}, "not a dtype"),
@@ -197,7 +197,7 @@ def tree_of(held: str, context: Any, children: int = 1) -> str:
 
 
 @pytest.mark.parametrize(
-    "tree, why",
+    ("tree", "why"),
     [
         (
             tree_of(
@@ -257,7 +257,7 @@ SUMS = [["Add", "SIZE", i] for i in range(1, 30)]
 
 
 @pytest.mark.parametrize(
-    "size, why",
+    ("size", "why"),
     [
         (tower(3), "more than 4096 bits"),
         (["Pow", 10, 10**15], "more than 4096 bits"),
@@ -349,7 +349,7 @@ def test_constants_that_unpack_to_more(file: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "text, why",
+    ("text", "why"),
     [
         (b"[" * 1_000_000, "nested more than"),
         (b"1" * 10_000, "Exceeds the limit"),

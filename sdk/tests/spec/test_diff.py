@@ -69,7 +69,9 @@ CHANGES: list[tuple[dict[str, Any], str, str]] = [
 ]
 
 
-@pytest.mark.parametrize("change, part, sentence", CHANGES, ids=lambda v: next(iter(v)) if isinstance(v, dict) else "")
+@pytest.mark.parametrize(
+    ("change", "part", "sentence"), CHANGES, ids=lambda v: next(iter(v)) if isinstance(v, dict) else ""
+)
 def test_a_change(change: dict[str, Any], part: str, sentence: str) -> None:
     changes = found([OP], [replace(OP, **change)])
     assert (part, sentence) in changes
@@ -83,7 +85,7 @@ def test_members_that_come_and_go() -> None:
 
 
 @pytest.mark.parametrize(
-    "old, new, part",
+    ("old", "new", "part"),
     [
         ("composite", "primitive", "major"),
         ("opaque", "primitive", "minor"),

@@ -20,7 +20,8 @@ def test_an_operator_may_belong_to_several_members() -> None:
 
 
 @pytest.mark.parametrize(
-    "name, near", [("layer_nrom", "layer_norm"), ("aten.expp", "aten.exp"), ("aten.exp.defautl", "aten.exp.default")]
+    ("name", "near"),
+    [("layer_nrom", "layer_norm"), ("aten.expp", "aten.exp"), ("aten.exp.defautl", "aten.exp.default")],
 )
 def test_near_misses(name: str, near: str) -> None:
     with pytest.raises(KeelError, match=rf"no operator '{name}'.\nDid you mean .*{near}"):

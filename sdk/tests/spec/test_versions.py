@@ -126,7 +126,7 @@ def test_down_refused_with_a_sentence() -> None:
         convert(program(V3, "aten.add.Tensor"), V1, members, SAMPLE)
 
 
-@pytest.mark.parametrize("source, target", [("1.0", "3.0"), ("2.1", "1.0"), ("0.9", "1.0"), ("1.0", "1.2")])
+@pytest.mark.parametrize(("source", "target"), [("1.0", "3.0"), ("2.1", "1.0"), ("0.9", "1.0"), ("1.0", "1.2")])
 def test_versions_that_nothing_joins(source: str, target: str) -> None:
     with pytest.raises(KeelError, match=rf"\[opset-version\].*opset {source} to {target}.*\n.*1.0, 1.1, 2.0"):
         convert(program(version(source)), version(target), members, SAMPLE)

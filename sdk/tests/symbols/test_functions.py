@@ -115,7 +115,7 @@ def test_only_identifiers_become_text(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "expr, value",
+    ("expr", "value"),
     [
         (N * (N - 1) / 2, 21),
         (sympy.floor(N / 3) * N / 2, 7),

@@ -240,7 +240,7 @@ TURNS = [
     *SPREAD,
 ]
 CALLS |= {
-    **{op: TURNS for op in (aten.add.Tensor, aten.sub.Tensor, aten.rsub.Tensor)},
+    **dict.fromkeys((aten.add.Tensor, aten.sub.Tensor, aten.rsub.Tensor), TURNS),
     aten.lcm.default: [(x.short(), y.short()) for x, y in TURNS],
     **{
         op: [
@@ -387,7 +387,7 @@ LAST, ROWS_OF_4 = torch.channels_last, torch.contiguous_format
 
 
 @pytest.mark.parametrize(
-    "op, args, given",
+    ("op", "args", "given"),
     [
         (aten.upsample_nearest2d.default, ([4, 6],), LAST),
         (aten._upsample_nearest_exact2d.default, ([4, 6],), LAST),

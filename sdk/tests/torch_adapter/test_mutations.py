@@ -204,7 +204,7 @@ PROGRAMS: list[tuple[Callable[..., Any], Make, int]] = [
 
 
 @pytest.mark.parametrize(
-    "program, make, backward", PROGRAMS, ids=[f"{p.__name__}-{i}" for i, (p, *_) in enumerate(PROGRAMS)]
+    ("program", "make", "backward"), PROGRAMS, ids=[f"{p.__name__}-{i}" for i, (p, *_) in enumerate(PROGRAMS)]
 )
 def test_what_is_written_is_what_eager_writes(
     program: Callable[..., Any], make: Make, backward: int, backends: list[Backend]

@@ -36,7 +36,7 @@ def test_a_size_that_no_argument_tells_cannot_be_computed() -> None:
 
 
 @pytest.mark.parametrize(
-    "rows, wanted",
+    ("rows", "wanted"),
     [
         (lambda n, k: n // 2 + 1, lambda n, k: n // 2),
         (lambda n, k: k * (n // 2), lambda n, k: n // 2 + k),

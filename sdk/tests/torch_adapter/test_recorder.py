@@ -49,7 +49,7 @@ STATIC = [(aten.slice_backward.default, (R(2, 3), [4, 3], 0, 1, 3, 1))]  # its s
 
 
 @pytest.mark.parametrize(
-    "op, args, dynamic",
+    ("op", "args", "dynamic"),
     [(*c, d) for d in (False, True) for c in CALLS + STATIC * (not d)],
     ids=lambda v: str(v) if isinstance(v, torch._ops.OpOverload) else "",
 )
@@ -94,7 +94,7 @@ def test_writes_become_pure() -> None:
 
 
 @pytest.mark.parametrize(
-    "fn, why",
+    ("fn", "why"),
     [
         (lambda x: NotImplemented, "It is not implemented for these arguments."),
         (lambda x: x + torch.tensor([1.0, 2.0]), "neither an argument nor made by an operator"),
@@ -114,7 +114,7 @@ def test_what_surrounds_has_no_effect() -> None:
 
 
 @pytest.mark.parametrize(
-    "before, size",
+    ("before", "size"),
     [
         (lambda y: None, 4),
         (lambda y: aten._fused_rms_norm(y, [4], None, 1e-5), 5),

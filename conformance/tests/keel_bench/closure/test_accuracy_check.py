@@ -46,7 +46,7 @@ def test_a_wrong_gradient_is_noticed() -> None:
 
 
 @pytest.mark.parametrize(
-    "ours, said",
+    ("ours", "said"),
     [
         (lambda x: (x.double(),), "result 0 is torch.float64"),
         (lambda x: (x[:3],), "result 0 is torch.float32 [3]"),

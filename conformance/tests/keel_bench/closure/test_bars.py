@@ -33,7 +33,7 @@ def test_all_is_well() -> None:
 
 
 @pytest.mark.parametrize(
-    "row, which",
+    ("row", "which"),
     [
         (changed(outside={"aten.foo.default": "no"}), "end inside"),
         (changed(wrong=["legalization raised"]), "end inside"),

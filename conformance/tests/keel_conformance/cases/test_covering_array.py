@@ -60,4 +60,4 @@ def test_the_same_seed_gives_the_same_array_and_another_one_another() -> None:
 
 
 def test_it_can_be_cut_short() -> None:
-    assert len(covering({n: ("0", "1", "2") for n in NAMES}, most=2)) == 2
+    assert len(covering(dict.fromkeys(NAMES, ("0", "1", "2")), most=2)) == 2

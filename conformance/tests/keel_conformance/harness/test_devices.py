@@ -124,7 +124,7 @@ def test_the_rest_of_a_batch_is_asked_of_another_process(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    "backend, device, status",
+    ("backend", "device", "status"),
     [
         ("faulty_backends:refuses", "npu", "not run"),
         ("faulty_backends:refuses", "cpu", "fail"),

@@ -42,7 +42,7 @@ def test_a_call_that_pytorch_refuses_too_is_no_case_and_one_that_it_does_is(monk
     assert ours.sentence.startswith("The suite itself raised while watching it, which says nothing of the backend: ")
 
 
-@pytest.mark.parametrize("again, stays", [("quality warning", False), ("pass", False), ("fail", True)])
+@pytest.mark.parametrize(("again", "stays"), [("quality warning", False), ("pass", False), ("fail", True)])
 def test_what_fails_is_compared_with_eager_at_the_threads_of_the_backend(
     again: str, stays: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -57,7 +57,7 @@ def test_what_fails_is_compared_with_eager_at_the_threads_of_the_backend(
     assert seen == [before, before + 1] and torch.get_num_threads() == before
 
 
-@pytest.mark.parametrize("there, stays", [((torch.zeros(2),), False), (RuntimeError("no kernel"), True)])
+@pytest.mark.parametrize(("there", "stays"), [((torch.zeros(2),), False), (RuntimeError("no kernel"), True)])
 def test_what_fails_on_a_device_is_compared_with_eager_there(
     there: Any, stays: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -77,7 +77,7 @@ def test_what_fails_on_a_device_is_compared_with_eager_there(
 
 
 @pytest.mark.parametrize(
-    "name, any_order",
+    ("name", "any_order"),
     [
         ("index_put", True),
         ("scatter_add", True),

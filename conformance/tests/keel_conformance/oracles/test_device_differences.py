@@ -22,7 +22,7 @@ def status(name: str, overload: str, args: tuple[Any, ...], results: Any, device
     return judge(Case(name, "", "op", "core", overload), Inputs(args, kwargs), given, types=types, device=device).status
 
 
-@pytest.mark.parametrize("device, erf, tanh", [("cpu", "pass", "fail"), ("cuda", "fail", "pass")])
+@pytest.mark.parametrize(("device", "erf", "tanh"), [("cpu", "pass", "fail"), ("cuda", "fail", "pass")])
 def test_gelu_after_a_product(device: str, erf: str, tanh: str) -> None:
     draw = torch.Generator().manual_seed(0)
     x, a, b = (torch.randn(n, generator=draw) for n in ((9,), (5, 7), (7, 9)))
@@ -34,7 +34,7 @@ def test_gelu_after_a_product(device: str, erf: str, tanh: str) -> None:
         )
 
 
-@pytest.mark.parametrize("device, saved", [("cpu", "fail"), ("cuda", "pass")])
+@pytest.mark.parametrize(("device", "saved"), [("cpu", "fail"), ("cuda", "pass")])
 def test_what_bags_keep_for_their_gradient(device: str, saved: str) -> None:
     args = (
         torch.randn(5, 3, generator=torch.Generator().manual_seed(0)),

@@ -280,7 +280,7 @@ def test_what_an_unknown_index_picks_is_unknown_alone() -> None:
         assert error_of(found).tolist() == [[0.0, float("inf")]] * 2
 
 
-@pytest.mark.parametrize("name, overload", [("sum", "aten.sum.dim_IntList"), ("cumsum", "aten.cumsum.default")])
+@pytest.mark.parametrize(("name", "overload"), [("sum", "aten.sum.dim_IntList"), ("cumsum", "aten.cumsum.default")])
 def test_sums_that_are_told_to_be_complex_are_judged(name: str, overload: str) -> None:
     x = torch.randn(3, 16, dtype=torch.complex64, generator=torch.Generator().manual_seed(0))
     dim: Any = [1] if name == "sum" else 1

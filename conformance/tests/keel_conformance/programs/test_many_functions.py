@@ -30,7 +30,7 @@ def among(program: Program) -> list[str]:
     return [f"graphs-{name}" for name in program.body.args[0]]
 
 
-@pytest.mark.parametrize("programs, more", [(TOGETHER, set()), (OF_ANY_SIZE, {"contract.shapes.C1"})])
+@pytest.mark.parametrize(("programs", "more"), [(TOGETHER, set()), (OF_ANY_SIZE, {"contract.shapes.C1"})])
 def test_each_function_stands_among_others_once(programs: list[Program], more: set[str]) -> None:
     assert Counter(name for p in programs for name in among(p)) == Counter(FUNCTIONS.keys())
     made = PROGRAMS

@@ -34,7 +34,7 @@ def test_rows_come_back(outcomes: dict[str, Outcome]) -> None:
 
 
 @pytest.mark.parametrize(
-    "job, said",
+    ("job", "said"),
     [
         ("abort", "It died of SIGABRT while working on abort."),
         ("exit", "It raised while working on exit."),
@@ -69,7 +69,7 @@ def test_a_fresh_process_has_its_environment_and_a_folder() -> None:
 def test_what_runs_when_all_is_stopped_has_no_outcome() -> None:
     found: dict[str, Outcome] = {}
     for job, outcome in run_all(["one", "hang", "two"], starts("forked"), stopped=lambda: bool(found)):
-        found[job] = outcome
+        found.update({job: outcome})
     assert list(found) == ["one"]
 
 

@@ -52,7 +52,7 @@ def _declare(
         samples=unary,
         operands=(operand,),
         compute=dtype,
-        budget={d: budget for d in dtypes},
+        budget=dict.fromkeys(dtypes, budget),
         tags=_TAGS,
         numerics=numerics,
     )
@@ -193,7 +193,7 @@ def _of_two(
         compute=dtype,
         dtypes=dtypes,
         samples=samples,
-        budget={d: budget for d in dtypes},
+        budget=dict.fromkeys(dtypes, budget),
         tags=_TAGS,
         numerics=numerics,
         requires=(broadcasts(*operands), *more.get("requires", ())),

@@ -97,7 +97,7 @@ def test_pins_leave_one_backend() -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong, words",
+    ("wrong", "words"),
     [
         (lambda: problem([[np.inf, np.inf]], [[]]), "No backend can take unit 0"),
         (

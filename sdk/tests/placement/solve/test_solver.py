@@ -123,7 +123,7 @@ def blocks(units: int, backends: int) -> Problem:
     return problem(compute, needs, tensors(range(units), readers, ways), launch=[5e-6, 8e-6, 3e-6][:backends])
 
 
-@pytest.mark.parametrize("units, backends, gap", [(3_000, 2, 0.01), (3_000, 3, 0.08), (30_000, 2, 0.02)])
+@pytest.mark.parametrize(("units", "backends", "gap"), [(3_000, 2, 0.01), (3_000, 3, 0.08), (30_000, 2, 0.02)])
 def test_graphs_of_many_units_are_solved_near_their_bound(units: int, backends: int, gap: float) -> None:
     drew = blocks(units, backends)
     found = solve_placement(drew)
