@@ -19,7 +19,7 @@ from keel.loops.lower import lower
 from keel.plugin import Extern, LayoutPreference, Refusal
 from keel.spec import MEMBERS, Op
 from keel.spec.op import names
-from keel.spec.pytorch_kernels import Library
+from keel.spec.pytorch_kernels import ALIGNED_ROWS, Library
 from keel.torch_adapter import may_alias
 from keel.types import DTYPE_NAMES, Call, TensorType
 
@@ -60,7 +60,8 @@ def _extern(op: Op, run: Any, device: str, has_loops: Limit) -> Extern | None:
     name = str(run)
     library = next((x for x in op.libraries if _has(x, op, name, device)), None)
     if op.blas and name.endswith(".default"):
-        extern = Extern(run=run, out=_overload(f"{name.removesuffix('.default')}.out"))
+        out = _overload(f"{name.removesuffix('.default')}.out")
+        extern = Extern(run=run, out=out, aligned_rows=ALIGNED_ROWS.get(device, 1))
     elif name in _INSTEAD:
         return Extern(run=_INSTEAD[name])
     elif library is not None and library.before_loops:

@@ -281,7 +281,9 @@ class Extern:
     ``run`` takes the call's arguments (tensors for tensors) and returns fresh output tensors; ``out``, if given, takes
     the same and ``out=`` a tensor to fill (which may be any dense strided view). ``refuse`` restricts which calls are
     taken. ``view`` says that the one result is not a fresh tensor but aliases the first tensor argument. ``layout`` is
-    the layout in which it is fastest, if it has one; ``bias`` what it does to a bias in a pass of its own."""
+    the layout in which it is fastest, if it has one; ``bias`` what it does to a bias in a pass of its own.
+    ``aligned_rows`` is the number of bytes of which the distance between the rows of its matrices should be a multiple,
+    so that it can use its fastest kernels; it then takes matrices, and fills an ``out``, with a gap behind each row."""
 
     run: Callable[..., Any]
     out: Callable[..., Any] | None = None
@@ -289,6 +291,7 @@ class Extern:
     view: bool = False
     layout: LayoutPreference | None = None
     bias: BiasPass | None = None
+    aligned_rows: int = 1
 
     def __post_init__(self) -> None:
         checked_call("An Extern", "run", self.run, "it takes the call's arguments, and returns fresh tensors")
@@ -296,6 +299,7 @@ class Extern:
         checked_call("An Extern", "refuse", self.refuse, _ANSWER, optional=True, takes=1)
         checked_flag("An Extern", "view", self.view)
         checked_type("An Extern", "layout", self.layout, (LayoutPreference, type(None)), "a LayoutPreference, or none")
+        checked_count("An Extern", "aligned_rows", self.aligned_rows)
         checked_type("An Extern", "bias", self.bias, (BiasPass, type(None)), "a BiasPass, or none")
         if (b := self.bias) and ((b.added is None) == (b.summed is None) or (b.summed is None) != (b.mask is None)):
             bad("The BiasPass of an Extern names both or neither of added and summed, or no mask.", "Name one.")

@@ -16,17 +16,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from itertools import product as combinations
-from typing import Any
 
 import sympy
 
 from keel.fuel import Fuel
-from keel.loops.builder import LoopDefinition, Read
-from keel.loops.index import Axis, Index, axes_of, index, substitute
+from keel.loops.builder import Read
+from keel.loops.index import Index, axes_of, index, substitute
 from keel.loops.symbolic_sizes import canonicalize
 from keel.schedule.inline import Hint, bytes_of
-from keel.schedule.tensor_graph import ExternCall, LoopNode, Node, Slot, Tensor, TensorGraph
-from keel.torch_adapter import map_leaves
+from keel.schedule.tensor_graph import ExternCall, LoopNode, Node, Slot, Tensor, TensorGraph, copy_node, with_slots
 from keel.types import Dim, TensorType, as_dim, contiguous_strides
 
 UNLIKE = 2
@@ -136,7 +134,7 @@ def _copies(graph: TensorGraph, node: Node, source: int) -> bool:
 
 def _reading(node: Node, same: Mapping[int, int]) -> Node:
     if isinstance(node, ExternCall):
-        return _with_slots(node, same)
+        return with_slots(node, same)
     return replace(node, operands=tuple(same.get(t, t) for t in node.operands))
 
 
@@ -270,10 +268,11 @@ class _Chooser:
                 for t, last in self._conversions(node, moved, chosen):
                     if (t, last) not in converted:
                         converted[t, last] = len(out.tensors)
-                        out.tensors.append(_conversion(self.graph.tensors[t], last))
-                        out.nodes.append(_copy(node.name, out.tensors[-1].type, t, converted[t, last]))
+                        copy = _conversion(self.graph.tensors[t], last)
+                        out.tensors.append(copy)
+                        out.nodes.append(copy_node(f"{node.name}_laid_out", copy.type, t, converted[t, last]))
                     slots[t] = converted[t, last]
-                node = _with_slots(node, slots) if slots else node
+                node = with_slots(node, slots) if slots else node
             out.nodes.append(node)
         return out
 
@@ -384,16 +383,3 @@ def _dense_dim(type: TensorType, last: bool) -> int | None:
 
 def _conversion(tensor: Tensor, last: bool) -> Tensor:
     return Tensor(f"{tensor.name}_laid_out", channels_last(tensor.type) if last else tensor.type)
-
-
-def _copy(name: str, type: TensorType, source: int, result: int) -> LoopNode:
-    axes = tuple(Axis(f"c{n}", size) for n, size in enumerate(type.shape))
-    read = Read(0, 0, tuple(map(index, axes)), type.dtype)
-    return LoopNode(f"{name}_laid_out", LoopDefinition("map", axes, (), (read,), (0,)), (source,), (result,))
-
-
-def _with_slots(node: ExternCall, slots: Mapping[int, int]) -> ExternCall:
-    def one(arg: Any) -> Any:
-        return Slot(slots.get(arg.number, arg.number)) if isinstance(arg, Slot) else arg
-
-    return replace(node, args=map_leaves(one, node.args), kwargs=map_leaves(one, dict(node.kwargs)))

@@ -17,13 +17,14 @@ from torch import fx
 from keel.errors import KeelError
 from keel.graph.assertion_calls import asserts
 from keel.graph.calls import call_of, source_line, type_of, types_of
-from keel.loops.builder import LoopDefinition
+from keel.loops.builder import LoopDefinition, Read
 from keel.loops.host_symbols import hosted_type
+from keel.loops.index import Axis, index
 from keel.loops.ir import Apply, Reduce
 from keel.plugin import Extern
 from keel.spec import bind
 from keel.symbols import HostNumbers, free_symbols, implied_symbols
-from keel.torch_adapter import dim_of
+from keel.torch_adapter import dim_of, map_leaves
 from keel.types import Call, Dim, SymType, TensorType, Type, as_dim, leaves
 
 
@@ -115,6 +116,22 @@ class TensorGraph:
         while (alias := self.tensors[number].alias) is not None:
             number, offset = alias[0], as_dim(offset + alias[1])
         return number, offset
+
+
+def copy_node(name: str, type: TensorType, source: int, result: int) -> LoopNode:
+    """Returns the node that copies tensor ``source`` to ``result``, which is of ``type``."""
+    axes = tuple(Axis(f"c{n}", size) for n, size in enumerate(type.shape))
+    read = Read(0, 0, tuple(map(index, axes)), type.dtype)
+    return LoopNode(name, LoopDefinition("map", axes, (), (read,), (0,)), (source,), (result,))
+
+
+def with_slots(node: ExternCall, slots: Mapping[int, int]) -> ExternCall:
+    """Returns the call with other tensors in the place of those in ``slots``."""
+
+    def one(arg: Any) -> Any:
+        return Slot(slots.get(arg.number, arg.number)) if isinstance(arg, Slot) else arg
+
+    return replace(node, args=map_leaves(one, node.args), kwargs=map_leaves(one, dict(node.kwargs)))
 
 
 Lower = Callable[[Call, HostNumbers], LoopDefinition | str]

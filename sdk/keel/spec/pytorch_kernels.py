@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -58,6 +58,9 @@ class Library:
 
 
 EVERY_DEVICE = (Library(),)
+ALIGNED_ROWS: Mapping[str, int] = {"cuda": 16}
+"""By device type, the bytes of which the distance between the rows of a matrix should be a multiple: without that,
+cuBLAS cannot use its fast kernels for 16-bit floats."""
 Refuses = Callable[[Args, torch.dtype | None], str | None]
 """Why a kernel is not for a call, by its arguments and the dtype of its first tensor result; None if it is."""
 
