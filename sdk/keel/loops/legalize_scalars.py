@@ -242,7 +242,8 @@ class _Writer:
                 case Reduce() | Scan():
                     self.dtypes |= zip(stmt.results, stmt.dtypes, strict=True)
                 case _:
-                    self.dtypes |= dict.fromkeys(results_of(stmt), stmt.dtype)  # type: ignore[union-attr]
+                    for result in results_of(stmt):  # a statement without results has no dtype
+                        self.dtypes[result] = stmt.dtype  # type: ignore[union-attr]
         return tuple(out)
 
     def apply(self, stmt: Apply, dtypes: Dtypes, out: list[Stmt]) -> None:
