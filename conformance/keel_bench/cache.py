@@ -204,7 +204,7 @@ def damaged(
     backends: Mapping[str, keel.LoopTarget], count: int, drawn: random.Random, place: Path
 ) -> dict[str, Counter[str]]:
     """What came of ``count`` damaged entries, by the kind of damage."""
-    found: dict[str, Counter[str]] = {kind: Counter() for kind in DAMAGE}
+    results: dict[str, Counter[str]] = {kind: Counter() for kind in DAMAGE}
     clean: dict[str, Path] = {}
     for name, target in backends.items():
         clean[name] = place / f"clean-{len(clean)}"
@@ -221,9 +221,9 @@ def damaged(
         DAMAGE[kind](drawn.choice(libraries if drawn.random() < 0.9 else entries), drawn, entries)
         factor = drawn.choice([3.5, 1.75])
         both = [outcome(forked(partial(check, backends[name], f), cache)) for f in (factor, 5.25 - factor)]
-        found[kind][next((o for o in both if o != RIGHT), RIGHT)] += 1
+        results[kind][next((o for o in both if o != RIGHT), RIGHT)] += 1
         shutil.rmtree(cache)
-    return found
+    return results
 
 
 # -- crowds --------------------------------------------------------------------------------------------
@@ -270,7 +270,7 @@ class Killed:
 
 
 def kills(backends: Mapping[str, keel.LoopTarget], count: int, drawn: random.Random, cache: Path) -> Killed:
-    found = Killed(Counter())
+    result = Killed(Counter())
     held = {str(n): str(n).encode() * 1_000_000 for n in range(4)}
     store = keel.cache.Cache("trial")
     for n in range(count):
@@ -293,7 +293,7 @@ def kills(backends: Mapping[str, keel.LoopTarget], count: int, drawn: random.Ran
             whole = all(store.get([key]) in (None, data) for key, data in held.items())
             return check(target, 3.5) if whole else WRONG
 
-        found.after[outcome(forked(after, cache))] += 1
+        result.after[outcome(forked(after, cache))] += 1
     time.sleep(1.0)  # compilers that lost their caller end
     left = list(cache.glob("keel-draft-*"))
     for path in left:
@@ -304,8 +304,8 @@ def kills(backends: Mapping[str, keel.LoopTarget], count: int, drawn: random.Ran
         return RIGHT
 
     outcome(forked(put, cache))
-    found.drafts, found.swept = len(left), len(left) - len(list(cache.glob("keel-draft-*")))
-    return found
+    result.drafts, result.swept = len(left), len(left) - len(list(cache.glob("keel-draft-*")))
+    return result
 
 
 # -- the command ---------------------------------------------------------------------------------------

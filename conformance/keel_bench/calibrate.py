@@ -92,13 +92,13 @@ def write(path: Path, backends: Sequence[str], device: str, threads: int) -> dic
     """Measures the backends of these names and writes their sheets to ``path``, beside those that it has of others."""
     torch.set_num_threads(threads)
     had = _sheets(path) if path.exists() else {}
-    found = calibrate([keel.testing.find(name) for name in backends], device)
+    result = calibrate([keel.testing.find(name) for name in backends], device)
     machine = {"processor": _processor(device), "threads": threads, "torch": torch.__version__}
     text = json.dumps(
-        {"machine": machine, "sheets": had | {n: _rounded(c.as_json()) for n, c in found.items()}}, indent=1
+        {"machine": machine, "sheets": had | {n: _rounded(c.as_json()) for n, c in result.items()}}, indent=1
     )
     path.write_text(text + "\n")
-    return found
+    return result
 
 
 def _sheets(path: Path) -> dict[str, Any]:
@@ -271,12 +271,12 @@ def _split(wide: tuple[float, float, float], thin: tuple[float, float, float] | 
 
 def _weights(times: Times, device: str, cost: Cost) -> dict[str, float]:
     """By kind of operator: its time beside what the rates say of its work."""
-    found = {}
+    results = {}
     for kind, _, work in _kinds(device):
         if kind in times:
             rate = cost.flops[torch.float32] if kind == "aten.bmm" else cost.scalars
-            found[kind] = max((times[kind] - cost.launch - cost.call) * rate / work, LEAST)
-    return found
+            results[kind] = max((times[kind] - cost.launch - cost.call) * rate / work, LEAST)
+    return results
 
 
 def _sheet(own: Cost | None, times: Times, device: str) -> Cost:
@@ -287,7 +287,7 @@ def _sheet(own: Cost | None, times: Times, device: str) -> Cost:
     mixed = times["a mixture"] - launch - (0 if fuses else CHAIN * call)
     flops = {d: _rate(2.0 * PRODUCT[device] ** 3, _product(times, d, launch) - call) for d in DTYPES if str(d) in times}
     given: dict[str, Any] = {} if own is None else {"link": own.link, "memory": own.memory, "seconds": own.seconds}
-    found = Cost(
+    result = Cost(
         flops=flops,
         scalars=_rate(CHAIN * SMALL[device], mixed),
         bandwidth=_rate(12 * LARGE[device], one),
@@ -296,8 +296,8 @@ def _sheet(own: Cost | None, times: Times, device: str) -> Cost:
         fuses=fuses,
         **given,
     )
-    found = replace(found, weights=_weights(times, device, found), copies=_copies(times, device, found))
-    return _convolutions(times, device, found)
+    result = replace(result, weights=_weights(times, device, result), copies=_copies(times, device, result))
+    return _convolutions(times, device, result)
 
 
 def _product(times: Times, dtype: torch.dtype, launch: float) -> float:
@@ -327,8 +327,8 @@ def _copies(times: Times, device: str, cost: Cost) -> float:
     if "a layer" not in times or "layers" not in times:
         return 0.0
     size, cut = 4.0 * 8 * (PRODUCT[device] // 2) ** 2, ROW - 1
-    found = ((ROW * times["a layer"] - times["layers"]) / cut - cost.launch) * cost.bandwidth / size / 2
-    return found if found >= SEEN and not cost.fuses else 0.0
+    result = ((ROW * times["a layer"] - times["layers"]) / cut - cost.launch) * cost.bandwidth / size / 2
+    return result if result >= SEEN and not cost.fuses else 0.0
 
 
 def _products(n: int) -> Callable[[torch.Tensor], torch.Tensor]:

@@ -233,7 +233,7 @@ def interleaved(step: Step, case: ModelCase, forwards: dict[str, Forward]) -> di
     for _ in range(TIMINGS):
         for name, forward in forwards.items():
             times[name].append(seconds(step, case, forward))
-    return {name: 1e3 * statistics.median(found) for name, found in times.items()}
+    return {name: 1e3 * statistics.median(result) for name, result in times.items()}
 
 
 def seconds(step: Step, case: ModelCase, forward: Forward) -> float:

@@ -42,9 +42,9 @@ def jobs(chosen: Selection) -> list[Job]:
 
 def measure(job: Job) -> dict[str, Any]:
     sizes = SIZES[job.along]
-    found = sweep(job, sizes)
+    result = sweep(job, sizes)
     torch.compiler.reset()  # what PyTorch has learnt of the axis would spare it a capture
-    return {"sizes": len(sizes), "captures": captures(job, sizes), **found}
+    return {"sizes": len(sizes), "captures": captures(job, sizes), **result}
 
 
 def sweep(job: Job, sizes: tuple[int, ...]) -> dict[str, Any]:

@@ -61,13 +61,13 @@ def doubts(
     titles = {title for each in off.values() for title in each}
     common = {title: statistics.fmean(each[title] for each in off.values() if title in each) for title in titles}
     alone = len(off) == 1
-    found = {}
+    results = {}
     for name, each in off.items():
         mean = statistics.fmean(each.values()) if each else 0.0
         rest = [(value - (mean if alone else common[title])) ** 2 for title, value in each.items()]
         bias = 1.0 if alone else len(off) / (len(off) - 1)
-        found[name] = min(max(math.sqrt(statistics.fmean(rest) * bias), LEAST), MOST) if rest else MOST
-    return found
+        results[name] = min(max(math.sqrt(statistics.fmean(rest) * bias), LEAST), MOST) if rest else MOST
+    return results
 
 
 def _perceptron(x: Tensor, up: Tensor, b: Tensor, down: Tensor, c: Tensor) -> Tensor:

@@ -207,8 +207,8 @@ def _accepted(
     """
     day = date.today()
     wrong = waivers.problems(verdicts, accepted, [c.id for c in cases], day, whole=whole and not part)
-    found = waivers.apply_waivers(verdicts, accepted, day)
-    return found, wrong + ([] if part else waivers.excess(found, whole=whole))
+    result = waivers.apply_waivers(verdicts, accepted, day)
+    return result, wrong + ([] if part else waivers.excess(result, whole=whole))
 
 
 def _cost(ran: RunResult) -> str:

@@ -34,10 +34,10 @@ def match_patterns(names: Iterable[str], patterns: Sequence[str] | None) -> list
     """Returns the names that match a pattern, or all names without patterns. Raises KeelError[bad-option] if no name
     matches.
     """
-    found = [n for n in names if any(fnmatchcase(n, p) for p in patterns or ["*"])]
-    if not found:
+    results = [n for n in names if any(fnmatchcase(n, p) for p in patterns or ["*"])]
+    if not results:
         raise KeelError("bad-option", f"Nothing is called {' or '.join(patterns or ())}.", do="* matches anything.")
-    return found
+    return results
 
 
 def sample_count(samples: str) -> int | None:

@@ -41,8 +41,8 @@ def show(console: Console, bars: Sequence[Criterion]) -> None:
     for bar in bars:
         table.add_row(bar.name, figure(bar.value), bar.target, MARKS[bar.holds], Text(bar.note))
     console.print(table)
-    kept, short, shown = (sum(bar.holds is x for bar in bars) for x in (True, False, None))
-    console.print(f"{kept} bars hold, {short} fall short, {shown} figures without a target.")
+    retained, short, shown = (sum(bar.holds is x for bar in bars) for x in (True, False, None))
+    console.print(f"{retained} bars hold, {short} fall short, {shown} figures without a target.")
 
 
 def figure(value: float | str | None) -> str:
@@ -59,9 +59,9 @@ def percent(part: int, whole: int) -> str:
 
 
 def join_names(names: Iterable[str], most: int = 8) -> str:
-    found: Sequence[str] = list(names)
-    more = len(found) - most
-    return ", ".join(found[:most]) + (f" and {more} more" if more > 0 else "")
+    result: Sequence[str] = list(names)
+    more = len(result) - most
+    return ", ".join(result[:most]) + (f" and {more} more" if more > 0 else "")
 
 
 def by_need(reasons: Iterable[tuple[str, Mapping[str, str]]]) -> list[tuple[str, list[str], str]]:

@@ -59,7 +59,7 @@ class Campaign:
     plans: dict[tuple[str, int], tuple[Case, ...]] = field(default_factory=dict)
 
     def bars(self, parts: Sequence[str], seeds: Sequence[int], names: Sequence[str]) -> list[Criterion]:
-        found: list[Criterion] = []
+        results: list[Criterion] = []
         steps: dict[str, Callable[[], list[Criterion]]] = {
             "plan": self.counts,
             "mutants": lambda: self.mutants(seeds, names),
@@ -75,12 +75,12 @@ class Campaign:
         }
         for part in parts:
             if self.interruption.by is None:
-                found += steps[part]()
+                results += steps[part]()
         if self.interruption.by is not None:
-            found.append(
+            results.append(
                 Criterion("parts that ended", "not all", "all", False, f"stopped by {self.interruption.by.name}")
             )
-        return found
+        return results
 
     def until_interrupted(self, seeds: Iterable[int]) -> Iterator[int]:
         """To draw up the plan of the next one takes a minute."""
@@ -147,13 +147,13 @@ class Campaign:
         """The verdicts on each mutant, tried on more and more of what reaches it until enough cases kill it that eager
         PyTorch passes, which is run on these alone.
         """
-        found: dict[str, Verdicts] = {n: {} for n in reached}
+        results: dict[str, Verdicts] = {n: {} for n in reached}
         left = {n: waves(some) for n, some in reached.items()}
         for k in range(max(map(len, left.values()), default=0)):
             tasks = {
                 n: Task(f"mutants-{seed}/{n}/{k}", MUTANTS[n].subject, left[n][k], True)
                 for n in reached
-                if k < len(left[n]) and not self.is_decided(seed, reached[n], found[n])
+                if k < len(left[n]) and not self.is_decided(seed, reached[n], results[n])
             }
             if not tasks:
                 break
@@ -161,11 +161,13 @@ class Campaign:
             if self.interruption.by is not None:  # half a wave is not judged: --resume goes on with it
                 break
             for n, task in tasks.items():
-                found[n] = {**found[n], **new.get(task.name, {})}
+                results[n] = {**results[n], **new.get(task.name, {})}
             self.baseline(
-                seed, order, (c for n, task in tasks.items() for c in task.cases if mutation_score.failed(found[n], c))
+                seed,
+                order,
+                (c for n, task in tasks.items() for c in task.cases if mutation_score.failed(results[n], c)),
             )
-        return found
+        return results
 
     def is_decided(self, seed: int, cases: Sequence[Case], verdicts: Verdicts) -> bool:
         """Whether enough of the cases kill, or all have been tried."""
@@ -215,7 +217,7 @@ class Campaign:
         return mutation_score.vacuity_bars(vacuous_passes, bearing, operators, right)
 
     def benign(self, seeds: Iterable[int]) -> list[Criterion]:
-        found, eager_found = list[mutation_score.FalseAlarm](), list[mutation_score.FalseAlarm]()
+        result, eager_found = list[mutation_score.FalseAlarm](), list[mutation_score.FalseAlarm]()
         count = eager_count = last = 0
         for seed in self.until_interrupted(seeds):
             reached = {n: self.sample(m, seed) for n, m in BENIGN.items()}
@@ -226,28 +228,30 @@ class Campaign:
             )
             for n, some in reached.items():
                 verdicts = all_.get(f"benign-{seed}/{n}", {})
-                found += mutation_score.false_alarms(n, seed, some, verdicts, eager)
+                result += mutation_score.false_alarms(n, seed, some, verdicts, eager)
                 count += sum(mutation_score.eager_passes(eager, c) for c in some if c.id in verdicts)
             eager_found += mutation_score.false_alarms(EAGER, seed, self.plan(seed), eager, None)
             eager_count, last = eager_count + len(eager), last + 1
-        self.rows["false alarms"] = [a.row() for a in found]
+        self.rows["false alarms"] = [a.row() for a in result]
         self.rows["eager"] = [a.row() for a in eager_found]
-        for a in found:
+        for a in result:
             self.console.print(
                 f"{a.backend}: {a.verdict.case}: {a.verdict.status}: {a.verdict.sentence}"[:400],
                 markup=False,
                 highlight=False,
             )
         return [
-            *mutation_score.benign_bars(found, count, len(BENIGN), last),
+            *mutation_score.benign_bars(result, count, len(BENIGN), last),
             *mutation_score.eager_bars(eager_found, eager_count, [])[:1],
         ]
 
     def repeats(self) -> list[Criterion]:
         cases = spread(self.plan(0), SHARES[self.tier])
-        found = self.run_tasks("repeats of eager PyTorch", [Task(f"repeats/{k}", EAGER, cases) for k in range(REPEATS)])
-        self.rows["repeats"] = mutation_score.drift([found[k] for k in found])
-        return mutation_score.eager_bars([], len(cases), [found[k] for k in found])[1:]
+        result = self.run_tasks(
+            "repeats of eager PyTorch", [Task(f"repeats/{k}", EAGER, cases) for k in range(REPEATS)]
+        )
+        self.rows["repeats"] = mutation_score.drift([result[k] for k in result])
+        return mutation_score.eager_bars([], len(cases), [result[k] for k in result])[1:]
 
     def sample(self, variant: Mutant, seed: int) -> tuple[Case, ...]:
         """The cases that a variant can be seen by: if that is all of a whole plan, a share of them."""
@@ -300,18 +304,18 @@ def waves(cases: Sequence[Case]) -> list[tuple[Case, ...]]:
     for c in sorted(cases, key=lambda c: c.digest):
         turn[c] = turns[c.op]
         turns[c.op] += 1
-    drawn, found = sorted(turn, key=lambda c: (turn[c], c.digest)), list[tuple[Case, ...]]()
+    drawn, result = sorted(turn, key=lambda c: (turn[c], c.digest)), list[tuple[Case, ...]]()
     while drawn:
-        size = WAVE << len(found)
-        found.append(tuple(drawn[:size]))
+        size = WAVE << len(result)
+        result.append(tuple(drawn[:size]))
         drawn = drawn[size:]
-    return found
+    return result
 
 
 def first_of_each(cases: Iterable[Case], most: int, fit: Callable[[Case], bool]) -> tuple[Case, ...]:
     """Returns at most ``most`` cases of each operator that are fit."""
-    found: dict[str, list[Case]] = {}
+    results: dict[str, list[Case]] = {}
     for c in cases:
-        if len(mine := found.setdefault(c.op, [])) < most and fit(c):
+        if len(mine := results.setdefault(c.op, [])) < most and fit(c):
             mine.append(c)
-    return tuple(c for some in found.values() for c in some)
+    return tuple(c for some in results.values() for c in some)

@@ -25,11 +25,11 @@ def has_decided_values(case: Case) -> bool:
     try:
         inputs = draw_inputs(case, 0)
         with torch.no_grad():
-            found = overload(case.overload)(*inputs.args, **inputs.kwargs)
+            result = overload(case.overload)(*inputs.args, **inputs.kwargs)
     except Exception:  # a case that eager PyTorch cannot run does not discriminate
         return False
     least = NUMBERS if "random" in MEMBERS[case.op].tags else 1
-    return any(x.numel() >= least for x in tensor_leaves(found))
+    return any(x.numel() >= least for x in tensor_leaves(result))
 
 
 def is_expected_pass(control: str, case: Case) -> bool:

@@ -77,10 +77,10 @@ def sum_in_reverse(op: Any, x: Tensor, dim: Any = None, keepdim: bool = False, *
         return op(x, *([] if dim is None else [dim, keepdim]), **kw)
 
     def fold(y: Tensor, d: int) -> Tensor:
-        found = torch.zeros_like(y.select(d, 0))
+        result = torch.zeros_like(y.select(d, 0))
         for part in reversed(y.unbind(d)):
-            found = found + part
-        return found.unsqueeze(d)
+            result = result + part
+        return result.unsqueeze(d)
 
     return reduced(x, dim, keepdim, fold) if max(x.shape) <= 4096 else op(x, *([] if dim is None else [dim, keepdim]))
 
@@ -113,10 +113,10 @@ def products_one_after_another(op: Any, a: Tensor, b: Tensor, *more: Any) -> Any
     """Products of matrices add one outer product after another."""
     if not floats(a) or more or not a.shape[-1] or a.shape[-1] > 512:
         return op(a, b, *more)
-    found = a[..., :, :1] * b[..., :1, :]
+    result = a[..., :, :1] * b[..., :1, :]
     for k in range(1, a.shape[-1]):
-        found = found + a[..., :, k : k + 1] * b[..., k : k + 1, :]
-    return found
+        result = result + a[..., :, k : k + 1] * b[..., k : k + 1, :]
+    return result
 
 
 @replacing("aten.mm", "aten.bmm")
@@ -124,10 +124,10 @@ def products_fused(op: Any, a: Tensor, b: Tensor, *more: Any) -> Any:
     """Products of matrices add by fused multiply-add, from the last."""
     if a.dtype != torch.float32 or more or not a.shape[-1] or a.shape[-1] > 512:
         return op(a, b, *more)
-    found = torch.zeros_like(op(a, b))
+    result = torch.zeros_like(op(a, b))
     for k in reversed(range(a.shape[-1])):  # a product of two float32 is exact in float64
-        found = (found.double() + a[..., :, k : k + 1].double() * b[..., k : k + 1, :].double()).float()
-    return found
+        result = (result.double() + a[..., :, k : k + 1].double() * b[..., k : k + 1, :].double()).float()
+    return result
 
 
 @replacing("aten.mm", "aten.bmm", "aten.addmm", "aten.baddbmm", "aten.mv", "aten.dot", "aten.convolution")
@@ -146,11 +146,11 @@ def products_in_blocks(op: Any, *args: Any, **kw: Any) -> Any:
     like = op(*args, **kw)
     if not floats(a) or not a.shape[1] or len(args) not in (2, 3) or not isinstance(args[-1], Tensor):
         return like
-    found = sum(torch.mm(x, y) for x, y in zip(a.split(3, 1), b.split(3, 0), strict=True))
+    result = sum(torch.mm(x, y) for x, y in zip(a.split(3, 1), b.split(3, 0), strict=True))
     if len(args) == 2:
-        return found
+        return result
     beta = kw.get("beta", 1)
-    return kw.get("alpha", 1) * found + (beta * args[0] if beta != 0 else 0)
+    return kw.get("alpha", 1) * result + (beta * args[0] if beta != 0 else 0)
 
 
 @replacing("aten.convolution")
@@ -160,9 +160,9 @@ def convolution_by_products(op: Any, x: Tensor, w: Tensor, bias: Any, *args: Any
     if not floats(x) or transposed or groups != 1 or x.dim() != 4 or len(stride) != 2 or not x.numel():
         return op(x, w, bias, *args)
     columns = torch.nn.functional.unfold(x, w.shape[2:], dilation, padding, stride)
-    found = w.flatten(1) @ columns
-    found = found if bias is None else found + bias[:, None]
-    return found.reshape(op(x, w, bias, *args).shape)
+    result = w.flatten(1) @ columns
+    result = result if bias is None else result + bias[:, None]
+    return result.reshape(op(x, w, bias, *args).shape)
 
 
 @replacing("aten.cumsum")
@@ -279,11 +279,11 @@ def zeros_of_the_other_sign(op: Any, x: Tensor, y: Tensor) -> Any:
 @replacing("aten.add", "aten.mul", "aten.exp", "aten.amax", "aten.sum", "aten.maximum")
 def nan_of_other_bits(op: Any, *args: Any, **kw: Any) -> Any:
     """NaN has another payload, and the other sign."""
-    found = op(*args, **kw)
-    if not isinstance(found, Tensor) or found.dtype != torch.float32:
-        return found
+    result = op(*args, **kw)
+    if not isinstance(result, Tensor) or result.dtype != torch.float32:
+        return result
     other = torch.tensor(-0x3FEDCB, dtype=torch.int32).view(torch.float32)
-    return torch.where(found.isnan(), other, found) if bool(other.isnan()) else found
+    return torch.where(result.isnan(), other, result) if bool(other.isnan()) else result
 
 
 @replacing("aten.topk")
@@ -337,11 +337,11 @@ def in_blocks(gm: fx.GraphModule) -> Callable[..., Any]:
         if kwargs.get("memory_format") in (torch.channels_last, torch.channels_last_3d):
             return like  # which no flat block can have
         flat = [a.reshape(-1) if isinstance(a, Tensor) else a for a in args]
-        found = [
+        results = [
             node.target(*(a[k : k + 7] if isinstance(a, Tensor) else a for a in flat), **kwargs)  # type: ignore[operator]
             for k in range(0, like.numel(), 7)
         ]
-        return with_layout_of(torch.cat(found).reshape(like.shape), like)
+        return with_layout_of(torch.cat(results).reshape(like.shape), like)
 
     return lambda *inputs: run(gm, inputs, do)
 
@@ -433,8 +433,8 @@ def miscompiled(call: Call) -> str | None:
 @variant_of_backend
 def interpreted() -> Backend:
     """Parts are lowered to loops, which are interpreted."""
-    found: Backend = find("interp")
-    return found
+    result: Backend = find("interp")
+    return result
 
 
 def pointwise(node: fx.Node) -> bool:

@@ -33,10 +33,10 @@ def moments_one_after_another(
         apart = value - mean
         mean = mean + apart / k
         squares = squares + apart * (value - mean)
-    found = (squares / free, mean)
+    result = (squares / free, mean)
     if isinstance(like, Tensor):
-        return with_layout_of(found[0].reshape(like.shape), like)
-    return tuple(with_layout_of(a.reshape(b.shape), b) for a, b in zip(found, like, strict=True))
+        return with_layout_of(result[0].reshape(like.shape), like)
+    return tuple(with_layout_of(a.reshape(b.shape), b) for a, b in zip(result, like, strict=True))
 
 
 def shifted(x: Tensor, mean: Tensor, rstd: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
@@ -53,19 +53,19 @@ def normalized_by_scale_and_shift(op: Any, x: Tensor, *args: Any) -> Any:
         return like
     match str(op).split(".")[1]:
         case "native_layer_norm":
-            found = shifted(x, like[1], like[2], args[1], args[2])
+            result = shifted(x, like[1], like[2], args[1], args[2])
         case "native_group_norm":
             weight, bias, n, channels, _, groups, _ = args
             inner = [1, groups, channels // groups, 1]
             parts = x.reshape(n, groups, channels // groups, -1)
             mean, rstd = (s.reshape(n, groups, 1, 1) for s in like[1:])
-            found = shifted(parts, mean, rstd, *(None if p is None else p.reshape(inner) for p in (weight, bias)))
+            result = shifted(parts, mean, rstd, *(None if p is None else p.reshape(inner) for p in (weight, bias)))
         case _:
             weight, bias, mean, var, _, eps = args
             channels = [1, x.shape[1], *[1] * (x.dim() - 2)]
             mean, rstd = mean.reshape(channels), torch.rsqrt(var + eps).reshape(channels)
-            found = shifted(x, mean, rstd, *(None if p is None else p.reshape(channels) for p in (weight, bias)))
-    return with_layout_of(found.reshape(x.shape), like[0]), *like[1:]
+            result = shifted(x, mean, rstd, *(None if p is None else p.reshape(channels) for p in (weight, bias)))
+    return with_layout_of(result.reshape(x.shape), like[0]), *like[1:]
 
 
 @replacing("aten.native_layer_norm_backward", "aten.native_group_norm_backward")
@@ -82,9 +82,9 @@ def slopes_by_sums(op: Any, grad: Tensor, x: Tensor, *args: Any) -> Any:
     if "layer" in str(op):
         _, mean, rstd, *_ = args
         outer = list(range(x.dim() - like[1].dim()))
-        found = ((grad * x * rstd).sum(outer) - (grad * mean * rstd).sum(outer)) if outer else like[1]
+        result = ((grad * x * rstd).sum(outer) - (grad * mean * rstd).sum(outer)) if outer else like[1]
     else:
         mean, rstd, _, n, channels, _, groups, _ = args
         with_x, alone = (t.reshape(n, groups, channels // groups, -1).sum(-1) for t in (grad * x, grad))
-        found = ((with_x - alone * mean.reshape(n, groups, 1)) * rstd.reshape(n, groups, 1)).sum(0)
-    return like[0], with_layout_of(found.reshape(like[1].shape), like[1]), like[2]
+        result = ((with_x - alone * mean.reshape(n, groups, 1)) * rstd.reshape(n, groups, 1)).sum(0)
+    return like[0], with_layout_of(result.reshape(like[1].shape), like[1]), like[2]

@@ -59,13 +59,13 @@ def eager_passes(eager: Verdicts, case: Case) -> bool:
 def mutant_result(
     mutant: Mutant, name: str, seed: int, cases: Sequence[Case], verdicts: Verdicts, eager: Verdicts
 ) -> MutantResult:
-    found = kills(cases, verdicts, eager)
-    if not found:
+    result = kills(cases, verdicts, eager)
+    if not result:
         return MutantResult(name, seed, len(verdicts), (), None)
-    first = verdicts[found[0].id]
-    said = f"{found[0].id}: {first.status}, {first.oracle}, {first.clause}: {first.sentence}"
+    first = verdicts[result[0].id]
+    said = f"{result[0].id}: {first.status}, {first.oracle}, {first.clause}: {first.sentence}"
     return MutantResult(
-        name, seed, len(verdicts), tuple(c.id for c in found), mutant.explains(found[0], first.clause), said
+        name, seed, len(verdicts), tuple(c.id for c in result), mutant.explains(result[0], first.clause), said
     )
 
 
@@ -272,7 +272,7 @@ def vacuous_passes(
     control: str, cases: Sequence[Case], verdicts: Verdicts, eager: Verdicts, meant: Meant
 ) -> tuple[list[VacuousPass], int, list[str]]:
     """The cases that the control passes, how many bear values, and the operators of which it passes them all."""
-    found, tried, count = list[VacuousPass](), Counter[str](), 0
+    result, tried, count = list[VacuousPass](), Counter[str](), 0
     for c in cases:
         if c.id not in verdicts or not eager_passes(eager, c) or verdicts[c.id].status == "not claimed":
             continue
@@ -282,6 +282,6 @@ def vacuous_passes(
         count += 1
         tried[c.op] += 1
         if passes:
-            found.append(VacuousPass(control, c.op, c.id))
-    through = Counter(b.op for b in found)
-    return found, count, [op for op, n in through.items() if n == tried[op]]
+            result.append(VacuousPass(control, c.op, c.id))
+    through = Counter(b.op for b in result)
+    return result, count, [op for op, n in through.items() if n == tried[op]]

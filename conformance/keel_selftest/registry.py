@@ -24,13 +24,13 @@ from .mutants import (
 
 
 def _of(modules: Iterable[ModuleType]) -> Mapping[str, Mutant]:
-    found = [
+    results = [
         m
         for module in modules
         for m in vars(module).values()
         if isinstance(m, Mutant) and m.subject.startswith(f"{module.__name__}:")
     ]
-    return {m.name if m.level != "loop" else f"loop-{m.name}": m for m in found}
+    return {m.name if m.level != "loop" else f"loop-{m.name}": m for m in results}
 
 
 MUTANTS: Mapping[str, Mutant] = _of(

@@ -53,8 +53,8 @@ def rewired(calls: Sequence[str], change: Change, as_is: bool = False) -> Compil
         def do(node: fx.Node, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
             if node not in mine:
                 return run_eager(node, args, kwargs)
-            found = change(node.target, *args, **kwargs)
-            return found if as_is else with_layout_of(found, run_eager(node, args, kwargs))
+            result = change(node.target, *args, **kwargs)
+            return result if as_is else with_layout_of(result, run_eager(node, args, kwargs))
 
         return lambda *inputs: run(gm, inputs, do)
 

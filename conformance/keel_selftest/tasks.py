@@ -47,17 +47,17 @@ def run_tasks(
     """Returns the verdicts of each task. ``heard`` is called with the number of cases that ended since its last call.
     Raises KeelError[bad-option] if ``resume`` finds a run of other cases.
     """
-    found: dict[str, Verdicts] = {}
+    results: dict[str, Verdicts] = {}
     for k in range(0, len(tasks), AT_ONCE):
         with ExitStack() as stack:
             runs = [_Run(task, out, resume, limit, heard) for task in tasks[k : k + AT_ONCE]]
             for run in runs:
                 stack.callback(run.close)
             run_queues((steps for run in runs for steps in run.steps()), jobs=jobs, stopped=stopped)
-            found |= {run.task.name: dict(run.journal.verdicts) for run in runs}
+            results |= {run.task.name: dict(run.journal.verdicts) for run in runs}
         if stopped():
             break
-    return found
+    return results
 
 
 class _Run:
@@ -83,8 +83,8 @@ class _Run:
         shutil.rmtree(self.results, ignore_errors=True)
 
     def _known(self, batch: tuple[Case, ...]) -> list[Verdict] | None:
-        found = [self.earlier[c.id] for c in batch if c.id in self.earlier]
-        return found if len(found) == len(batch) else None
+        results = [self.earlier[c.id] for c in batch if c.id in self.earlier]
+        return results if len(results) == len(batch) else None
 
     def _began(self, batch: tuple[Case, ...]) -> None:
         self.journal.begin([c.id for c in batch])

@@ -217,10 +217,10 @@ def turned(body: Sequence[Stmt], lane: Axis, side: Axis, facts: Facts) -> list[L
     """The loads that are contiguous along ``side`` and have a constant stride along ``lane``, so that a tile can be
     transposed. Elements must have the width of an integer type.
     """
-    found = [s for s in body if type(s) is Load and stride(s, lane, facts) == FAR and stride(s, side, facts) == 1]
+    strided = [s for s in body if type(s) is Load and stride(s, lane, facts) == FAR and stride(s, side, facts) == 1]
     return [
         s
-        for s in found
+        for s in strided
         if s.mask is None
         and s.buffer not in facts.written
         and s.dtype.itemsize in (2, 4, 8)
@@ -291,10 +291,10 @@ def iterations(axes: Sequence[Axis]) -> Dim:
 def in_order(loop: Loop) -> tuple[Axis, ...]:
     """The axes of a loop along which several stores may write one element, so that their order matters."""
     met = [s for s in walk(loop.body) if isinstance(s, Store) and (s.mode != "write" or loaded_of(s.index))]
-    return tuple(a for a in loop.axes if not all(_apart(s.index, a) for s in met))
+    return tuple(a for a in loop.axes if not all(_is_injective(s.index, a) for s in met))
 
 
-def _apart(i: Index, axis: Axis) -> bool:
+def _is_injective(i: Index, axis: Axis) -> bool:
     """True if different values of ``axis`` always give different indices: the axis is a digit of the index."""
     step = i.coefficient(axis)
     if axis.size == 0:
@@ -306,7 +306,5 @@ def _apart(i: Index, axis: Axis) -> bool:
         if atom == axis or quotient(c, span) is not None:
             continue
         low = low + Index(0, ((atom, c),))
-    found = bounds(low)
-    return (
-        found is not None and non_negative(found[0]) and non_negative(step - 1 - found[1]) and axis not in axes_of(low)
-    )
+    ends = bounds(low)
+    return ends is not None and non_negative(ends[0]) and non_negative(step - 1 - ends[1]) and axis not in axes_of(low)

@@ -113,9 +113,9 @@ def _share_openmp() -> None:
     if hasattr(ctypes.CDLL(None), "GOMP_parallel"):
         return
     maps = Path("/proc/self/maps")
-    found = set(re.findall(r"/\S*lib(?:gomp|iomp5|omp)\S*", maps.read_text() if maps.exists() else ""))
+    runtimes = set(re.findall(r"/\S*lib(?:gomp|iomp5|omp)\S*", maps.read_text() if maps.exists() else ""))
     own = str(Path(torch.__file__).parent)
-    for path in sorted(found, key=lambda p: (not p.startswith(own), p)):  # other packages contain runtimes too
+    for path in sorted(runtimes, key=lambda p: (not p.startswith(own), p)):  # other packages contain runtimes too
         if hasattr(ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL), "GOMP_parallel"):
             return
 
@@ -141,6 +141,6 @@ def _passing(buffers: int, symbols: int) -> CodeType:
     tensors, sizes = [f"b{n}" for n in range(buffers)], [f"s{n}" for n in range(symbols)]
     pointers = [ast.Call(ast.Attribute(read(b), "data_ptr", ast.Load()), [], []) for b in tensors]
     call = ast.Call(read("function"), [*pointers, *map(read, sizes)], [])
-    taken = ast.arguments([], [ast.arg(name) for name in (*tensors, *sizes)], None, [], [], None, [])
-    whole = compile(ast.fix_missing_locations(ast.Expression(ast.Lambda(taken, call))), "<keel_cpp launcher>", "eval")
-    return next(part for part in whole.co_consts if isinstance(part, CodeType))
+    params = ast.arguments([], [ast.arg(name) for name in (*tensors, *sizes)], None, [], [], None, [])
+    code = compile(ast.fix_missing_locations(ast.Expression(ast.Lambda(params, call))), "<keel_cpp launcher>", "eval")
+    return next(part for part in code.co_consts if isinstance(part, CodeType))

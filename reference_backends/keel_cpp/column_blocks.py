@@ -126,8 +126,8 @@ class _Block:
                 self.varying |= set(_results(stmt))
         if not varying:
             return
-        kept = self._kept(varying)
-        for r in kept:
+        escaping = self._escaping(varying)
+        for r in escaping:
             text.line(f"{STORED[text.facts.dtypes[r]]} wide{r}[{self.shape.width}];")
         inner = [s for s in walk(tuple(varying)) if not isinstance(s, Loop)]
         simd = vectorizes(varying, self.shape.axis, text.facts)
@@ -139,8 +139,8 @@ class _Block:
                 text.define(n, self.arrays[n])
             for stmt in varying:
                 self._statement(stmt, simd)
-                text.each(f"wide{r}[l] = v{r};" for r in _results(stmt) if r in kept)
-        self.arrays |= {r: loaded(f"wide{r}[l]", text.facts.dtypes[r]) for r in kept}
+                text.each(f"wide{r}[l] = v{r};" for r in _results(stmt) if r in escaping)
+        self.arrays |= {r: loaded(f"wide{r}[l]", text.facts.dtypes[r]) for r in escaping}
 
     def _uniform(self, stmt: Stmt) -> bool:
         if isinstance(stmt, Loop | Store | Reduce | Scan):
@@ -151,7 +151,7 @@ class _Block:
             and self.shape.axis not in self.text.facts.varies[stmt.result]
         )
 
-    def _kept(self, run: Sequence[Stmt]) -> list[int]:
+    def _escaping(self, run: Sequence[Stmt]) -> list[int]:
         """The values of the run that are used outside it."""
         inside = {id(s) for s in walk(tuple(run))}
         made = [r for s in run if not isinstance(s, Reduce) for r in _results(s)]

@@ -128,13 +128,13 @@ def prelude() -> str:
 
 
 @lru_cache(maxsize=1)
-def _taken() -> frozenset[str]:
+def _reserved_names() -> frozenset[str]:
     return KEYWORDS | frozenset(re.findall(r"[A-Za-z_]\w*", prelude()))
 
 
 def safe(name: str) -> str:
     """Returns a name of the loop IR, with a suffix if C++, the prelude or the renderer uses that name."""
-    return f"{name}_" if name in _taken() or OURS.fullmatch(name) or name.endswith("_") else name
+    return f"{name}_" if name in _reserved_names() or OURS.fullmatch(name) or name.endswith("_") else name
 
 
 class Text:
@@ -318,13 +318,13 @@ class Text:
 
     def row(self, body: Sequence[Stmt]) -> tuple[Stmt, ...]:
         """The body of one row without the values that are cached in arrays between loops. Declares these arrays."""
-        kept = kept_rows(body, self.facts)
-        for n, size in kept.arrays.items():
+        cached = kept_rows(body, self.facts)
+        for n, size in cached.arrays.items():
             self.line(f"{STORED[self.facts.dtypes[n]]} row{n}[{size}];")
-        self.arrays |= kept.arrays.keys()
-        self.places |= kept.places
-        self.read |= kept.read
-        return kept.body
+        self.arrays |= cached.arrays.keys()
+        self.places |= cached.places
+        self.read |= cached.read
+        return cached.body
 
     def _load(self, stmt: Load, on: str) -> str:
         text = self.elements.get(stmt.result) or self._element(stmt)
@@ -379,9 +379,9 @@ class Text:
 
     def folds(self, loop: Loop, *, short: bool = False, brief: bool = False) -> list[Fold]:
         """Declares the accumulators of a loop."""
-        found = [Fold(s, short, brief) for s in folds_of(loop)]
-        self.known |= {f.number: f for f in found}
-        return found
+        accumulators = [Fold(s, short, brief) for s in folds_of(loop)]
+        self.known |= {f.number: f for f in accumulators}
+        return accumulators
 
     def results(self, folds: Iterable[Fold]) -> None:
         """Defines the results of scalar accumulators as variables."""

@@ -60,9 +60,9 @@ def _divided(atom: Div | Mod, names: Names, values: Values) -> str:
     """
     of, by = index_text(atom.of, names, values), size_text(atom.by, names)
     symbol = "/" if isinstance(atom, Div) else "%"
-    found = bounds(atom.of)
-    if found is None or not non_negative(found[0]) or not is_positive(atom.by):
+    limits = bounds(atom.of)
+    if limits is None or not non_negative(limits[0]) or not is_positive(atom.by):
         return f"{'size_div' if isinstance(atom, Div) else 'size_mod'}({of}, {by})"
-    if isinstance(found[1], int) and found[1] < NARROW and isinstance(atom.by, int) and atom.by < NARROW:
+    if isinstance(limits[1], int) and limits[1] < NARROW and isinstance(atom.by, int) and atom.by < NARROW:
         return f"i64(u32({of}) {symbol} {by}u)"
     return f"(({of}) {symbol} {by})"

@@ -90,8 +90,8 @@ class Kept:
 
 
 def kept_rows(body: Sequence[Stmt], facts: Facts) -> Kept:
-    found = _Rows(facts)
-    return Kept(tuple(found.visit(s) for s in body), found.arrays, found.places, found.read)
+    cached = _Rows(facts)
+    return Kept(tuple(cached.visit(s) for s in body), cached.arrays, cached.places, cached.read)
 
 
 class _Rows:

@@ -100,13 +100,13 @@ def _interpreted(module: ModuleType, kernel: Kernel) -> Launcher:
             args[: len(kernel.buffers)],
             dict(zip(kernel.symbols, args[len(kernel.buffers) :], strict=True)),
         )
-        given = dict(zip((b.name for b in kernel.buffers), buffers, strict=True))
+        tensors_by_name = dict(zip((b.name for b in kernel.buffers), buffers, strict=True))
         for one in plan(kernel):
             blocks, wide, numbers = settle(kernel, one, sizes)
             programs = sum(b.programs for b in blocks)
             if programs:
                 values = constants_of(Variant(constants(one, blocks), 1, wide=wide))
-                tensors = [given[b.name] for b in one.buffers]
+                tensors = [tensors_by_name[b.name] for b in one.buffers]
                 getattr(module, one.name)[(programs,)](*tensors, *numbers.values(), **values)
 
     return launch
@@ -124,7 +124,7 @@ class _Launchable:
         """(launch, programs, int parameters, compiled kernel to be) of each launch that has programs at these sizes."""
         from keel_triton.kernel_cache import Variant, compiler
 
-        found = []
+        started = []
         for one in plan(self.kernel):
             blocks, wide, numbers = settle(self.kernel, one, sizes)
             programs = sum(b.programs for b in blocks)
@@ -132,8 +132,8 @@ class _Launchable:
                 even = frozenset(n for n, v in numbers.items() if v % 16 == 0)
                 variant = Variant(constants(one, blocks), max(b.warps for b in blocks), aligned, even, wide)
                 function = getattr(self.module, one.name)
-                found.append((one, programs, numbers, compiler.start(function, one, variant, target_of(device))))
-        return found
+                started.append((one, programs, numbers, compiler.start(function, one, variant, target_of(device))))
+        return started
 
     def prepare(self, device: int, aligned: bool, values: tuple[int, ...]) -> list[tuple[tuple[int, ...], Run]]:
         """Compiles this kernel and the graph's other kernels for these sizes, and loads it onto the current device."""

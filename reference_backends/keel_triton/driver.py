@@ -100,7 +100,7 @@ def runner(kernel: Any, device: int, programs: int, pointers: int, numbers: Sequ
 _ENTRY = re.compile(r"\.entry\s+\w+\s*\(([^)]*)\)")
 
 
-def parameters(kernel: Any, given: int) -> int:
+def parameters(kernel: Any, arguments: int) -> int:
     """The number of parameters of the machine code: the given ones, and Triton's pointers to scratch memory.
 
     Raises KeelError[build-failed] if it takes others, or needs scratch memory.
@@ -109,12 +109,12 @@ def parameters(kernel: Any, given: int) -> int:
     total = entry[1].count(".param") if entry else 0
     metadata = kernel.metadata
     scratch = metadata.global_scratch_size or metadata.profile_scratch_size
-    if not given <= total <= given + 2 or scratch or metadata.num_ctas != 1:
+    if not arguments <= total <= arguments + 2 or scratch or metadata.num_ctas != 1:
         raise KeelError(
             "build-failed",
             f"{metadata.name} cannot be launched.",
             {
-                "triton": f"It made a function of {total} parameters for {given}, with {scratch} bytes of "
+                "triton": f"It made a function of {total} parameters for {arguments}, with {scratch} bytes of "
                 f"scratch memory."
             },
         )

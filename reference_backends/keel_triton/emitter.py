@@ -140,11 +140,11 @@ class _Printer:
             return f"[{self.xblock}]" if self.part.rank and dims else "[]"
         return f"[{self.xblock if 'x' in dims else 1}, {width if 'r' in dims else 1}]"
 
-    def covers(self, dims: frozenset[str], wanted: frozenset[str]) -> bool:
-        """True if a value of ``dims`` has the shape of one of ``wanted``. A block of one row has the shape of a
+    def covers(self, dims: frozenset[str], required: frozenset[str]) -> bool:
+        """True if a value of ``dims`` has the shape of one of ``required``. A block of one row has the shape of a
         scalar.
         """
-        return wanted <= (dims | X if dims and not self.part.axes else dims)
+        return required <= (dims | X if dims and not self.part.axes else dims)
 
     # -- indices ---------------------------------------------------------------------------------------
 
@@ -180,15 +180,15 @@ class _Printer:
         if isinstance(atom, Loaded):
             var = self.values[atom.value]
             return Var(narrowed(var, self.launch.index), var.dims, var.dtype)
-        found = self.axes[atom]
-        if isinstance(found, Var):
-            return found
-        text = found.flat.text
-        if found.step:
-            text = f"{text} // {self.size(found.step)}"
-        if found.size is not None:
-            text = f"{f'({text})' if found.step else text} % {self.size((found.size,))}"
-        return self.define(f"{found.flat.text}_{atom.name}", text, found.flat.dims, found.flat.dtype)
+        digit = self.axes[atom]
+        if isinstance(digit, Var):
+            return digit
+        text = digit.flat.text
+        if digit.step:
+            text = f"{text} // {self.size(digit.step)}"
+        if digit.size is not None:
+            text = f"{f'({text})' if digit.step else text} % {self.size((digit.size,))}"
+        return self.define(f"{digit.flat.text}_{atom.name}", text, digit.flat.dims, digit.flat.dtype)
 
     def size(self, sizes: tuple[Dim, ...]) -> str:
         return tight(product_text(sizes, self.launch.sizes))
@@ -254,17 +254,17 @@ class _Printer:
         """The index if it is in bounds, else 0. Lanes whose index is out of bounds write it to the error buffer; any
         one of them stays.
         """
-        given, size = self.values[s.value], size_text(s.bound, self.launch.sizes)
-        dims, at = given.dims, given
+        index, size = self.values[s.value], size_text(s.bound, self.launch.sizes)
+        dims, at = index.dims, index
         if s.wrap:
-            text = f"tl.where({given.text} < 0, {given.text} + {tight(size)}, {given.text})"
+            text = f"tl.where({index.text} < 0, {index.text} + {tight(size)}, {index.text})"
             at = self.define(f"v{s.result}_at", text, dims, torch.int64)
         out = self.define(f"v{s.result}_out", f"({at.text} < 0) | ({at.text} >= {tight(size)})", dims, torch.bool)
         varies = dims | (NONE if s.mask is None else self.values[s.mask].dims)
         wrong = [out.text, *(level.masks[d] for d in "xr" if d in varies and d in level.masks)]
         wrong += [] if s.mask is None else [self.values[s.mask].text]
         zeros = f" + tl.zeros({self.shape(varies, level.width)}, tl.int32)" if varies else ""
-        code = f"tl.where({given.text} < 0, {given.text}, {given.text} + 1)"
+        code = f"tl.where({index.text} < 0, {index.text}, {index.text} + 1)"
         pointer = f"{self.launch.names[s.buffer]} + {tight(f'{s.site}{zeros}')}"
         self.emit(f"tl.store({pointer}, {code}, {' & '.join(wrong)})")
         self.bind(s.result, f"tl.where({out.text}, 0, {at.text})", dims, torch.int64)

@@ -75,8 +75,8 @@ def _atom(atom: Axis | Loaded | Div | Mod, lookup: Lookup, derived: Names) -> tu
         return var.text, var.dims
     text, dims = index_text(atom.of, lookup, derived)
     of, by = tight(text), tight(size_text(atom.by, derived))
-    found = bounds(atom.of)
-    positive = found is not None and non_negative(found[0])
+    limits = bounds(atom.of)
+    positive = limits is not None and non_negative(limits[0])
     if isinstance(atom, Mod):
         return (f"({of} % {by})" if positive else f"(({of} % {by} + {by}) % {by})"), dims
     return (f"({of} // {by})" if positive else f"(({of} - ({of} % {by} + {by}) % {by}) // {by})"), dims
@@ -100,8 +100,8 @@ def runs(i: Index, axes: tuple[Axis, ...]) -> Iterator[tuple[int, int]]:
 
 def merged(i: Index, axes: tuple[Axis, ...], joint: Axis) -> Index:
     """``i`` with the terms of ``axes``, which are one run, as one term."""
-    kept = tuple((t, c) for t, c in i.terms if t not in axes)
-    return Index(i.const, (*kept, (joint, i.coefficient(axes[-1]))))
+    remaining = tuple((t, c) for t, c in i.terms if t not in axes)
+    return Index(i.const, (*remaining, (joint, i.coefficient(axes[-1]))))
 
 
 def _same(a: Dim, b: Dim) -> bool:

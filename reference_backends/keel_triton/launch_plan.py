@@ -43,7 +43,7 @@ SEVERAL_PASSES = 16384  # the longest row in one block, if that saves reading it
 UNROLLED = 16  # the longest loop that each lane runs by itself, unrolled
 NARROW = 2**31 - 2**21  # indices below this fit int32, even those of lanes past the end of the last block
 
-_TAKEN = re.compile(r"pid|x|x_.*|tl|triton|libdevice|[abcjnrv]\d.*|off\d+|end\d+|[XR]BLOCK\d*|INDEX")
+_RESERVED = re.compile(r"pid|x|x_.*|tl|triton|libdevice|[abcjnrv]\d.*|off\d+|end\d+|[XR]BLOCK\d*|INDEX")
 
 
 @dataclass(frozen=True)
@@ -82,12 +82,12 @@ class Launch:
     @property
     def names(self) -> dict[str, str]:
         """The parameter of each buffer: its name, unless the source uses that name otherwise."""
-        return {b.name: f"{b.name}_" if _TAKEN.fullmatch(b.name) else b.name for b in self.buffers}
+        return {b.name: f"{b.name}_" if _RESERVED.fullmatch(b.name) else b.name for b in self.buffers}
 
     @property
     def numbers(self) -> dict[str, Dim]:
         """The int parameters: the symbols, and the sizes that are computed on the host."""
-        symbols = {f"{s}_" if _TAKEN.fullmatch(s) else s: sympy.Symbol(s) for s in self.symbols}
+        symbols = {f"{s}_" if _RESERVED.fullmatch(s) else s: sympy.Symbol(s) for s in self.symbols}
         return symbols | {f"n{k}": d for k, d in enumerate(self.derived)}
 
     @property
@@ -118,12 +118,12 @@ def plan(kernel: Kernel) -> tuple[Launch, ...]:
     index: Literal["int32", "int64", "INDEX"] = "INDEX"
     if not kernel.symbols:
         index = "int64" if reach(kernel, {}) > NARROW else "int32"
-    found = []
+    result = []
     for k, pieces in enumerate(phases):
         parts = tuple(_part(p.axes, p.body) for p in pieces)
         name = kernel.name if len(phases) == 1 else f"{kernel.name}_{k}"
-        found.append(_launch(kernel, name, parts, index))
-    return tuple(found)
+        result.append(_launch(kernel, name, parts, index))
+    return tuple(result)
 
 
 def _launch(kernel: Kernel, name: str, parts: tuple[Part, ...], index: Literal["int32", "int64", "INDEX"]) -> Launch:
@@ -146,10 +146,10 @@ def _part(axes: tuple[Axis, ...], body: Body) -> Part:
     axes, body = tiled(by_stride(axes, body), body)
     contiguous = _contiguous(axes, body)
     inner = [s for s in body if isinstance(s, Loop)]
-    whole = Part(axes, body, 2, contiguous)
-    if all(mode(s, whole) == "serial" for s in inner):
+    candidate = Part(axes, body, 2, contiguous)
+    if all(mode(s, candidate) == "serial" for s in inner):
         return Part(axes, body, 1 if axes else 0, contiguous)
-    return whole
+    return candidate
 
 
 def _contiguous(axes: tuple[Axis, ...], body: Body) -> Literal["x", "r"]:
@@ -201,14 +201,14 @@ def padded(size: Dim) -> int:
 
 def reach(kernel: Kernel, symbols: Mapping[str, int]) -> int:
     """An upper bound of the magnitude of index arithmetic in ``kernel`` at these sizes."""
-    found = [evaluate(b.size, symbols) for b in kernel.buffers]
+    magnitudes = [evaluate(b.size, symbols) for b in kernel.buffers]
     for s in walk(kernel.body):
         match s:
             case Loop():
-                found.append(prod(evaluate(a.size, symbols) for a in s.axes))
+                magnitudes.append(prod(evaluate(a.size, symbols) for a in s.axes))
             case Position() | Load() | Store():
-                found.append(_magnitude(s.index, symbols)[1])
-    return max(found, default=0)
+                magnitudes.append(_magnitude(s.index, symbols)[1])
+    return max(magnitudes, default=0)
 
 
 def _magnitude(i: Index, symbols: Mapping[str, int]) -> tuple[int, int]:

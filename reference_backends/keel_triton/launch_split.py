@@ -44,8 +44,8 @@ def launches(kernel: Kernel) -> tuple[tuple[Piece, ...], ...]:
     groups = _ordered(kernel.body, _groups(kernel.body, copied))
     pieces = [(p, level) for group, level in groups for p in _divided(_piece(kernel.body, group, copied), stored)]
     levels = sorted({level for _, level in groups})
-    found = [tuple(p for p, at in pieces if at == level and all(a.size != 0 for a in p.axes)) for level in levels]
-    return tuple(launch for launch in found if launch)
+    by_launch = [tuple(p for p, at in pieces if at == level and all(a.size != 0 for a in p.axes)) for level in levels]
+    return tuple(launch for launch in by_launch if launch)
 
 
 def reads(body: Iterable[Stmt]) -> Iterator[int]:
@@ -82,12 +82,12 @@ def _groups(body: Body, copied: list[bool]) -> list[list[int]]:
     for i, s in enumerate(body):
         if copied[i]:
             continue
-        pending, seen = list(reads((s,))), set[int]()
+        pending, visited = list(reads((s,))), set[int]()
         while pending:
             maker = made.get(pending.pop(), i)
-            if maker in seen or maker == i:
+            if maker in visited or maker == i:
                 continue
-            seen.add(maker)
+            visited.add(maker)
             if copied[maker]:
                 pending += reads((body[maker],))
             else:
@@ -164,9 +164,9 @@ def _divided(piece: Piece, stored: frozenset[str]) -> list[Piece]:
     if not piece.axes or not alone:
         return [piece]
     inner = [_piece(body, [i], copied) for i in alone]
-    found = [q for p in inner for q in _divided(Piece((*piece.axes, *p.axes), p.body), stored)]
+    divided = [q for p in inner for q in _divided(Piece((*piece.axes, *p.axes), p.body), stored)]
     rest = tuple(s for i, s in enumerate(body) if i not in alone)
-    return [*found, Piece(piece.axes, rest)] if any(isinstance(s, Store) for s in walk(rest)) else found
+    return [*divided, Piece(piece.axes, rest)] if any(isinstance(s, Store) for s in walk(rest)) else divided
 
 
 def _deep(s: Stmt) -> bool:

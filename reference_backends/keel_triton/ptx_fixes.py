@@ -41,13 +41,13 @@ def ordered(ptx: str) -> str:
     least = set(_NOT_NEGATIVE.findall(ptx))  # registers that are not negative
     most = {d for d, a in _NEGATED.findall(ptx) if a in least}
 
-    def turned(found: re.Match[str]) -> str:
-        how, kind, to, what, literal = found.groups()
+    def turned(match: re.Match[str]) -> str:
+        how, kind, to, what, literal = match.groups()
         number = int(literal, 16)
         above = what in least and how in ("gt", "ge") and (number >= _MINUS_ZERO or number == 0)
         below = what in most and how in ("lt", "le") and number <= _MINUS_ZERO
         if not above and not below:
-            return found.group()
+            return match.group()
         return f"{{ .reg .pred other; setp.{_UNLESS[how]}{kind} other, {what}, 0f{literal}; not.pred {to}, other; }}"
 
     return _COMPARED.sub(turned, ptx)

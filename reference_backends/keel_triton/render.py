@@ -31,8 +31,8 @@ def _functions(launch: Launch, helpers: dict[str, str]) -> list[str]:
         start = ["pid = tl.program_id(0)"] if launch.parts[0].axes else []
         return [_function(launch.name, parameters(launch), [*remarks, *start, *bodies[0]])]
     names = [f"{launch.name}_part{k}" for k in range(len(bodies))]
-    found = [_function(n, ["pid", *parameters(launch)], b) for n, b in zip(names, bodies, strict=True)]
-    return [*found, _function(launch.name, parameters(launch), [*remarks, *_dispatch(launch, names)])]
+    functions = [_function(n, ["pid", *parameters(launch)], b) for n, b in zip(names, bodies, strict=True)]
+    return [*functions, _function(launch.name, parameters(launch), [*remarks, *_dispatch(launch, names)])]
 
 
 def _dispatch(launch: Launch, names: list[str]) -> list[str]:

@@ -44,11 +44,11 @@ class Batch:
         """Returns the results of each call, flat, on these arguments. Raises KeelError[bad-input] if their types differ
         from those that the batch was compiled for."""
         tensors = list(map(resolve_lazy_bits, _tensors(arguments)))
-        if (given := tuple(map(type_of, tensors))) != self.inputs:
+        if (types := tuple(map(type_of, tensors))) != self.inputs:
             raise KeelError(
                 "bad-input",
                 "The types of the arguments differ from those of the compiled calls.",
-                {"compiled": ", ".join(map(str, self.inputs)), "given": ", ".join(map(str, given))},
+                {"compiled": ", ".join(map(str, self.inputs)), "given": ", ".join(map(str, types))},
             )
         with torch.no_grad(), without_autocast():
             return _by_call(self.call(tensors), self.counts)
@@ -57,10 +57,10 @@ class Batch:
 def compile_calls(
     calls: Sequence[Asked], *, backends: Sequence[str | Backend] | None = None, strict: bool = False
 ) -> Batch:
-    """``calls``, functional overloads with their arguments, as one compiled graph of known sizes.
+    """Compiles ``calls``, functional overloads with their arguments, as one graph with known sizes.
 
-    A backend is asked for each call, or for the pieces of it, as of any program's.  Raises KeelError as
-    ``keel.compile`` does, and KeelError[bad-graph] for a call that PyTorch cannot trace.
+    Backends are asked about each call, or about its pieces, as for any program. Raises KeelError as ``keel.compile``
+    does, and KeelError[bad-graph] for a call that PyTorch cannot trace.
     """
     settings = read_settings(None, {"backends": backends, "strict": strict})
     try:
@@ -73,7 +73,7 @@ def compile_calls(
     graph = log.graphs[0]
     ends = _by_call(graph.gm.graph.output_node().args[0], counts)  # type: ignore[arg-type]
     owners, refusals = _placed(graph, ends)
-    results = tuple(tuple(type_of(n.meta["val"]) if isinstance(n, fx.Node) else None for n in mine) for mine in ends)
+    results = tuple(tuple(type_of(n.meta["val"]) if isinstance(n, fx.Node) else None for n in nodes) for nodes in ends)
     inputs = tuple(map(type_of, _tensors([(args, kwargs) for _, args, kwargs in calls])))
     return Batch(owners, refusals, results, counts, inputs, run)
 
@@ -93,10 +93,10 @@ def _placed(
     """Returns, for each call, the backends that compute its results (``ends``), and the reasons why others refused."""
     who = {part.name: part.owner for part in made.parts}
     doing = {node: who[part.name] for part in made.plan.parts for node in part.nodes if part.name in who}
-    owners, refusals, seen = list[frozenset[str]](), list[tuple[str, ...]](), set[fx.Node]()
-    for mine in ends:
-        behind = _behind([n for n in mine if isinstance(n, fx.Node)])
-        seen |= behind
+    owners, refusals, visited = list[frozenset[str]](), list[tuple[str, ...]](), set[fx.Node]()
+    for results in ends:
+        behind = _behind([n for n in results if isinstance(n, fx.Node)])
+        visited |= behind
         owners.append(frozenset(doing[n.name] for n in behind if n.name in doing))
         refusals.append(
             tuple(
@@ -109,11 +109,11 @@ def _placed(
 
 
 def _behind(nodes: Sequence[fx.Node]) -> set[fx.Node]:
-    found: set[fx.Node] = set()
+    reached: set[fx.Node] = set()
     todo = list(nodes)
     while todo:
         node = todo.pop()
-        if node not in found:
-            found.add(node)
+        if node not in reached:
+            reached.add(node)
             todo += node.all_input_nodes
-    return found
+    return reached

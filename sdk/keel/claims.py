@@ -15,10 +15,10 @@ def claims_of(group: str) -> dict[str, list[Carried]]:
 
     Keel's own distribution owns the names that it carries. Any other name belongs to a distribution with the same name
     (``acme``, ``keel-acme``), or else to the first, in alphabetical order, that carries it. Imports nothing."""
-    found: dict[str, list[Carried]] = {}
+    claims: dict[str, list[Carried]] = {}
     for point in carried(group)[0]:
-        found.setdefault(point.name, []).append(point)
-    return {name: sorted(points, key=_rank) for name, points in found.items()}
+        claims.setdefault(point.name, []).append(point)
+    return {name: sorted(points, key=_rank) for name, points in claims.items()}
 
 
 def damaged(group: str) -> dict[str, KeelError]:

@@ -1,7 +1,6 @@
-"""What programs end in: each traced, and written out until only the operator set is left, or what is outside of it.
+"""Decomposes programs completely, to find out which operators they end in: members of the operator set, and others.
 
-A backend that takes exactly the operator set, in normal form, is what legalization is tested with; what comes out runs
-in eager PyTorch.
+Legalization runs with a backend that takes exactly the operator set, in normal form. The result runs in eager PyTorch.
 """
 
 from __future__ import annotations
@@ -28,10 +27,9 @@ __all__ = ["Ending", "Watcher", "dynamo_backend", "ending", "fault", "opset_back
 
 @dataclass(frozen=True)
 class Ending:
-    """What one traced graph ends in.
-
-    ``calls`` are all that is left, in order; ``outside`` those that are neither of the operator set nor written out,
-    each with the reason.  ``seconds`` are those of the processor that legalization took.  ``gm`` runs eagerly.
+    """The result for one traced graph. ``calls`` are its leaf calls, in order. ``outside`` are those that are neither
+    in the operator set nor decomposed, each with the reason. ``seconds`` is the CPU time of legalization. ``gm`` runs
+    in eager PyTorch.
     """
 
     kind: Kind
@@ -43,13 +41,13 @@ class Ending:
 
     @property
     def foreign(self) -> tuple[str, ...]:
-        """The operators of other packages than PyTorch that are left, which no operator set can hold."""
+        """The operators of packages other than PyTorch among ``calls``, which no operator set can contain."""
         return tuple(sorted({c.name for c in self.calls if not is_pytorchs(c.name)}))
 
 
 def opset_backend() -> Backend:
-    """A backend that takes the primitives in normal form, the opaque operators, and what other packages than PyTorch
-    register, whose meaning is theirs; nothing else.
+    """A backend that takes the primitives in normal form, the opaque operators, and operators that other packages
+    register. It refuses everything else.
     """
     return Backend(name="opset", device="*", supports=_refuse, compile=lambda gm: gm.forward)
 
@@ -73,7 +71,7 @@ _REST = Backend(name="rest", device="*", supports=lambda call: None, compile=lam
 
 
 def ending(captured: Captured) -> Ending:
-    """What a captured graph ends in.  Raises KeelError[bad-graph] for one that is not well-formed."""
+    """Decomposes a captured graph. Raises KeelError[bad-graph] for a graph that is not well-formed."""
     verify(captured.gm, "capture")
     begin, lacking = process_time(), list[tuple[Call, str]]()
     try:
@@ -90,19 +88,21 @@ def ending(captured: Captured) -> Ending:
 
 
 def fault(call: Call) -> str | None:
-    """What PyTorch's fake kernel is known to say wrongly of such a call in this version, so that its type is eager's
-    instead; None if nothing is known.
+    """The known defect of PyTorch's fake kernel for such a call in this version, because of which eager's type is used;
+    None if there is no known defect.
     """
     bug, release = bug_of(call.op), ".".join(__version__.split(".")[:2])
     return bug.sentence if bug is not None and release in bug.torch_versions else None
 
 
 Watcher = Callable[[Captured], Ending | None]
-"""Makes of a captured graph what it ends in, or nothing if it cannot."""
+"""Decomposes a captured graph, or returns None if that fails."""
 
 
 def watching(watch: Watcher = ending) -> Callable[[Captured], Boxed]:
-    """A compiler of captured graphs: each runs eagerly as what it ends in; as it is where ``watch`` gives nothing."""
+    """A compiler of captured graphs: each graph runs eagerly in the form that ``watch`` returns, or unchanged if it
+    returns None.
+    """
 
     def compile_graph(captured: Captured) -> Boxed:
         end = watch(captured)

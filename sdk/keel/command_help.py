@@ -1,4 +1,4 @@
-"""What a command of another package does, in the words of its source.  Imports nothing of the package."""
+"""The help text of a command of another package, read from its source without importing the package."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def summary(point: EntryPoint) -> str | None:
     """
     try:
         attribute, tree = point.attr, ast.parse(_source(point.module).read_bytes())
-    except Exception:  # whatever is wrong with the package: help goes on
+    except Exception:  # help must work even if the package is broken
         return None
     for node in tree.body:
         if isinstance(node, ast.FunctionDef) and any(_is_of(attribute, d) for d in node.decorator_list):

@@ -24,7 +24,7 @@ COMMANDS: Mapping[str, str] = {
     "backends": "List installed backends: which can be used here, and what is wrong with the others.",
     "explain": "Compile models and report which backend takes which calls, the refusals with reasons and lines of "
     "code, the cost by the data sheets, and what to implement next.",
-    "opt": "Take a kernel up again from its text.",
+    "opt": "Read a kernel from its text and print, render or run it.",
     "new": "Render a plugin package that installs and passes its own tests.",
     "ops": "Count the operators of the opset by family, list a family, or show an operator.",
     "spec": "The operator set: its lock, its versions, its pages.",
@@ -33,7 +33,7 @@ COMMANDS: Mapping[str, str] = {
 
 
 def run(argv: Sequence[str]) -> int:
-    """Runs what the arguments ask for; returns the exit status."""
+    """Runs the command in ``argv``; returns the exit status."""
     try:
         command = typer.main.get_command(_app(argv))
         status = command.main(list(argv), prog_name="keel", standalone_mode=False)
@@ -43,7 +43,7 @@ def run(argv: Sequence[str]) -> int:
     except (typer.Abort, KeyboardInterrupt):
         return 130
     except Exception as error:
-        if not hasattr(error, "show"):  # a usage error shows itself
+        if not hasattr(error, "show"):  # a usage error prints itself
             raise
         error.show()
         return int(getattr(error, "exit_code", 2))
@@ -51,23 +51,23 @@ def run(argv: Sequence[str]) -> int:
 
 
 def _app(argv: Sequence[str]) -> typer.Typer:
-    asked = _asked(argv)
-    if asked == "spec":
+    group = _first_word(argv)
+    if group == "spec":
         spec = _own("keel.spec_commands")
-        whole = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-        whole.add_typer(_with_mounted(spec, SPEC_GROUP, _asked(argv[argv.index("spec") + 1 :])), name="spec")
-        return whole
-    if asked in COMMANDS:
-        return _with_mounted(_own("keel.commands"), GROUP, asked)
-    return _with_mounted(_listing(), GROUP, asked)
+        app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+        app.add_typer(_with_mounted(spec, SPEC_GROUP, _first_word(argv[argv.index("spec") + 1 :])), name="spec")
+        return app
+    if group in COMMANDS:
+        return _with_mounted(_own("keel.commands"), GROUP, group)
+    return _with_mounted(_listing(), GROUP, group)
 
 
 def _own(module: str) -> typer.Typer:
-    """The commands of one of Keel's modules.  Raises KeelError[broken-plugin] where PyTorch cannot be imported because
-    of what is wrong with other packages.
+    """The commands of one of Keel's modules. Raises KeelError[broken-plugin] if PyTorch cannot be imported because of
+    damaged packages.
     """
     try:
-        found: typer.Typer = import_module(module).app
+        app: typer.Typer = import_module(module).app
     except Exception as raised:
         if not (faults := unreadable()):
             raise
@@ -80,16 +80,16 @@ def _own(module: str) -> typer.Typer:
             },
             do=f"Install {faults[0].package} again, or uninstall it.",
         ) from raised
-    return found
+    return app
 
 
-def _asked(argv: Sequence[str]) -> str | None:
-    """The command's name; None where help is asked for."""
+def _first_word(argv: Sequence[str]) -> str | None:
+    """The command's name; None if help is asked for."""
     return next((a for a in argv if not a.startswith("-")), None)
 
 
 def _listing() -> typer.Typer:
-    """Keel's own commands by what help says of them."""
+    """An app that lists Keel's own commands with their help texts."""
     app = typer.Typer(
         add_completion=False,
         no_args_is_help=True,
@@ -105,39 +105,38 @@ def _listed() -> None:
     raise AssertionError("this command is listed in help and never run")
 
 
-def _with_mounted(own: typer.Typer, group: str, asked: str | None) -> typer.Typer:
-    """The app with the subcommands of other packages: the one that is asked for; or all, by name, where help is.
-
-    One that has the name of another's command is a line; one that does not load is an error where it is asked for.
+def _with_mounted(own: typer.Typer, group: str, first_word: str | None) -> typer.Typer:
+    """The app with subcommands of other packages: the one that is asked for, or the names of all for help. A subcommand
+    whose name is taken is reported in one line. A subcommand that cannot be loaded is an error when it is asked for.
     """
-    whole = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, help=own.info.help)
-    whole.add_typer(own)
+    app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, help=own.info.help)
+    app.add_typer(own)
     listed = typer.Typer()
-    whole.add_typer(listed)
-    taken = {command.name or getattr(command.callback, "__name__", "") for command in own.registered_commands}
+    app.add_typer(listed)
+    own_names = {command.name or getattr(command.callback, "__name__", "") for command in own.registered_commands}
     claims = claims_of(group)
-    for error in damaged(group).values() if asked not in {*taken, *claims} else ():
+    for error in damaged(group).values() if first_word not in {*own_names, *claims} else ():
         print(error, file=sys.stderr)
     for name, points in sorted(claims.items()):
-        if asked not in (None, name):
+        if first_word not in (None, name):
             continue
-        if name in taken:
+        if name in own_names:
             print(
                 KeelError(
                     "broken-plugin",
                     f"command {name!r} of {points[0].package} cannot be used: Keel has one of that name.",
-                    do="Leave it, or uninstall the package.",
+                    do="Uninstall the package, or ignore this.",
                 ),
                 file=sys.stderr,
             )
-        elif asked is None:
+        elif first_word is None:
             sentence = summary(points[0]) or f"A command of {points[0].package}; its --help says more."
             listed.command(name, help=sentence)(_listed)
         else:
-            whole.add_typer(_command(name, points[0]), name=name)
+            app.add_typer(_command(name, points[0]), name=name)
         for other in points[1:]:
             print(claimed(name, points[0], other, "command"), file=sys.stderr)
-    return whole
+    return app
 
 
 def _command(name: str, point: Carried) -> typer.Typer:
@@ -146,11 +145,11 @@ def _command(name: str, point: Carried) -> typer.Typer:
     from keel.quarantine import Report
 
     [report] = [Report()] if is_own(point) else try_imports([point])
-    found, _ = loaded("command", name, point, report)
-    if not isinstance(found, typer.Typer):
+    command, _ = loaded("command", name, point, report)
+    if not isinstance(command, typer.Typer):
         raise KeelError(
             "broken-plugin",
-            f"command {name!r} cannot be used: {point.value} is of type {type(found).__name__}, not a Typer app.",
+            f"command {name!r} cannot be used: {point.value} is of type {type(command).__name__}, not a Typer app.",
             do=f"Report it to {point.package}.",
         )
-    return found
+    return command

@@ -45,24 +45,22 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print data instead of a ta
 def backends(
     again: Annotated[
         bool,
-        typer.Option(
-            help="Import plugins in a process of their own once more, also where it is remembered how that went."
-        ),
+        typer.Option(help="Import plugins in a separate process again, even if the outcome is cached."),
     ] = False,
-    limit: Annotated[float, typer.Option(help="Seconds that an import may take there.")] = LIMIT,
+    limit: Annotated[float, typer.Option(help="The most seconds for such an import.")] = LIMIT,
     json: AsJson = False,
 ) -> None:
     """List installed backends: which can be used here, and what is wrong with the others."""
     with _stdout_kept():
-        found = survey(limit=limit, again=again)
+        discovery = survey(limit=limit, again=again)
     rows = [
-        _row(name, f"{name} of {point.package}" if i else name, point, found)
+        _row(name, f"{name} of {point.package}" if i else name, point, discovery)
         for name, points in sorted(installed().items())
         for i, point in enumerate(points)
     ]
     rows += [
         {"name": "", "usable": False, **_facts(None), "package": package, "problem": str(problem), "notes": []}
-        for package, problem in found.damaged.items()
+        for package, problem in discovery.damaged.items()
     ]
     if json:
         print(js.dumps(rows, indent=1))
@@ -89,25 +87,27 @@ def backends(
             )
 
 
-def _row(name: str, key: str, point: Carried, found: Discovery) -> dict[str, Any]:
-    """What is known of a distribution's claim to a name; ``key`` is what ``found`` has it by."""
-    problem = found.problems.get(key)
+def _row(name: str, key: str, point: Carried, discovery: Discovery) -> dict[str, Any]:
+    """The row for a distribution's claim to a name. ``key`` is its key in ``discovery``."""
+    problem = discovery.problems.get(key)
     return {
         "name": name,
-        "usable": key in found.backends,
-        **_facts(found.backends.get(key)),
+        "usable": key in discovery.backends,
+        **_facts(discovery.backends.get(key)),
         "package": _package(point),
         "problem": None if problem is None else str(problem),
-        "notes": list(found.notes.get(key, ())),
+        "notes": list(discovery.notes.get(key, ())),
     }
 
 
 @contextmanager
 def _stdout_kept() -> Iterator[None]:
-    """What is written to the standard output goes to standard error, from C too: only the table is printed there."""
+    """Redirects standard output to standard error, also for C code, so that only the table is printed to standard
+    output.
+    """
     sys.stdout.flush()
     try:
-        kept = os.dup(1)
+        saved = os.dup(1)
         os.dup2(2, 1)
     except OSError:  # one of them is closed
         yield
@@ -115,8 +115,8 @@ def _stdout_kept() -> Iterator[None]:
     try:
         yield
     finally:
-        os.dup2(kept, 1)
-        os.close(kept)
+        os.dup2(saved, 1)
+        os.close(saved)
 
 
 def _package(point: Carried) -> str:
@@ -153,15 +153,17 @@ def explain(
     costs: Annotated[Path | None, typer.Option(help="Data sheets, as keel bench --calibrate writes them.")] = None,
     without: Annotated[
         list[str] | None,
-        typer.Option(help="What if there were no such backend or operator (cpp, softmax, cpp.softmax); repeatable."),
+        typer.Option(
+            help="Place as if this backend or operator did not exist (cpp, softmax, cpp.softmax); repeatable."
+        ),
     ] = None,
     assume: Annotated[
-        list[str] | None, typer.Option(help="What if a backend took an operator (acme.softmax); repeatable.")
+        list[str] | None, typer.Option(help="Place as if a backend took this operator (acme.softmax); repeatable.")
     ] = None,
     pin: Annotated[
-        list[str] | None, typer.Option(help="Give an operator to a backend (softmax=cpp); repeatable.")
+        list[str] | None, typer.Option(help="Assign an operator to a backend (softmax=cpp); repeatable.")
     ] = None,
-    html: Annotated[Path | None, typer.Option(help="Write a page of it to this file.")] = None,
+    html: Annotated[Path | None, typer.Option(help="Write the explanation to this file as a web page.")] = None,
     json: AsJson = False,
 ) -> None:
     """Compile models and report which backend takes which calls, the refusals with reasons and lines of code, the cost
@@ -176,27 +178,27 @@ def explain(
         "assume": assume or (),
         "pins": {operator: who for operator, _, who in (p.partition("=") for p in pin or ())},
     }
-    found: dict[str, Explanation] = {}
+    explanations: dict[str, Explanation] = {}
     for name in what:
         fn, args, kwargs = _made(name)
-        found[name] = explained(fn, *args, **options, **kwargs)
+        explanations[name] = explained(fn, *args, **options, **kwargs)
     if html is not None:
         from keel.explain_page import page
 
-        html.write_text(page(found), encoding="utf-8")
-    _print_explanations(found, json)
+        html.write_text(page(explanations), encoding="utf-8")
+    _print_explanations(explanations, json)
 
 
-def _print_explanations(found: Mapping[str, Explanation], json: bool) -> None:
-    steps = merged(step for one in found.values() for step in one.steps)
+def _print_explanations(explanations: Mapping[str, Explanation], json: bool) -> None:
+    steps = merged(step for one in explanations.values() for step in one.steps)
     if json:
-        models = {name: one.as_json() for name, one in found.items()}
+        models = {name: one.as_json() for name, one in explanations.items()}
         several = {"models": models, "steps": [asdict(s) for s in steps]}
-        print(js.dumps(several if len(found) > 1 else next(iter(models.values())), indent=1))
+        print(js.dumps(several if len(explanations) > 1 else next(iter(models.values())), indent=1))
         return
-    for name, one in found.items():
-        Console(highlight=False).print(*([f"[bold]{escape(name)}[/]"] if len(found) > 1 else []), one, sep="\n")
-    if len(found) > 1 and steps:
+    for name, one in explanations.items():
+        Console(highlight=False).print(*([f"[bold]{escape(name)}[/]"] if len(explanations) > 1 else []), one, sep="\n")
+    if len(explanations) > 1 and steps:
         Console(highlight=False).print(_steps(steps))
 
 
@@ -242,7 +244,7 @@ def opt(
     ] = "",
     size: Annotated[list[str] | None, typer.Option(help="s0=8: the value of a size, for interp; repeatable.")] = None,
 ) -> None:
-    """Take a kernel up again from its text."""
+    """Read a kernel from its text and print, render or run it."""
     _one_of("--from", from_, ("loops",))
     to = to or ("source" if backend else "loops")
     _one_of("--to", to, ("loops", "source", "interp"))
@@ -262,14 +264,14 @@ def opt(
         raise KeelError("bad-option", "source is the source of a backend.", do="Name one, for instance --backend cpp.")
 
 
-def _sizes(given: Sequence[str]) -> dict[str, int]:
-    found: dict[str, int] = {}
-    for text in given:
+def _sizes(words: Sequence[str]) -> dict[str, int]:
+    sizes: dict[str, int] = {}
+    for text in words:
         name, _, value = text.partition("=")
         if not name.isidentifier() or not value.isdecimal():
             raise KeelError("bad-option", f"--size {text!r} is not a size.", do="Write it as --size s0=8.")
-        found[name] = int(value)
-    return found
+        sizes[name] = int(value)
+    return sizes
 
 
 def _show_trial(trials: Sequence[kernels.Trial]) -> None:

@@ -30,22 +30,24 @@ def compile(
     costs: Costs | None = None,
     pins: Mapping[str, str] | None = None,
 ) -> Callable[..., Any]:
-    """``torch.compile`` through Keel: ``fn``, a function or a module, each operator by a backend that takes it.
+    """Compiles ``fn``, a function or a module, with ``torch.compile``. Each operator runs on a backend that takes it.
 
-    ``backends`` are names of installed backends or Backend values, in order of preference; by default the reference
-    backends that can run here.  ``dynamic`` and ``fullgraph`` are PyTorch's, and so is ``mode``: ``reduce-overhead``
-    replays CUDA graphs where all tensors are on one GPU and all sizes are known (a call then overwrites the results of
-    the one before), and changes nothing else.  ``strict`` turns fallbacks into errors.  ``fuel`` lets the scheduler
-    fuse that many times, to find by bisection the fusion that breaks something.
+    ``backends`` are names of installed backends or Backend values, in order of preference. The default is the reference
+    backends that can run on this machine. ``dynamic``, ``fullgraph`` and ``mode`` are those of ``torch.compile``. The
+    mode ``reduce-overhead`` replays CUDA graphs if all tensors are on one GPU and all sizes are known; a call then
+    overwrites the results of the previous call. ``strict`` turns fallbacks into errors. ``fuel`` limits the number of
+    fusions, to find a wrong fusion by bisection.
 
-    ``placement`` says by which: ``order``, the first that takes it; ``cost``, the one with which the whole graph is
-    fastest by the data sheets of all (backends of last resort compete like others, and need none); ``measured``, by
-    cost, and then the first calls of each graph try that in turns with each backend alone that has all of it, until the
-    fastest is known; ``auto``, by cost where at least two backends work on the graph's devices and all have data
-    sheets, but by a last resort only what no other takes; else by order.  ``costs`` are data sheets to be used instead
-    of the backends' own, by name, or the path of a file that ``keel bench --calibrate`` wrote; without it KEEL_COSTS
-    may name one.  ``pins`` give operators to one of the backends, whatever is faster or preferred:
-    ``{"softmax": "cpp"}``.  Raises KeelError.
+    ``placement`` says how a backend is chosen. ``order``: the first backend that takes the operator. ``cost``: the
+    backends with which the whole graph is fastest by their data sheets; backends of last resort compete like others,
+    and need no data sheet. ``measured``: by cost, and then the first calls of each graph time this plan and each single
+    backend that takes the whole graph, until the fastest is known. ``auto``: by cost if at least two backends work on
+    the graph's devices and all have data sheets, else by order; backends of last resort get only what no other backend
+    takes.
+
+    ``costs`` replaces data sheets of backends, by name; or it is the path of a file that ``keel bench --calibrate``
+    wrote. The default is the file that KEEL_COSTS names, if it is set. ``pins`` assigns operators to a backend,
+    regardless of cost and order: ``{"softmax": "cpp"}``. Raises KeelError.
     """
     import torch
 

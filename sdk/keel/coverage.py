@@ -111,11 +111,11 @@ def _ask(backend: Backend, op: Op, sample: Sample, cell: Cell) -> None:
     except Exception:  # the sample is of a dtype that eager PyTorch lacks
         cell.raised += 1
         return
-    found, why = way(backend, made)
-    if found == "refused":
-        found, why = _in_pieces(backend, made, sample, why)
-    cell.ways[found] += 1
-    if found == "refused" and not cell.why:
+    outcome, why = way(backend, made)
+    if outcome == "refused":
+        outcome, why = _in_pieces(backend, made, sample, why)
+    cell.ways[outcome] += 1
+    if outcome == "refused" and not cell.why:
         cell.why = f"{why} ({made})"
 
 
@@ -126,10 +126,10 @@ def _in_pieces(backend: Backend, made: Call, sample: Sample, why: str) -> tuple[
         pieces = [] if normal is None else observed(normal, *sample.args, **sample.kwargs)
     except Exception as e:
         return "refused", f"{why} Its normal form raises {type(e).__name__}: {e}."
-    ways = [way(backend, call_of(*heard)) for heard in pieces]
-    for wanted in ("refused", "extern"):
-        if (found := next((w for w in ways if w[0] == wanted), None)) is not None:
-            return found
+    ways = [way(backend, call_of(*logged)) for logged in pieces]
+    for outcome in ("refused", "extern"):
+        if (match := next((w for w in ways if w[0] == outcome), None)) is not None:
+            return match
     return ways[0] if ways else ("refused", why)
 
 
@@ -168,12 +168,12 @@ def compiling(backend: Backend, hear: Callable[[Done], None], *, build: bool = T
         reject_excluded(captured.gm)  # which would run in eager PyTorch, and say nothing here
         run = compile_captured(captured, settings, listen)
 
-        def told(inputs: list[Any]) -> Sequence[Any]:
+        def strict_run(inputs: list[Any]) -> Sequence[Any]:
             with warnings.catch_warnings():  # results that are cast would be of the right types
                 warnings.simplefilter("error", KeelWarning)
                 return run(inputs)
 
-        return told
+        return strict_run
 
     def placed(captured: Captured) -> Boxed:
         legalized = legalize(captured, settings.backends)
@@ -191,15 +191,15 @@ def compiling(backend: Backend, hear: Callable[[Done], None], *, build: bool = T
 
 
 def _ways(backend: Backend, gm: Any, plan: Plan) -> tuple[tuple[Call, Way, str], ...]:
-    found: list[tuple[Call, Way, str]] = []
+    ways: list[tuple[Call, Way, str]] = []
     for node in gm.graph.nodes:
         owner = plan.owner_of.get(node.name)
         call = graph.call_of(node) if owner is not None else None
         if call is not None:
             how, why = way(backend, call)
             elsewhere = owner is not None and owner.name != backend.name
-            found.append((call, "beside" if elsewhere and how != "refused" else how, why))
-    return tuple(found)
+            ways.append((call, "beside" if elsewhere and how != "refused" else how, why))
+    return tuple(ways)
 
 
 def is_beyond(call: Call) -> bool:

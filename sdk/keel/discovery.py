@@ -70,7 +70,7 @@ def survey(*, limit: float = LIMIT, again: bool = False) -> Discovery:
             problems[name] = error
         for other in points[1:]:
             problems[f"{name} of {other.package}"] = claimed(name, points[0], other)
-    return Discovery(backends, problems, {name: found for name, found in notes.items() if found}, damaged(GROUP))
+    return Discovery(backends, problems, {name: changes for name, changes in notes.items() if changes}, damaged(GROUP))
 
 
 def installed() -> dict[str, list[Carried]]:
@@ -115,9 +115,9 @@ def find(name: str, *, limit: float = LIMIT) -> Backend:
 def try_imports(points: Sequence[Carried], *, limit: float = LIMIT, again: bool = False) -> list[Report]:
     """``first_imports`` of those that name something that can be imported; a problem for each other."""
     sound = [EntryPoint.pattern.fullmatch(point.value) is not None for point in points]
-    tried = iter(first_imports([p for p, ok in zip(points, sound, strict=True) if ok], limit=limit, again=again))
+    outcomes = iter(first_imports([p for p, ok in zip(points, sound, strict=True) if ok], limit=limit, again=again))
     return [
-        next(tried) if ok else Report(f"has the malformed entry point {shown(point.value)}")
+        next(outcomes) if ok else Report(f"has the malformed entry point {shown(point.value)}")
         for point, ok in zip(points, sound, strict=True)
     ]
 
@@ -132,32 +132,32 @@ def resolve(backends: Sequence[str | Backend] | None = None, *, strict: bool = F
     check_limits()
     if isinstance(backends, str) or not isinstance(backends, Sequence | None):
         raise KeelError("bad-option", f"backends={backends!r} is not a list of backends.", do=_LIST)
-    found = _defaults() if backends is None else [_one(b) for b in backends]
-    names = [b.name for b in found]
+    resolved = _defaults() if backends is None else [_one(b) for b in backends]
+    names = [b.name for b in resolved]
     if twice := next((n for n in names if names.count(n) > 1), None):
         raise KeelError("bad-option", f"backends={names} lists {twice!r} twice.", do="List each backend once.")
-    if not strict and not any(b.last_resort for b in found):
-        found.append(find(LAST_RESORT))
-    if not found:
+    if not strict and not any(b.last_resort for b in resolved):
+        resolved.append(find(LAST_RESORT))
+    if not resolved:
         raise KeelError(
             "bad-option",
             "backends=[] leaves no backend to compile with under strict=True.",
             do=f"Name at least one: {', '.join(sorted(installed()))}.",
         )
-    return tuple(found)
+    return tuple(resolved)
 
 
 def _defaults() -> list[Backend]:
     """Raises what is wrong with the last of them if none can run here."""
-    found, wrong = [], None
+    defaults, wrong = [], None
     for name in DEFAULT:
         try:
-            found.append(find(name))
+            defaults.append(find(name))
         except KeelError as error:
             wrong = error
-    if wrong and not found:
+    if wrong and not defaults:
         raise wrong
-    return found
+    return defaults
 
 
 def _one(backend: object) -> Backend:
@@ -199,9 +199,9 @@ def _load(name: str, point: Carried, report: Report) -> tuple[Backend, Sequence[
     if is_own(point):
         _check_probe(value)
         return value, notes
-    with contained() as found:
+    with contained() as changes:
         _check_probe(value)
-    return value, list(dict.fromkeys([*notes, *found.notes]))
+    return value, list(dict.fromkeys([*notes, *changes.notes]))
 
 
 def loaded(kind: str, name: str, point: Carried, report: Report) -> tuple[object, Sequence[str]]:
@@ -218,15 +218,15 @@ def loaded(kind: str, name: str, point: Carried, report: Report) -> tuple[object
             name, f"{point.value} cannot be imported", {package: report.raised}, _hint(report.raised), kind
         ) from _Elsewhere(report.trace)
     try:
-        with contained() as found:
+        with contained() as changes:
             value = point.load()
     except BaseException as raised:
         if is_interrupt(raised):
             raise
         lines = "\n    ".join(line for line in message_of(raised).splitlines() if line.strip())
-        said = f"{type(raised).__name__}: {lines}".removesuffix(": ")
-        raise _broken(name, f"{point.value} cannot be imported", {package: said}, _hint(said), kind) from raised
-    return value, found.notes
+        message = f"{type(raised).__name__}: {lines}".removesuffix(": ")
+        raise _broken(name, f"{point.value} cannot be imported", {package: message}, _hint(message), kind) from raised
+    return value, changes.notes
 
 
 class _Elsewhere(Exception):
@@ -252,8 +252,8 @@ def _check_probe(backend: Backend) -> None:
     except BaseException as raised:
         if is_interrupt(raised):
             raise
-        said = f"{type(raised).__name__}: {message_of(raised)}".removesuffix(": ")
-        raise _broken(backend.name, "its probe raised", {backend.name: said}, _PROBE) from raised
+        message = f"{type(raised).__name__}: {message_of(raised)}".removesuffix(": ")
+        raise _broken(backend.name, "its probe raised", {backend.name: message}, _PROBE) from raised
     if sentence is None:
         return
     if not isinstance(sentence, str) or not sentence.strip():

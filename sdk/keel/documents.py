@@ -186,7 +186,7 @@ class Item:
     def refuse(self, why: str) -> NoReturn:
         raise Malformed(self.place, why)
 
-    def _wanted(self, what: str) -> NoReturn:
+    def _fail(self, what: str) -> NoReturn:
         self.refuse(f"It is {shown(self.value)}, not {what}.")
 
     def _at(self, key: str) -> Item:
@@ -196,7 +196,7 @@ class Item:
     def record(self, needed: Sequence[str], optional: Sequence[str] = ()) -> dict[str, Item]:
         """Returns an object that has all ``needed`` keys and no others except ``optional`` ones."""
         if not isinstance(self.value, dict):
-            self._wanted("an object")
+            self._fail("an object")
         if lacking := [k for k in needed if k not in self.value]:
             self.refuse(f"It lacks {', '.join(lacking)}.")
         if unknown := [k for k in self.value if k not in needed and k not in optional]:
@@ -206,7 +206,7 @@ class Item:
     def table(self, most: int = 1 << 20) -> dict[str, Item]:
         """Returns an object with any keys, at most ``most`` of them."""
         if not isinstance(self.value, dict):
-            self._wanted("an object")
+            self._fail("an object")
         if len(self.value) > most:
             self.refuse(f"It has {len(self.value)} entries, more than {most}.")
         return {k: self._at(k) for k in self.value}
@@ -214,7 +214,7 @@ class Item:
     def items(self, most: int = 1 << 20, count: int | None = None) -> list[Item]:
         """Returns a list, of ``count`` elements if that is given."""
         if not isinstance(self.value, list):
-            self._wanted("a list")
+            self._fail("a list")
         if len(self.value) > most:
             self.refuse(f"It has {len(self.value)} elements, more than {most}.")
         if count is not None and len(self.value) != count:
@@ -223,7 +223,7 @@ class Item:
 
     def text(self, most: int = 1 << 16) -> str:
         if not isinstance(self.value, str):
-            self._wanted("a text")
+            self._fail("a text")
         if len(self.value) > most:
             self.refuse(f"It has {len(self.value)} characters, more than {most}.")
         return self.value
@@ -235,22 +235,22 @@ class Item:
     def like(self, form: re.Pattern[str], what: str) -> str:
         """Returns a text that matches ``form``; ``what`` describes such a text."""
         if not isinstance(self.value, str) or form.fullmatch(self.value) is None:
-            self._wanted(what)
+            self._fail(what)
         return self.value
 
     def one_of(self, known: Sequence[str], what: str) -> str:
         if not isinstance(self.value, str) or self.value not in known:
-            self._wanted(what)
+            self._fail(what)
         return self.value
 
     def flag(self) -> bool:
         if not isinstance(self.value, bool):
-            self._wanted("true or false")
+            self._fail("true or false")
         return self.value
 
     def integer(self, least: int = 1 - LARGEST, most: int = LARGEST - 1) -> int:
         if not isinstance(self.value, int) or isinstance(self.value, bool):
-            self._wanted("an integer")
+            self._fail("an integer")
         if not least <= self.value <= most:
             self.refuse(f"It is {shown(self.value)}, not between {least} and {most}.")
         return self.value
@@ -258,7 +258,7 @@ class Item:
     def number(self, least: float = -math.inf, most: float = math.inf) -> float:
         """Returns a finite number."""
         if not isinstance(self.value, int | float) or isinstance(self.value, bool):
-            self._wanted("a number")
+            self._fail("a number")
         try:
             value = float(self.value)
         except OverflowError:

@@ -27,9 +27,8 @@ STAGES = {
 
 
 def folder(kind: str) -> Path | None:
-    """A new folder for one graph, ``<KEEL_DUMP>/<number>-<kind>``; None unless the variable is set.
-
-    Raises KeelError[bad-option] where none can be made.
+    """A new folder for one graph, ``<KEEL_DUMP>/<number>-<kind>``; None unless the variable is set. Raises
+    KeelError[bad-option] if it cannot be made.
     """
     root = os.environ.get("KEEL_DUMP")
     if not root:
@@ -56,8 +55,9 @@ def inside(where: Path | None, name: str) -> Path | None:
 
 
 def write(where: Path | None, stage: str, text: Callable[[], str], name: str = "") -> None:
-    """Writes ``text()`` to the file of a stage in the folder; nothing at all if there is no folder.  ``name`` tells
-    several files of the stage apart."""
+    """Writes ``text()`` to the file of a stage in the folder. Does nothing without a folder. ``name`` distinguishes
+    several files of a stage.
+    """
     if where is not None:
         content = text().rstrip("\n") + "\n"
         _act(where / _file(stage, name), lambda path: path.write_text(content, encoding="utf-8"))
@@ -68,7 +68,7 @@ def _file(stage: str, name: str) -> str:
 
 
 def _act(path: Path, act: Callable[[Path], object]) -> None:
-    """A disk that is full costs the file, with a warning, which Python shows once for a graph, and no compilation."""
+    """If the disk is full, the file is missing and a warning is given, but compilation continues."""
     try:
         act(path)
     except OSError as e:

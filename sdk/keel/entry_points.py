@@ -54,24 +54,24 @@ def carried(group: str) -> tuple[list[Carried], list[Fault]]:
 
     If several distributions have one name, the first on ``sys.path`` counts, as it does for Python.
     """
-    points, faults, seen = list[Carried](), list[Fault](), set[str]()
+    points, faults, visited = list[Carried](), list[Fault](), set[str]()
     for dist in distributions():
         folder = _folder_name(dist)
-        if normal(folder) in seen:
+        if normal(folder) in visited:
             continue
-        seen.add(normal(folder))
+        visited.add(normal(folder))
         try:
             text = dist.read_text(_FILE) or ""
         except Exception as e:  # a third-party importer may raise anything
-            faults.append(Fault(_printable(folder), (f"Its {_FILE} cannot be read: {_said(e)}.",)))
+            faults.append(Fault(_printable(folder), (f"Its {_FILE} cannot be read: {_message(e)}.",)))
             continue
         if group not in text:  # the common case; some texts are large
             continue
-        found, wrong = _lines_of(text, group)
-        if not found and not wrong:
+        entries, wrong = _lines_of(text, group)
+        if not entries and not wrong:
             continue
         package, unsure = _package(dist, folder)
-        points += [Carried(name, value, group, package, dist) for name, value in found]
+        points += [Carried(name, value, group, package, dist) for name, value in entries]
         if unsure or wrong:
             faults.append(Fault(package, _few((*unsure, *wrong))))
     return points, faults
@@ -85,7 +85,7 @@ def unreadable() -> list[Fault]:
         try:
             dist.entry_points  # noqa: B018 the attribute is read lazily
         except Exception as e:
-            faults.append(Fault(_printable(_folder_name(dist)), (f"Its {_FILE} cannot be read: {_said(e)}.",)))
+            faults.append(Fault(_printable(_folder_name(dist)), (f"Its {_FILE} cannot be read: {_message(e)}.",)))
     return faults
 
 
@@ -98,7 +98,7 @@ def _lines_of(text: str, group: str) -> tuple[tuple[tuple[str, str], ...], tuple
     lines = list(islice(_section(text, group), MOST + 1))
     if len(lines) > MOST:
         return (), (f"It carries more than {MOST} entry points of group {group}.",)
-    found, wrong = dict[str, str](), list[str]()
+    entries, wrong = dict[str, str](), list[str]()
     for line in lines:
         name, equals, value = (part.strip() for part in line.partition("="))
         if len(line) > LONGEST:
@@ -110,11 +110,11 @@ def _lines_of(text: str, group: str) -> tuple[tuple[tuple[str, str], ...], tuple
                 f"The entry point {shown(name)} of group {group} has a name that is not of letters, digits, "
                 "_, - and dots."
             )
-        elif name in found:
+        elif name in entries:
             wrong.append(f"The entry point {shown(name)} of group {group} occurs twice; the first one counts.")
         else:
-            found[name] = value
-    return tuple(found.items()), tuple(wrong)
+            entries[name] = value
+    return tuple(entries.items()), tuple(wrong)
 
 
 def _section(text: str, group: str) -> Iterator[str]:
@@ -155,16 +155,16 @@ def _metadata_name(dist: Distribution) -> object:
 def _package(dist: Distribution, folder: str) -> tuple[str, list[str]]:
     """Returns the name of a distribution, spelled as in its metadata if that is the name of its folder."""
     try:
-        said = _metadata_name(dist)
+        name = _metadata_name(dist)
     except Exception as e:
-        return _printable(folder), [f"Its METADATA cannot be read: {_said(e)}."]
-    if not isinstance(said, str) or not said:
+        return _printable(folder), [f"Its METADATA cannot be read: {_message(e)}."]
+    if not isinstance(name, str) or not name:
         return _printable(folder), ["Its METADATA is missing or has no name."]
-    if normal(said) != normal(folder):
+    if normal(name) != normal(folder):
         return _printable(folder), [
-            f"Its METADATA has the name {shown(said)}, and its folder the name {shown(folder)}."
+            f"Its METADATA has the name {shown(name)}, and its folder the name {shown(folder)}."
         ]
-    return _printable(said), []
+    return _printable(name), []
 
 
 def _printable(name: str) -> str:
@@ -172,7 +172,7 @@ def _printable(name: str) -> str:
     return name if name.isprintable() and name and len(name) <= 100 else shown(name)
 
 
-def _said(raised: Exception) -> str:
+def _message(raised: Exception) -> str:
     if isinstance(raised, UnicodeDecodeError):
         return "it is not UTF-8 text"
     text = (raised.strerror if isinstance(raised, OSError) else None) or str(raised) or type(raised).__name__

@@ -15,7 +15,7 @@ CODES = (
     "no-room",  # no placement fits into the memory that data sheets give
     "unknown-backend",  # a name that no entry point carries
     "broken-plugin",  # a plugin that cannot be imported or is not a Backend
-    "bad-plugin",  # what a vendor wrote is refused when it is made: a name, a table, a hook, a number
+    "bad-plugin",  # a plugin's declaration is invalid: a name, a table, a hook, a number
     "api-version",  # a plugin made for another version of the plugin API
     "not-here",  # a backend whose probe says that it cannot run on this machine
     "missing-extra",  # a package that an extra of torch-keel installs is not there
@@ -42,10 +42,10 @@ _UNPRINTED = re.compile("[^\\t\\n -~\\xa0-\\u2027\\u202f-\\u2065\\u206a-\\ud7ff\
 
 
 def printable(text: str) -> str:
-    """A text with codes in place of characters that steer a terminal, reorder what is read, or stand for no character:
-    messages hold names and texts of files that somebody else wrote.
+    """A text with codes in place of control characters, bidirectional marks and invalid characters, because messages
+    contain names and texts from untrusted files.
     """
-    return _UNPRINTED.sub(lambda found: ascii(found[0])[1:-1], text)
+    return _UNPRINTED.sub(lambda match: ascii(match[0])[1:-1], text)
 
 
 @dataclass(eq=False)
@@ -75,9 +75,9 @@ class KeelError(Exception):
 
 
 class BadIndex(KeelError, IndexError, RuntimeError):
-    """KeelError[bad-index], and what eager PyTorch raises: an IndexError in most operators, a RuntimeError in
-    ``gather`` and some losses.  It is both, for what runs does not tell: of the losses whose classes ``gather`` looks
-    up, some raise the one and some the other.
+    """KeelError[bad-index]. It is also an IndexError and a RuntimeError, because eager PyTorch raises one or the other:
+    an IndexError in most operators, a RuntimeError in ``gather`` and some losses. The compiled operator does not tell
+    which: some losses that ``gather`` looks up raise one, and some the other.
     """
 
 
@@ -86,7 +86,7 @@ class KeelWarning(UserWarning):
 
 
 def message_of(raised: BaseException) -> str:
-    """What an exception of somebody else's says; nothing where it fails at saying it."""
+    """The message of a foreign exception; empty if ``str`` of it raises."""
     try:
         return str(raised)
     except Exception:
@@ -94,6 +94,6 @@ def message_of(raised: BaseException) -> str:
 
 
 def first_line(raised: BaseException) -> str:
-    """``ValueError: what it says``, of which the first line counts; ``ValueError.`` where it says nothing."""
+    """``ValueError: message``, with the first line of the message; ``ValueError.`` if it has no message."""
     lines = message_of(raised).strip().splitlines()
     return f"{type(raised).__name__}: {lines[0]}" if lines else f"{type(raised).__name__}."

@@ -25,7 +25,7 @@ def page(models: Mapping[str, Explanation]) -> str:
     template = environment.from_string((files("keel") / "explain_page.html.jinja").read_text(encoding="utf-8"))
     return template.render(
         models={
-            name: (found, [(g, drawing(g, found.backends)) for g in found.graphs]) for name, found in models.items()
+            name: (model, [(g, drawing(g, model.backends)) for g in model.graphs]) for name, model in models.items()
         },
         drawn=DRAWN,
     )

@@ -34,18 +34,18 @@ class Explanation:
     @property
     def taken(self) -> dict[str, int]:
         """The number of calls that each backend compiled."""
-        found = dict.fromkeys(self.backends, 0)
+        counts = dict.fromkeys(self.backends, 0)
         for part in self._parts():
-            found[part.owner] += part.calls
-        return found
+            counts[part.owner] += part.calls
+        return counts
 
     @property
     def fell_back(self) -> dict[str, int]:
         """The operators that only a backend of last resort took, with the number of their calls."""
-        found: Counter[str] = Counter()
+        counts: Counter[str] = Counter()
         for part in self._parts():
-            found.update(part.operators if part.owner in self.last_resorts else {})
-        return dict(found.most_common())
+            counts.update(part.operators if part.owner in self.last_resorts else {})
+        return dict(counts.most_common())
 
     @property
     def steps(self) -> tuple[Step, ...]:
@@ -123,10 +123,10 @@ def explain(
 def _backward(results: Any, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
     """Runs the backward pass, if there is one, because its graph is compiled when it is first needed."""
     outputs = [t for t in _tensors(results) if t.requires_grad]
-    wanted = [t for t in _tensors((args, dict(kwargs))) if t.requires_grad]
-    wanted += [p for p in (fn.parameters() if isinstance(fn, nn.Module) else ()) if p.requires_grad]
-    if outputs and wanted:
-        torch.autograd.grad(outputs, wanted, [torch.ones_like(t) for t in outputs], allow_unused=True)
+    leaves = [t for t in _tensors((args, dict(kwargs))) if t.requires_grad]
+    leaves += [p for p in (fn.parameters() if isinstance(fn, nn.Module) else ()) if p.requires_grad]
+    if outputs and leaves:
+        torch.autograd.grad(outputs, leaves, [torch.ones_like(t) for t in outputs], allow_unused=True)
 
 
 def _tensors(value: Any) -> list[torch.Tensor]:
@@ -175,13 +175,13 @@ def _report(state: GraphState, settings: Settings) -> GraphReport:
 
 def _refusals(compiled: GraphCompiled) -> list[RefusalReport]:
     owners = compiled.plan.owner_of
-    found: dict[tuple[str, str, str, str | None, str], list[str | None]] = {}
+    lines_by_key: dict[tuple[str, str, str, str | None, str], list[str | None]] = {}
     for node in compiled.gm.graph.nodes:
         if node.name not in owners or (call := call_of(node)) is None:
             continue
         for backend, why in compiled.plan.refusals.get(node.name, {}).items():
             key = (backend, call.name, why.sentence, why.nearest, owners[node.name].name)
-            found.setdefault(key, []).append(source_line(node))
+            lines_by_key.setdefault(key, []).append(source_line(node))
     return [
         RefusalReport(
             backend,
@@ -193,6 +193,6 @@ def _refusals(compiled: GraphCompiled) -> list[RefusalReport]:
             owner,
         )
         for (backend, operator, sentence, nearest, owner), lines in sorted(
-            found.items(), key=lambda item: (-len(item[1]), item[0][:2])
+            lines_by_key.items(), key=lambda item: (-len(item[1]), item[0][:2])
         )
     ]

@@ -26,10 +26,10 @@ def document(
     return Group(*(block for graph in graphs for block in _blocks(graph)), _summary(taken, fell_back, steps))
 
 
-def plain(found: RenderableType) -> str:
+def plain(document: RenderableType) -> str:
     """Text without color, 120 columns wide."""
     console = Console(file=StringIO(), width=120, color_system=None, legacy_windows=False)
-    console.print(found)
+    console.print(document)
     text = console.file.getvalue()  # type: ignore[attr-defined]
     return "\n".join(line.rstrip() for line in text.splitlines())
 
@@ -53,15 +53,15 @@ def _blocks(graph: GraphReport) -> Iterable[RenderableType]:
         bound = f"; no placement takes less than {duration(graph.bound)}" if graph.bound is not None else ""
         yield f"By the data sheets {duration(graph.seconds)}{bound}."
     if graph.tried:
-        tried = _table("tried", "predicted", "took", "")
+        timings = _table("tried", "predicted", "took", "")
         for t in graph.tried:
-            tried.add_row(
+            timings.add_row(
                 " and ".join(t.owners),
                 duration(t.predicted),
                 duration(t.took),
                 escape(t.why) or ("kept" if t.kept else ""),
             )
-        yield tried
+        yield timings
     if graph.untried:
         yield escape(f"Nothing was tried. {graph.untried}")
     if graph.refused:
@@ -80,8 +80,8 @@ def _blocks(graph: GraphReport) -> Iterable[RenderableType]:
     yield ""
 
 
-def _summary(taken: Mapping[str, int], fell_back: Mapping[str, int], steps: Sequence[Step]) -> str:
-    lines = [", ".join(f"{name} takes {_count(n, 'call')}" for name, n in taken.items()) + "."]
+def _summary(calls: Mapping[str, int], fell_back: Mapping[str, int], steps: Sequence[Step]) -> str:
+    lines = [", ".join(f"{name} takes {_count(n, 'call')}" for name, n in calls.items()) + "."]
     if fell_back:
         lines.append("Only a last resort takes " + ", ".join(f"{_short(o)} ({n})" for o, n in fell_back.items()) + ".")
     if worth := [s for s in steps if s.saved is not None and s.saved > 0][:SHOWN]:

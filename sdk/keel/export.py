@@ -72,18 +72,18 @@ def compile_exported(
 
 def _stored(program: ExportedProgram) -> dict[str, torch.Tensor]:
     """The tensors that the program carries, by placeholder name."""
-    found: dict[str, torch.Tensor] = {}
+    tensors: dict[str, torch.Tensor] = {}
     for spec in program.graph_signature.input_specs:
         if spec.kind in _STORED:
             target = str(spec.target)
             held = program.state_dict if target in program.state_dict else program.constants
-            found[spec.arg.name] = held[target]
+            tensors[spec.arg.name] = held[target]
         elif spec.kind is not InputKind.USER_INPUT:
             raise unfit_program(spec.arg.name, spec.kind.name)
     for out in program.graph_signature.output_specs:
         if out.kind not in (*_WRITES, OutputKind.USER_OUTPUT):
             raise unfit_program(out.arg.name, out.kind.name)
-    return found
+    return tensors
 
 
 # -- before a call ---------------------------------------------------------------------------------------

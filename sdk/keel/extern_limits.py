@@ -32,14 +32,14 @@ def in_float32(run: Callable[..., Any]) -> Callable[..., Any]:
             return run(*args, **kwargs) if dtype is None else run(*args, dtype=dtype, **kwargs)
 
         def widened(a: Any) -> Any:
-            mine = isinstance(a, Tensor) and (dtype is not None or a.is_floating_point())
-            return a.to(to).float() if mine else a
+            is_widened = isinstance(a, Tensor) and (dtype is not None or a.is_floating_point())
+            return a.to(to).float() if is_widened else a
 
         def rounded(a: Any) -> Any:
             return a.to(to) if isinstance(a, Tensor) and a.dtype == torch.float32 else a
 
-        found = run(*map(widened, args), **kwargs)
-        return tuple(map(rounded, found)) if isinstance(found, tuple) else rounded(found)
+        results = run(*map(widened, args), **kwargs)
+        return tuple(map(rounded, results)) if isinstance(results, tuple) else rounded(results)
 
     return wide
 

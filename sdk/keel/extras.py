@@ -1,4 +1,4 @@
-"""Packages that only a part of Keel needs: an extra of torch-keel installs them, and their absence names it."""
+"""Optional packages: an extra of torch-keel installs them, and the error for a missing package names the extra."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def missing(extra: str) -> list[str]:
 
 
 def require(extra: str, what: str) -> None:
-    """Raises KeelError[missing-extra] where a package is not installed that ``what`` needs."""
+    """Raises KeelError[missing-extra] if a package that ``what`` needs is not installed."""
     if packages := missing(extra):
         raise KeelError(
             "missing-extra",

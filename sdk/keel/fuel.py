@@ -13,7 +13,7 @@ class Fuel:
     spent: int = 0
 
     def take(self) -> bool:
-        """Whether one more fusion may be made; counts it if so."""
+        """True if one more fusion is allowed, which is then counted."""
         if self.left is not None and self.spent >= self.left:
             return False
         self.spent += 1

@@ -1,4 +1,4 @@
-"""What the Python interpreter does for itself while a graph is compiled, as far as it can be spared."""
+"""Avoids overhead of the Python interpreter while a graph is compiled."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ R = TypeVar("R")
 
 @contextmanager
 def no_collection() -> Iterator[None]:
-    """Inside, cycles are not looked for, if they were outside; what is in no cycle is freed as ever.
+    """A context without cyclic garbage collection. Reference counting works as always.
 
     Compiling makes millions of objects and keeps most of them, and a full collection goes through every object of the
     process, PyTorch's own half a million among them, several times in one compilation.
@@ -34,7 +34,7 @@ ROOM = 1 << 16
 
 
 def in_one_chunk(fn: Callable[P, R]) -> Callable[P, R]:
-    """``fn`` with the frames of what it calls side by side.
+    """Wraps ``fn`` so that the frames of the calls below it are in one chunk of memory.
 
     CPython (3.11 and later) keeps frames in chunks of 16 KiB that it maps when a call does not fit and unmaps when that
     returns.  Deep below Dynamo, where a compiler runs, loops cross such a border again and again, and each time the

@@ -1,4 +1,4 @@
-"""Whose exception it is: a plugin's, which costs that plugin, or the user's, which nothing may swallow."""
+"""Distinguishes exceptions of plugins, which Keel handles, from the user's, which it must never swallow."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ from typing import Any
 
 
 def is_interrupt(raised: BaseException) -> bool:
-    """Whether an exception that came out of a plugin's code is the user's: Ctrl-C, or whatever a signal handler raised
-    (SystemExit at a request to end, a time limit of the user's own).
-
-    Anything else is the plugin's, SystemExit and other subclasses of BaseException, too.
+    """True if an exception that left a plugin's code is the user's: Ctrl-C, or an exception of a signal handler
+    (SystemExit on SIGTERM, a time limit). Anything else is the plugin's, even SystemExit and other subclasses of
+    BaseException.
     """
     if isinstance(raised, KeyboardInterrupt):
         return True

@@ -19,8 +19,8 @@ def new(name: str, level: str = "graph", folder: Path | None = None) -> Path:
     """Writes an installable plugin package whose backend is ``name``, into ``folder``; returns the folder.
 
     ``keel_acme``, ``keel-acme`` and ``acme`` all name the backend ``acme`` of package ``keel_acme``, whose folder is
-    ``./keel_acme`` unless one is given.  Raises KeelError[bad-option] if the name does not do or is one of Keel's own,
-    or if the folder has files or cannot be written.
+    ``./keel_acme`` unless one is given. Raises KeelError[bad-option] if the name is invalid or one of Keel's own, or if
+    the folder has files or cannot be written.
     """
     backend = name.replace("-", "_").removeprefix("keel_")
     if not backend.isidentifier() or not backend.isascii() or backend != backend.lower() or keyword.iskeyword(backend):
@@ -46,7 +46,7 @@ def new(name: str, level: str = "graph", folder: Path | None = None) -> Path:
         raise KeelError(
             "bad-option",
             f"{name!r} cannot be the name of a backend.",
-            {names["package"]: "A package or a backend of Keel's own is called so."},
+            {names["package"]: "Keel has a package or a backend of that name."},
             do="Name it after your device, for instance keel_acme.",
         )
     target = folder or Path(names["package"])
@@ -68,7 +68,7 @@ def new(name: str, level: str = "graph", folder: Path | None = None) -> Path:
 
 
 def _own() -> frozenset[str]:
-    """The packages that Keel itself installs, and those that its backends would have if they were packages."""
+    """The packages that Keel installs, and the package names that belong to its backends."""
     entries = distribution("torch-keel").entry_points
     backends = {f"keel_{entry.name}" for entry in entries if entry.group == "keel.backends"}
     return frozenset(backends | {entry.module.partition(".")[0] for entry in entries} | {"keel_templates"})
@@ -79,20 +79,20 @@ def rendered(level: str, names: dict[str, str]) -> dict[str, str]:
     environment = Environment(
         undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
     )
-    found = _texts(files("keel_templates") / "scaffold" / level)
+    texts = _texts(files("keel_templates") / "scaffold" / level)
     return {
         path.replace("package/", f"{names['package']}/").removesuffix(".jinja"): environment.from_string(text).render(
             names
         )
-        for path, text in found.items()
+        for path, text in texts.items()
     }
 
 
 def _texts(folder: Traversable, prefix: str = "") -> dict[str, str]:
-    found: dict[str, str] = {}
+    texts: dict[str, str] = {}
     for entry in sorted(folder.iterdir(), key=lambda e: e.name):
         if entry.is_dir():
-            found |= _texts(entry, f"{prefix}{entry.name}/")
+            texts |= _texts(entry, f"{prefix}{entry.name}/")
         elif entry.name.endswith(".jinja"):
-            found[prefix + entry.name] = entry.read_text()
-    return found
+            texts[prefix + entry.name] = entry.read_text()
+    return texts

@@ -1,4 +1,4 @@
-"""Taking a kernel up again from its text: in a target's scalar ops, as its source, or run beside the interpreter."""
+"""Reads a kernel from its text, to legalize it for a target, render it, or compare it with the interpreter."""
 
 from __future__ import annotations
 
@@ -19,12 +19,14 @@ from keel.loops.verify import verify
 from keel.plugin import Backend, LoopTarget, Source
 
 MOST_BYTES = 1 << 32
-"""What the buffers of a kernel may take that is run from its text."""
+"""The most bytes of all buffers of a kernel that is run from its text."""
 
 
 @dataclass(frozen=True)
 class Trial:
-    """What a kernel wrote to one buffer: by the interpreter, by the target, and the largest difference of the two."""
+    """The contents of one buffer after the interpreter and after the target ran the kernel, and their largest
+    difference.
+    """
 
     buffer: str
     interpreted: torch.Tensor
@@ -33,19 +35,19 @@ class Trial:
 
 
 def read_kernel(text: str) -> Kernel:
-    """The kernel that ``text`` shows, verified.  Raises KeelError: bad-text or bad-graph."""
+    """Parses and verifies a kernel. Raises KeelError[bad-text] or KeelError[bad-graph]."""
     kernel = parse(text)
     verify(kernel)
     return kernel
 
 
 def for_target(kernel: Kernel, backend: Backend) -> Kernel:
-    """``kernel`` in the scalar ops and folds that the backend's loop target has.  Raises KeelError."""
+    """Legalizes ``kernel`` for the backend's loop target. Raises KeelError."""
     return fitted(kernel, target_of(backend))
 
 
 def source(kernel: Kernel, backend: Backend) -> str:
-    """``kernel`` as the backend's loop target renders it."""
+    """The source of ``kernel``, rendered by the backend's loop target."""
     return target_of(backend).render(for_target(kernel, backend))
 
 
@@ -63,9 +65,9 @@ def target_of(backend: Backend) -> LoopTarget:
 def trial(kernel: Kernel, sizes: Mapping[str, int], backend: Backend | None = None, *, seed: int = 0) -> list[Trial]:
     """Runs ``kernel`` on made-up inputs, by the interpreter and, if one is given, by the backend's target too.
 
-    ``sizes`` has the values of the kernel's symbols.  Floats are drawn from the normal distribution; integers so small
-    that they serve as any index the kernel makes of loaded ones.  Raises KeelError[bad-option] for missing sizes, and
-    for buffers of more than ``MOST_BYTES``.
+    ``sizes`` has the values of the kernel's symbols. Floats are drawn from the normal distribution. Integers are small
+    enough to be valid for every index that the kernel loads. Raises KeelError[bad-option] for missing sizes, and for
+    buffers of more than ``MOST_BYTES``.
     """
     if missing := [s for s in kernel.symbols if s not in sizes]:
         raise KeelError(
@@ -98,7 +100,7 @@ def trial(kernel: Kernel, sizes: Mapping[str, int], backend: Backend | None = No
 
 
 def made_up(kernel: Kernel, sizes: Mapping[str, int], seed: int) -> list[torch.Tensor]:
-    """A tensor per buffer: outputs and what checks record in zero, all others drawn at random."""
+    """A tensor per buffer: outputs and error buffers are zero, all others are random."""
     chance = torch.Generator().manual_seed(seed)
     top = min(
         (
@@ -125,8 +127,8 @@ def made_up(kernel: Kernel, sizes: Mapping[str, int], seed: int) -> list[torch.T
 
 
 def _difference(a: torch.Tensor, b: torch.Tensor) -> float:
-    """The largest absolute difference; infinite where one is NaN and the other is not."""
+    """The largest absolute difference. It is infinite if only one element of a pair is NaN."""
     x, y = a.double(), b.double()
     same = (x == y) | (x.isnan() & y.isnan())
-    apart = (x - y).abs().nan_to_num(float("inf"), float("inf")).masked_fill(same, 0.0)
-    return float(apart.max()) if apart.numel() else 0.0
+    distance = (x - y).abs().nan_to_num(float("inf"), float("inf")).masked_fill(same, 0.0)
+    return float(distance.max()) if distance.numel() else 0.0

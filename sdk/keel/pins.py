@@ -35,8 +35,8 @@ def pinned(backends: Sequence[Backend], pins: Mapping[str, str]) -> tuple[Backen
         )
     if not pins:
         return tuple(backends)
-    given = tuple(pins.items())
-    return tuple(replace(b, supports=_Pinned(b, given)) for b in backends)
+    items = tuple(pins.items())
+    return tuple(replace(b, supports=_Pinned(b, items)) for b in backends)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What a vendor writes.  A backend is a value; a refusal is a sentence.
+"""The classes of a plugin. A backend is a value; a refusal is a sentence.
 
 ``Backend`` is the graph level: it claims operator calls and compiles graphs made of calls it claimed.  ``LoopTarget``
 is the loop level: tables and two functions, which ``keel.loop_backend`` turns into a Backend.
@@ -43,14 +43,16 @@ from keel.types import DTYPE_NAMES, Call, Dim, SymType, TensorType
 
 Result = TypeVar("Result")
 API = 1
-"""The version of this page.  A new optional field does not raise it; a field that goes or changes its meaning does."""
+"""The version of the plugin API. It rises if a field is removed or changes its meaning, but not for a new optional
+field.
+"""
 
 
 @dataclass(frozen=True)
 class Refusal:
     """Why a backend does not take a call: a full sentence that ends in a full stop and names the thing refused.
 
-    ``nearest`` says which similar call it would take (``cast to f32``, ``a contiguous copy`` …), if it knows.
+    ``nearest`` says which similar call it would take (``cast to f32``, ``a contiguous copy`` …), if known.
     """
 
     sentence: str
@@ -67,7 +69,7 @@ class Refusal:
 
 
 Refuses = Callable[[Call], Refusal | str | None]
-"""None takes the call; a sentence, or a Refusal, says why not."""
+"""Returns None to take the call, or a sentence or a Refusal that says why not."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,8 +95,8 @@ class Rule:
         what = f"The Rule of {self.ops[0]}"
         checked_operators(what, "ops", self.ops, families=FAMILIES | {"*"})
         for name in ("dtypes", "results"):
-            if (given := getattr(self, name)) is not None:
-                object.__setattr__(self, name, dtypes(what, name, given))
+            if (value := getattr(self, name)) is not None:
+                object.__setattr__(self, name, dtypes(what, name, value))
         if self.ranks is not None:
             object.__setattr__(self, "ranks", _span(what, self.ranks))
         checked_flag(what, "contiguous", self.contiguous)
@@ -116,7 +118,7 @@ def _span(what: str, ranks: object) -> tuple[int, int]:
 
 @dataclass(frozen=True)
 class Support:
-    """What a graph-level backend takes, as data: a call is taken if one row takes it."""
+    """The calls that a graph-level backend takes, as data: a call is taken if one row takes it."""
 
     rules: tuple[Rule, ...]
 
@@ -133,17 +135,20 @@ class Support:
 
 @dataclass(frozen=True, kw_only=True)
 class CompileContext:
-    """What a backend may know beside the graph of a part.  A ``compile`` or ``begin`` with a parameter named ``ctx`` is
-    given one."""
+    """Information for compiling a part in addition to its graph. A ``compile`` or ``begin`` with a parameter named
+    ``ctx`` gets one.
+    """
 
     dump: Path | None = None
-    """The folder of the whole graph under ``KEEL_DUMP``, for stages of the part; None: nothing is dumped."""
+    """The folder of the whole graph under ``KEEL_DUMP``, for stages of the part; None if nothing is dumped."""
     fuel: Fuel = field(default_factory=Fuel)
-    """The optimizations that may be made in the whole graph: ``fuel.take()`` says whether one more may."""
+    """The limit of optimizations in the whole graph: ``fuel.take()`` is True if one more is allowed."""
 
 
 def with_context(function: Callable[..., Result], ctx: CompileContext) -> Callable[[fx.GraphModule], Result]:
-    """``function`` as one of a graph alone: ``ctx`` is passed to it if it has a parameter of that name."""
+    """Wraps ``function`` as a function of the graph alone. ``ctx`` is passed to it if it has a parameter of
+    that name.
+    """
     return partial(function, ctx=ctx) if has_parameter(function, "ctx") else function
 
 
@@ -151,9 +156,9 @@ def with_context(function: Callable[..., Result], ctx: CompileContext) -> Callab
 class Staged:
     """A ``compile`` in two stages, so that the parts of a graph are compiled in parallel.
 
-    ``begin`` is called for one part after the other, in their order and on the thread that compiles the graph, and does
-    what needs PyTorch; it returns the rest, a function without arguments that returns the compiled part.  That may run
-    on any thread, while others run: it waits for a compiler of its own process, say.
+    ``begin`` runs for one part after the other, on the thread that compiles the graph, and does the work that needs
+    PyTorch. It returns a function without arguments that returns the compiled part. That function may run on any
+    thread, in parallel with others; typically it waits for a compiler process.
     """
 
     begin: Callable[..., Callable[[], Callable[..., Any]]]
@@ -173,21 +178,21 @@ class Backend:
     """A graph-level backend.
 
     ``compile`` gets a functional FX graph whose nodes are ATen overloads with ``meta["val"]``, whose placeholders are
-    the part's inputs (tensors, and ints where sizes are symbolic).  It returns a callable that takes those positionally
-    and returns a tuple of the graph's outputs.  That must not write to its inputs, and returns each output with the
-    dtype, shape, strides and device of its ``meta["val"]``.  If it has a parameter named ``ctx``, it gets the
-    ``CompileContext``.  Where it is ``Staged``, parts are compiled beside others.
+    the part's inputs (tensors, and ints where sizes are symbolic). It returns a callable that takes those positionally
+    and returns a tuple of the graph's outputs. That must not write to its inputs, and returns each output with the
+    dtype, shape, strides and device of its ``meta["val"]``. If it has a parameter named ``ctx``, it gets the
+    ``CompileContext``. If it is ``Staged``, parts are compiled in parallel.
     """
 
     name: str
-    device: str  # a torch device type: where its tensors live; * for any
+    device: str  # the torch device type of its tensors; * for any
     supports: Support | Refuses
     compile: Callable[..., Callable[..., Any]]
-    probe: Callable[[], str | None] = lambda: None  # None, or the sentence that says why it cannot run here
-    host_scalars: bool = False  # asked about calls with 0-d tensors on cpu too
+    probe: Callable[[], str | None] = lambda: None  # None, or a sentence that says why it cannot run here
+    host_scalars: bool = False  # also asked about calls with 0-d tensors on cpu
     last_resort: bool = False  # takes only what no other backend takes
-    cost: Cost | None = None  # its data sheet; None: placed by order alone
-    target: LoopTarget | None = None  # what ``loop_backend`` made it of
+    cost: Cost | None = None  # its data sheet; without it, placement is by order only
+    target: LoopTarget | None = None  # the target that ``loop_backend`` made it of
     api: int = API
 
     def __post_init__(self) -> None:
@@ -215,23 +220,23 @@ _PROBE = "it returns None, or the sentence that says why the backend cannot run 
 
 
 def checked_api(what: str, api: object) -> None:
-    """The version of the plugin API is a number; whether it is this one is asked when the plugin is used."""
+    """Checks that the version of the plugin API is a number. It is compared when the plugin is used."""
     if isinstance(api, bool) or not isinstance(api, int):
         bad(f"{what} has api={api!r}.", f"Write the version of the plugin API as a number, or leave it out: api={API}.")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """What kernels a loop target can be given."""
+    """Limits of the kernels that a loop target takes."""
 
     max_buffers: int = 64  # buffers per kernel
     max_rank: int = 8  # axes per loop nest
-    atomics: frozenset[str] = frozenset({"add"})  # store modes beside write
-    atomic_dtypes: frozenset[torch.dtype] | None = None  # what these work on; None: all that the target has
-    vector: int = 1  # lanes worth having in the innermost axis
-    parallel: int = 1  # independent iterations that fill the machine
-    columns: int = 1  # neighbors in memory, each with a reduction of its own, that count as one such iteration
-    pieces: int = 1  # loops that one may be cut into, run one after the other, so that each compares positions less
+    atomics: frozenset[str] = frozenset({"add"})  # store modes in addition to write
+    atomic_dtypes: frozenset[torch.dtype] | None = None  # the dtypes of these; None for all dtypes of the target
+    vector: int = 1  # useful number of lanes in the innermost axis
+    parallel: int = 1  # independent iterations that fill the device
+    columns: int = 1  # neighbors in memory, each with its own reduction, that count as one such iteration
+    pieces: int = 1  # the most loops to split one loop into, so that each compares fewer positions
 
     def __post_init__(self) -> None:
         for name in ("max_buffers", "max_rank", "vector", "parallel", "columns", "pieces"):
@@ -243,7 +248,7 @@ class Limits:
             object.__setattr__(self, "atomic_dtypes", dtypes("A Limits", "atomic_dtypes", self.atomic_dtypes))
 
     def lacks(self, mode: str, dtype: torch.dtype) -> str:
-        """What stores of that mode of elements of that dtype need and is not there; '' if nothing."""
+        """What the target lacks for stores of this mode and dtype; '' if nothing."""
         if mode == "write":
             return ""
         if mode not in self.atomics:
@@ -254,13 +259,12 @@ class Limits:
 
 @dataclass(frozen=True, kw_only=True)
 class LayoutPreference:
-    """In which layout a library call is fastest: ``torch.channels_last`` for images of rank 4, ``channels_last_3d`` for
-    rank 5.
-
-    ``arguments`` are the positions of the images that it takes, ``results`` the numbers of those that it returns; if it
-    is given the former channels-last it returns the latter so. In any other layout it spends time on conversions of its
-    own, by which the bytes of these images go through memory ``passes`` times more. Arguments ``converted`` (weights)
-    lie channels-last where the images do; converting them saves nothing. The preference is for images of ``dtypes``.
+    """The layout in which a library call is fastest: ``torch.channels_last`` for images of rank 4, ``channels_last_3d``
+    for rank 5. ``arguments`` are the positions of its image arguments, and ``results`` the numbers of its image
+    results. If the arguments are channels-last, so are the results. In other layouts it converts images internally,
+    which costs ``passes`` additional passes over their bytes. Arguments in ``converted``
+    (weights) are channels-last if the images are; converting them saves nothing. The preference applies to images of
+    ``dtypes``.
     """
 
     arguments: tuple[int, ...]
@@ -270,13 +274,13 @@ class LayoutPreference:
     dtypes: frozenset[torch.dtype] = frozenset({torch.float32, torch.bfloat16, torch.float16})
 
     def is_about(self, args: Sequence[Any]) -> bool:
-        """Whether these positional arguments have all that it names; others may be given by name."""
+        """True if all arguments that it names are among these positional arguments, and not keyword arguments."""
         return max((*self.arguments, *self.converted), default=-1) < len(args)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Extern:
-    """An operator that a loop target does by a library call: contraction, convolution, sort …
+    """An operator that a loop target runs by a library call: contraction, convolution, sort …
 
     ``run`` takes the call's arguments (tensors for tensors) and returns fresh output tensors; ``out``, if given, takes
     the same and ``out=`` a tensor to fill (which may be any dense strided view). ``refuse`` restricts which calls are
@@ -322,13 +326,13 @@ class LoopTarget:
     """A loop-level backend: three tables and two functions.
 
     ``scalars`` gives the text of each scalar op, operands as ``{0} {1} …`` and the result's dtype name as ``{dtype}``;
-    it has to be right of every dtype that the op takes (``keel.loops.SCALARS[op]`` says which), or is a ``ByKind``.  An
-    op that is not in the table is expanded by Keel into those that are.  ``reductions`` gives (identity, combination)
-    per monoid, where the combination is a text over ``{0} {1}``; a monoid that is not in it is rendered from
-    ``keel.loops.combination``, its steps in ops that the table has.  Names of kernels, buffers, axes and symbols are
-    any identifiers: ``render`` keeps them apart from the words of its language.
-    The tables are what the target supports: nothing else is declared.  ``render`` is pure.  ``build`` gets all kernels
-    of a graph at once and returns one launcher each.  Unless ``checks``, Keel writes out each Check that a kernel has.
+    it has to be right for every dtype that the op takes (see ``keel.loops.SCALARS[op]``), or is a ``ByKind``. An op
+    that is not in the table is expanded by Keel into those that are. ``reductions`` gives (identity, combination) per
+    monoid, where the combination is a text over ``{0} {1}``; a monoid that is not in it is rendered from
+    ``keel.loops.combination``, its steps in ops that the table has. Names of kernels, buffers, axes and symbols are any
+    identifiers: ``render`` keeps them apart from the words of its language. The tables are what the target supports:
+    nothing else is declared. ``render`` is pure. ``build`` gets all kernels of a graph at once and returns one launcher
+    each. Unless ``checks``, Keel writes out each Check that a kernel has.
     """
 
     name: str
@@ -338,11 +342,11 @@ class LoopTarget:
     reductions: Mapping[str, tuple[str, str]]
     render: Callable[[Kernel], str]
     build: Callable[[Sequence[Source]], Sequence[Launcher]]
-    checks: bool = False  # whether ``render`` takes Check statements
-    concurrent: bool = False  # whether ``build`` may run on several threads at once
+    checks: bool = False  # True if ``render`` takes Check statements
+    concurrent: bool = False  # True if ``build`` may run on several threads at once
     externs: Mapping[str, Extern] = field(default_factory=dict)  # by overload name
     limits: Limits = Limits()
-    suffix: str = "txt"  # of files that hold its sources
+    suffix: str = "txt"  # of files with its sources
     probe: Callable[[], str | None] = lambda: None
     cost: Cost | None = None
     api: int = API
@@ -387,7 +391,7 @@ class LoopTarget:
 
 
 def _checked_kinds(what: str, op: str, texts: ByKind) -> None:
-    """Texts for kinds of dtype that ``op`` takes, at least one of them."""
+    """Checks texts for kinds of dtype: ``op`` must take each of them, and there must be at least one."""
     for kind in texts.kinds:
         if kind not in SCALARS[op].kinds:
             bad(
@@ -396,7 +400,7 @@ def _checked_kinds(what: str, op: str, texts: ByKind) -> None:
             )
         checked_type(what, f"scalars[{op!r}].{kind}", getattr(texts, kind), str, "the text of the op")
     if not texts.kinds:
-        bad(f"{what} has scalars[{op!r}] without a text.", f"Leave {op} out, and Keel writes it out in other ops.")
+        bad(f"{what} has scalars[{op!r}] without a text.", f"Leave {op} out, and Keel expands it into other ops.")
 
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""Whether a backend takes a call, and why not: its rows of data read, or its function asked."""
+"""Decides whether a backend takes a call, by its rows of data or by its function, and why not."""
 
 from __future__ import annotations
 
@@ -31,26 +31,26 @@ def refusal(backend: Backend, call: Call, *, strict: bool = False) -> Refusal | 
 
 @dataclass(eq=False)
 class CannotSay(KeelError):
-    """KeelError[refuse-raised]: a ``supports`` that raised, or returned no answer."""
+    """KeelError[refuse-raised]: a ``supports`` that raised, or returned an invalid answer."""
 
     backend: str = ""
     raised: str = ""
 
     @property
     def refusal(self) -> Refusal:
-        """The refusal that it counts as unless it is raised."""
+        """The refusal that replaces the error, unless it is raised."""
         return Refusal(f"{self.backend} raised {self.raised}")
 
 
 def answer(backend: Backend, call: Call) -> Refusal | None:
-    """Why ``backend`` does not take ``call``; None if it takes it.  Raises ``CannotSay``, and what is the user's."""
+    """Why ``backend`` does not take ``call``; None if it takes it. Raises ``CannotSay``, and exceptions of the user."""
     if (elsewhere := _off_device(backend, call)) is not None:
         return elsewhere
     try:
         if isinstance(backend.supports, Support):
             return _refused(backend, backend.supports, call)
         return _sentence(backend.supports(call))
-    except CannotSay:  # of the backend that this one stands for
+    except CannotSay:  # raised by the backend that this one wraps
         raise
     except BaseException as raised:
         if is_interrupt(raised):
@@ -82,7 +82,7 @@ def _off_device(backend: Backend, call: Call) -> Refusal | None:
 
 
 def _refused(backend: Backend, support: Support, call: Call) -> Refusal | None:
-    """The refusal of the row that came nearest to taking the call; None if one takes it."""
+    """The refusal of the row that is closest to taking the call; None if a row takes it."""
     rows = [r for r in support.rules if _names(r, call)]
     if not rows:
         return Refusal(f"{backend.name} has no {call.name}.", _sibling(support, call))
@@ -110,7 +110,7 @@ def _families(call: Call) -> set[str]:
 
 
 def _sibling(support: Support, call: Call) -> str | None:
-    """Another overload of the same operator that the table has."""
+    """Another overload of the same operator in the table."""
     packet = call.name.rpartition(".")[0]
     return next((o for rule in support.rules for o in rule.ops if o.rpartition(".")[0] == packet), None)
 
@@ -162,21 +162,21 @@ def _not_contiguous(name: str, rule: Rule, call: Call) -> Refusal | None:
 def _not_static(name: str, rule: Rule, call: Call) -> Refusal | None:
     if not rule.static:
         return None
-    given = [v for v in leaves([list(call.args), list(call.kwargs.values())]) if isinstance(v, TensorType | SymType)]
-    for kind in (*given, *call.out):
+    args = [v for v in leaves([list(call.args), list(call.kwargs.values())]) if isinstance(v, TensorType | SymType)]
+    for kind in (*args, *call.out):
         unknown = kind.symbols if isinstance(kind, TensorType) else isinstance(kind, SymType) and not _known(kind)
         if unknown:
             return Refusal(
-                f"{name} takes {call.name} at known sizes only, not {_at(kind, kind in given)}.",
+                f"{name} takes {call.name} at known sizes only, not {_at(kind, kind in args)}.",
                 "sizes that are marked static, as by dynamic=False, or padded to one size",
             )
     return None
 
 
-def _at(kind: TensorType | SymType | None, given: bool) -> str:
+def _at(kind: TensorType | SymType | None, is_known: bool) -> str:
     if isinstance(kind, SymType):
-        return f"with the number {kind.expr}{'' if given else ' as its result'}"
-    return f"on {kind}" if given else f"with a result of {kind}"
+        return f"with the number {kind.expr}{'' if is_known else ' as its result'}"
+    return f"on {kind}" if is_known else f"with a result of {kind}"
 
 
 def _known(number: SymType) -> bool:
@@ -187,7 +187,7 @@ def _declined(name: str, rule: Rule, call: Call) -> Refusal | None:
     return _sentence(rule.when(call)) if rule.when else None
 
 
-# From the coarsest to the finest: the row that fails at the last of them comes nearest to taking the call.
+# From the coarsest to the finest. The row that fails at the last of these checks is closest to taking the call.
 _CHECKS = (_bad_dtype, _bad_result, _bad_rank, _not_contiguous, _not_static, _declined)
 
 
@@ -198,7 +198,7 @@ def _sentence(answer: object) -> Refusal | None:
         case str() if answer.strip():
             return Refusal(answer)
     if isinstance(answer, Coroutine):
-        answer.close()  # or else Python warns that nobody awaits it
+        answer.close()  # otherwise Python warns that it was never awaited
     shown = (
         repr(answer)
         if answer is None or isinstance(answer, str | bytes | int | float | tuple | list | dict)

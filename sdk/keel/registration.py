@@ -1,6 +1,6 @@
-"""What a vendor writes, checked when it is made: each mistake is KeelError[bad-plugin], and says what to write instead.
+"""Checks of a plugin's declarations. Each mistake raises KeelError[bad-plugin], which says what to write instead.
 
-Each function takes ``what``, the words for the value that is being made (``A Rule``), and the name of the field.
+Each function takes ``what``, words for the value that is checked (``A Rule``), and the name of the field.
 """
 
 from __future__ import annotations
@@ -37,14 +37,16 @@ def bad(sentence: str, do: str) -> NoReturn:
 
 
 def checked_name(what: str, name: object) -> None:
-    """The name of a backend is of letters, digits, ``_`` and ``-``: it stands in lists and in ``backend.operator``."""
+    """Checks the name of a backend: letters, digits, ``_`` and ``-`` only, because it is used in lists and in
+    ``backend.operator``.
+    """
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         words = re.sub(r"[^A-Za-z0-9_-]+", "_", name).strip("_-") if isinstance(name, str) else ""
         bad(f"{what} has the name {name!r}.", f"Write letters, digits, _ and - only: name={words or 'acme'!r}.")
 
 
 def checked_device(what: str, device: object, *, any_device: bool = True) -> None:
-    """A device is the type of one, without a number; ``*`` stands for any where ``any_device``."""
+    """Checks a device: the type of a device, without a number. ``*`` means any device, if ``any_device``."""
     if any_device and device == "*":
         return
     if not isinstance(device, str):
@@ -71,9 +73,9 @@ def checked_call(
     takes: int | None = None,
     by_name: str = "",
 ) -> None:
-    """A hook is a plain function, or something else that is called and does not return a coroutine. ``takes`` is the
-    number of its positional arguments, if Python can tell; None means any number. It may have a parameter called
-    ``by_name``."""
+    """Checks a hook: a function or another callable that does not return a coroutine. ``takes`` is the number of its
+    positional arguments, if Python can tell; None means any number. It may have a parameter called ``by_name``.
+    """
     if value is None and optional:
         return
     if not callable(value):
@@ -85,7 +87,7 @@ def checked_call(
         if isinstance(code := getattr(f, "__code__", None), CodeType)
     ):
         bad(
-            f"{what} has an asynchronous function as {field}: Keel would get a coroutine from it, and no answer.",
+            f"{what} has an asynchronous function as {field}: calling it returns a coroutine, not an answer.",
             f"Write a plain function: {meaning}.",
         )
     if takes is not None and not _can_take(value, takes, by_name):
@@ -94,13 +96,14 @@ def checked_call(
 
 
 def has_parameter(function: Callable[..., Any], name: str) -> bool:
-    """Whether ``function`` declares a parameter ``name``, and can be given it by that name.  A wrapper declares what
-    the function that it wraps declares (``functools.wraps``), but may not take it."""
+    """True if ``function`` declares a parameter ``name`` and accepts it as a keyword. A wrapper has the signature of
+    the function that it wraps (``functools.wraps``), but may not accept the same arguments.
+    """
     try:
         if name not in signature(function).parameters:
             return False
         signature(function, follow_wrapped=False).bind_partial(**{name: None})
-    except (TypeError, ValueError):  # ValueError: of some functions written in C nothing is known
+    except (TypeError, ValueError):  # ValueError: some functions written in C have no signature
         return False
     return True
 
@@ -111,21 +114,21 @@ def _can_take(function: Callable[..., Any], arguments: int, by_name: str) -> boo
         signature(function).bind(*[None] * arguments, **named)
     except TypeError:
         return False
-    except ValueError:  # of some functions written in C nothing is known
+    except ValueError:  # some functions written in C have no signature
         return True
     return True
 
 
 def checked_flag(what: str, field: str, value: object) -> None:
-    """A flag is True or False."""
+    """Checks that a flag is True or False."""
     if not isinstance(value, bool):
         bad(f"{what} has {field}={_shown(value)}.", f"Write {field}=True or {field}=False.")
 
 
-def checked_type(what: str, field: str, value: object, kinds: type | tuple[type, ...], wanted: str) -> None:
-    """A value of one of those types; ``wanted`` says what to write."""
+def checked_type(what: str, field: str, value: object, kinds: type | tuple[type, ...], expected: str) -> None:
+    """Checks that a value has one of the types ``kinds``. ``expected`` says what to write."""
     if not isinstance(value, kinds):
-        bad(f"{what} has {field}={_shown(value)}, which is of type {type(value).__name__}.", f"Write {wanted}.")
+        bad(f"{what} has {field}={_shown(value)}, which is of type {type(value).__name__}.", f"Write {expected}.")
 
 
 def checked_number(
@@ -300,8 +303,8 @@ def _meant(name: str, families: Collection[str], packets: bool) -> str | None:
     """The name that was meant, probably."""
     plain = _plain(name)
     plain = f"aten.{plain[6:]}" if plain.startswith("torch.") else plain
-    whole = {*overload_names(), *_opset()} - {n for n in _opset() if n.count(".") < _OVERLOAD - 1}
-    overloads = {n for n in whole if n.count(".") == _OVERLOAD - 1}
+    names = {*overload_names(), *_opset()} - {n for n in _opset() if n.count(".") < _OVERLOAD - 1}
+    overloads = {n for n in names if n.count(".") == _OVERLOAD - 1}
     known = overloads | ({n.rpartition(".")[0] for n in overloads} if packets else set())
     tries = [t for n in (plain, plain.lower()) for t in (n, f"{n}.default", f"aten.{n}", f"aten.{n}.default")]
     if exact := next((t for t in tries if t in known or t in families), None):

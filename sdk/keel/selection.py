@@ -169,8 +169,8 @@ def replan(
         return plan
     placed = plan.claim, gm, plan
     most = len(gm.graph.nodes) if price.compete else _fallback_calls(plan)
-    claim, _, found = _robust_selection(placed, placed, backends, strict, price, most, refusals)
-    return replace(found, claim=replace(claim, bound=min(claim.seconds, plan.claim.bound)))
+    claim, _, selected = _robust_selection(placed, placed, backends, strict, price, most, refusals)
+    return replace(selected, claim=replace(claim, bound=min(claim.seconds, plan.claim.bound)))
 
 
 def _robust_selection(
@@ -196,7 +196,7 @@ def _robust_selection(
     candidates = [alone, best]
     for gm in {id(t[1]): t[1] for t in (best, alone)}.values():
         candidates += [_repriced(placed, backends, price) for placed in _placed(gm, doubted, strict, price, refusals)]
-    return min((t for t in candidates if _fallback_calls(t[2]) <= most), key=lambda t: _apart(t, doubted, price))
+    return min((t for t in candidates if _fallback_calls(t[2]) <= most), key=lambda t: _doubted(t, doubted, price))
 
 
 def _dominant_backend(placed: Placed, price: Pricing) -> str:
@@ -217,7 +217,7 @@ def _repriced(placed: Placed, backends: Sequence[Backend], price: Pricing) -> Pl
     return claim, gm, replace(plan, claim=claim)
 
 
-def _apart(placed: Placed, doubted: Sequence[Backend], price: Pricing) -> float:
+def _doubted(placed: Placed, doubted: Sequence[Backend], price: Pricing) -> float:
     """The seconds of a placement by the bill of those sheets, in which a part reads again what another part of its
     backend read."""
     _, gm, plan = placed
@@ -281,8 +281,8 @@ def _among(price: Price, some: Sequence[Backend]) -> Price:
     """Prices of placements on a few backends."""
     names = {b.name for b in some}
 
-    def priced(units: CallGraph, backends: tuple[Backend, ...], taken: Taken) -> Problem | None:
-        supported = taken & np.array([b.name in names for b in backends])
+    def priced(units: CallGraph, backends: tuple[Backend, ...], answers: Taken) -> Problem | None:
+        supported = answers & np.array([b.name in names for b in backends])
         return price(units, backends, supported) if supported.any(axis=1).all() else None
 
     return priced

@@ -67,8 +67,8 @@ _TYPES: Mapping[str, tuple[type, ...]] = {
 
 def read_settings(mode: str | None, options: Mapping[str, Any] | None) -> Settings:
     """The settings, checked.  Raises KeelError[bad-option] and what ``resolve`` raises."""
-    given = {name: value for name, value in (options or {}).items() if value is not None}
-    for name, value in given.items():
+    chosen = {name: value for name, value in (options or {}).items() if value is not None}
+    for name, value in chosen.items():
         if name not in _TYPES:
             near = get_close_matches(str(name), _TYPES, n=1)
             raise KeelError(
@@ -88,26 +88,26 @@ def read_settings(mode: str | None, options: Mapping[str, Any] | None) -> Settin
             {"modes": ", ".join(MODES)},
             do="Leave the mode out, or use one of these.",
         )
-    if (placement := given.get("placement", "auto")) not in PLACEMENTS:
+    if (placement := chosen.get("placement", "auto")) not in PLACEMENTS:
         raise KeelError(
             "bad-option",
             f"There is no placement {placement!r}.",
             {"placements": ", ".join(PLACEMENTS)},
             do="Leave it out, or use one of these.",
         )
-    strict = given.get("strict", False)
-    backends = _measured(resolve(given.get("backends"), strict=strict), given.get("costs", os.environ.get(COSTS)))
-    backends = pinned(backends, given.get("pins", {}))
-    found = Settings(backends, mode or "default", strict, given.get("fuel"), placement)
-    if placement in BY_COST and sheets_of(found.backends) is None:
-        lacking = [b.name for b in found.backends if b.cost is None and not b.last_resort]
+    strict = chosen.get("strict", False)
+    backends = _measured(resolve(chosen.get("backends"), strict=strict), chosen.get("costs", os.environ.get(COSTS)))
+    backends = pinned(backends, chosen.get("pins", {}))
+    settings = Settings(backends, mode or "default", strict, chosen.get("fuel"), placement)
+    if placement in BY_COST and sheets_of(settings.backends) is None:
+        lacking = [b.name for b in settings.backends if b.cost is None and not b.last_resort]
         raise KeelError(
             "bad-option",
             f"The placement cannot be by cost: {' and '.join(lacking)} "
             f"{'has' if len(lacking) == 1 else 'have'} no data sheet.",
             do="Give each backend a `cost`, or leave the placement out.",
         )
-    return found
+    return settings
 
 
 def _measured(backends: tuple[Backend, ...], costs: Costs | None) -> tuple[Backend, ...]:

@@ -49,28 +49,28 @@ def diff(
 ) -> None:
     """List what changed between two versions, and which part of the version has to rise for it."""
     old, new = _lock(a), _lock(b) if b else locks.lock()
-    found = differences.diff(old, new)
-    needed = differences.next_version(old, found)
+    changes = differences.diff(old, new)
+    needed = differences.next_version(old, changes)
     if json:
         print(
             js.dumps(
                 {
                     "from": old["opset"],
                     "to": new["opset"],
-                    "level": differences.level(found),
+                    "level": differences.level(changes),
                     "next": str(needed),
-                    "changes": [vars(d) for d in found],
+                    "changes": [vars(d) for d in changes],
                 },
                 indent=1,
             )
         )
         return
     console = Console(highlight=False)
-    if not found:
+    if not changes:
         console.print("Nothing changed.")
         return
     table = _table("part", "member", "change")
-    for d in found:
+    for d in changes:
         table.add_row(d.level, escape(printable(d.member)), escape(printable(d.sentence)))
     console.print(table)
     console.print(f"The first version after {old['opset']} that may hold these changes is {needed}.")
@@ -106,39 +106,39 @@ def overloads(
 ) -> None:
     """Say of every overload of PyTorch where it ends: in a member, written out, left out. Exits with 1 if one is
     unknown."""
-    found = accounts()
-    unknown = [a.name for a in found if a.how == "unknown"]
+    listed = accounts()
+    unknown = [a.name for a in listed if a.how == "unknown"]
     if json:
-        print(js.dumps([vars(a) for a in found], indent=1))
+        print(js.dumps([vars(a) for a in listed], indent=1))
     elif how:
-        _list_overloads(found, how)
+        _list_overloads(listed, how)
     else:
-        _count_overloads(found)
+        _count_overloads(listed)
         print(f"Unknown: {', '.join(unknown)}." if unknown else "None is unknown.")
     raise typer.Exit(1 if unknown else 0)
 
 
-def _list_overloads(found: Sequence[Account], how: str) -> None:
+def _list_overloads(listed: Sequence[Account], how: str) -> None:
     if how not in MEANINGS:
         raise KeelError("bad-option", f"{how!r} is no way to account for an overload.", {"ways": ", ".join(MEANINGS)})
     table = _table("overload", "part of, or why")
-    for a in found:
+    for a in listed:
         if a.how == how:
             table.add_row(a.name, escape(a.why))
     Console(highlight=False).print(table)
 
 
-def _count_overloads(found: Sequence[Account]) -> None:
-    ways = Counter(a.how for a in found)
+def _count_overloads(listed: Sequence[Account]) -> None:
+    ways = Counter(a.how for a in listed)
     table = _table("overloads", "how", "meaning")
     for way, meaning in MEANINGS.items():
         table.add_row(str(ways[way]), way, meaning)
-    table.add_row(str(len(found)), "all", "", style="bold")
+    table.add_row(str(len(listed)), "all", "", style="bold")
     console = Console(highlight=False)
     console.print(table)
     reasons = _table("overloads", "left out", "reason")
     for excluded in EXCLUSIONS:
-        count = sum(a.why == excluded.name for a in found if a.how == "left out")
+        count = sum(a.why == excluded.name for a in listed if a.how == "left out")
         reasons.add_row(str(count or ""), excluded.name, escape(excluded.reason))
     console.print(reasons)
 
@@ -150,14 +150,14 @@ def ops(
 ) -> None:
     """Count the operators of the opset by family, list a family, or show an operator."""
     console = Console(highlight=False)
-    found = lookup.find(name) if name is not None else _of(family) if family is not None else list(MEMBERS.values())
+    members = lookup.find(name) if name is not None else _of(family) if family is not None else list(MEMBERS.values())
     if json:
-        print(js.dumps([{"name": op.name, **_data(op)} for op in found], indent=1))
+        print(js.dumps([{"name": op.name, **_data(op)} for op in members], indent=1))
     elif name is not None:
-        console.print(escape("\n\n".join(map(_page, found))), soft_wrap=True)
+        console.print(escape("\n\n".join(map(_page, members))), soft_wrap=True)
     elif family is not None:
         table = _table("operator", "kind", "meaning")
-        for op in sorted(found, key=lambda op: op.name):
+        for op in sorted(members, key=lambda op: op.name):
             table.add_row(op.name, op.kind, escape(_sentence(op.doc)))
         console.print(table)
     else:
@@ -165,14 +165,14 @@ def ops(
 
 
 def _of(family: str) -> list[Op]:
-    found = [op for op in MEMBERS.values() if op.family == family]
-    if not found:
+    members = [op for op in MEMBERS.values() if op.family == family]
+    if not members:
         raise KeelError(
             "bad-option",
             f"The opset has no family {family!r}.",
             {"families": ", ".join(sorted({op.family for op in MEMBERS.values()}))},
         )
-    return found
+    return members
 
 
 def _show_families(console: Console) -> None:
@@ -206,7 +206,7 @@ def _page(op: Op) -> str:
 
 def _signatures(op: Op) -> list[str]:
     known = {name: operator_named(name) for name in op.overloads}
-    return [f"  {(found and signature(found)) or name}" for name, found in known.items()]
+    return [f"  {(operator and signature(operator)) or name}" for name, operator in known.items()]
 
 
 def _results(results: Any) -> list[str]:

@@ -49,21 +49,21 @@ def suppose(
     if not without and not assume:
         return tuple(backends)
     names = [b.name for b in backends]
-    found = []
+    result = []
     for b in backends:
         if b.name in without:
             continue
         lost = [w for w in without if w not in names and not b.last_resort and w.partition(".")[0] not in names]
         lost += [op for w in without if (op := _of(w, b.name)) is not None]
-        found.append(_supposed(b, lost, [op for a in assume if (op := _of(a, b.name)) is not None]))
-    if nobody := [a for a in assume if a.partition(".")[0] not in {b.name for b in found} or "." not in a]:
+        result.append(_supposed(b, lost, [op for a in assume if (op := _of(a, b.name)) is not None]))
+    if nobody := [a for a in assume if a.partition(".")[0] not in {b.name for b in result} or "." not in a]:
         raise KeelError(
             "bad-option",
             f"Unknown backend in {nobody[0]!r}.",
             {"backends": ", ".join(names)},
             do="Write BACKEND.OPERATOR, for instance acme.softmax.",
         )
-    return tuple(found)
+    return tuple(result)
 
 
 def next_steps(gm: fx.GraphModule, plan: Plan, price: Price | None, constants: Iterable[str] = ()) -> tuple[Step, ...]:
@@ -82,7 +82,7 @@ def next_steps(gm: fx.GraphModule, plan: Plan, price: Price | None, constants: I
         for who in by
         if who not in last
     )
-    found = []
+    steps = []
     for (who, operator), _ in sorted(refused.items(), key=lambda item: (-item[1], item[0]))[:MOST]:
         backends = tuple(_supposed(b, (), (operator,)) if b.name == who else b for b in plan.backends)
         refusals, gained = _asked_again(plan, nodes, backends, who, operator)
@@ -91,8 +91,8 @@ def next_steps(gm: fx.GraphModule, plan: Plan, price: Price | None, constants: I
                 now = _total(gm, place(gm, backends, refusals, price=price), fixed)
             except Fault:  # the data sheet fails for a call that it has not priced before
                 now = None
-            found.append(Step(who, operator, gained, None if before is None or now is None else before - now))
-    return tuple(sorted(found, key=lambda s: (-(s.saved or 0.0), -s.calls, s.backend, s.operator)))
+            steps.append(Step(who, operator, gained, None if before is None or now is None else before - now))
+    return tuple(sorted(steps, key=lambda s: (-(s.saved or 0.0), -s.calls, s.backend, s.operator)))
 
 
 def merged(steps: Iterable[Step]) -> tuple[Step, ...]:

@@ -109,7 +109,7 @@ def _again(
 ) -> list[Verdict]:
     """Verdicts on ``names`` over ``count`` draws, each with how far float64 moves."""
     examples = [(i, e) for i, e in ((seed, draw(seed)) for seed in range(count)) if e is not None]
-    found: list[Mapping[str, Comparison]] = []
+    results: list[Mapping[str, Comparison]] = []
     for i, example in examples:
         exact = reference(example, i)
         left, eager = (leave(fn, example.inputs, i) for fn in (ours, example.fn)) if i else (None, None)
@@ -117,8 +117,8 @@ def _again(
         one = {n: one[n] for n in names if n in one}
         if set(one) == names:
             moved = motion(example, exact, names, i)
-            found.append({n: replace(c, squared_motion=moved[n]) for n, c in one.items()})
-    return judge(found)
+            results.append({n: replace(c, squared_motion=moved[n]) for n, c in one.items()})
+    return judge(results)
 
 
 def type_differences(mine: Left, eager: Left) -> Iterator[str]:

@@ -82,11 +82,11 @@ def planned(
     of: str, settings: Sequence[tuple[str, bool]], samples: int | None, patterns: Sequence[str] | None, numbers: bool
 ) -> list[Job]:
     """The jobs of all settings. Training is asked only of what promises gradients. Raises KeelError[bad-option]."""
-    found = match_patterns(universe.names() if of == "opinfo" else NAMES, patterns)
+    result = match_patterns(universe.names() if of == "opinfo" else NAMES, patterns)
     return [
         Job(of, name, mode, dynamic, samples, numbers and of == "opinfo")
         for mode, dynamic in settings
-        for name in found
+        for name in result
         if mode == "forward" or of == "zoo" or universe.supports_autograd(name)
     ]
 

@@ -58,18 +58,18 @@ def symbols(calls: Sequence[Call]) -> list[sympy.Symbol]:
 
 
 def _symbols(*values: Any) -> set[sympy.Symbol]:
-    found: set[sympy.Symbol] = set()
+    results: set[sympy.Symbol] = set()
     for value in values:
         match value:
             case list() | tuple():
-                found |= _symbols(*value)
+                results |= _symbols(*value)
             case TensorType():
-                found |= _symbols(value.shape, value.strides)
+                results |= _symbols(value.shape, value.strides)
             case SymType():
-                found |= _symbols(value.expr)
+                results |= _symbols(value.expr)
             case sympy.Basic():
-                found |= value.free_symbols
-    return found
+                results |= value.free_symbols
+    return results
 
 
 def agree(call: Call, got: Sequence[Any], values: Values) -> bool:

@@ -51,11 +51,11 @@ class _Measured:
         examples = self.draws.of(0)
         row = self.found
         row.samples = len(examples)
-        seen: dict[str, tuple[bool, bool]] = {}
+        visited: dict[str, tuple[bool, bool]] = {}
         for i, example in enumerate(examples):
-            if (key := kind_of(example)) not in seen:
-                seen[key] = self.one(i, example)
-            traced, whole = seen[key]
+            if (key := kind_of(example)) not in visited:
+                visited[key] = self.one(i, example)
+            traced, whole = visited[key]
             row.traced += traced
             row.whole += whole
         row.ways, row.externs, row.host = dict(self.ways), dict(self.externs), dict(self.host)

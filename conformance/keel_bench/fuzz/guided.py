@@ -46,12 +46,12 @@ def main(name: str, seconds: int, corpus: Path | None = None) -> None:
     for function in _functions():
         atheris.instrument_func(function)
     loader, folder = LOADERS[name], Path(tempfile.mkdtemp(prefix="keel-fuzz-"))
-    kept = corpus or folder / "corpus"
-    kept.mkdir(parents=True, exist_ok=True)
+    retained = corpus or folder / "corpus"
+    retained.mkdir(parents=True, exist_ok=True)
     warnings.simplefilter("ignore")
     watch = Watch(folder / "file")
     for number, data in enumerate(loader.seeds()):
-        (kept / f"seed-{number}").write_bytes(data)
+        (retained / f"seed-{number}").write_bytes(data)
         watch.file.write_bytes(data)
         loader.load(watch.file)
 
@@ -68,12 +68,12 @@ def main(name: str, seconds: int, corpus: Path | None = None) -> None:
 
     options: list[Any] = [
         sys.argv[0],
-        str(kept),
+        str(retained),
         f"-max_total_time={seconds}",
         "-timeout=30",
         "-rss_limit_mb=6144",
         "-max_len=262144",
-        f"-artifact_prefix={kept.parent}/{name}-",
+        f"-artifact_prefix={retained.parent}/{name}-",
         "-print_final_stats=1",
     ]
     atheris.Setup(options, one, custom_mutator=mutated)

@@ -57,8 +57,8 @@ def graphs() -> list[bytes]:
             },
         )
         rows = {0: torch.export.Dim("rows", min=2, max=64)}
-        found = torch.export.export(DataDependent(), (torch.ones(3, 4),), dynamic_shapes={"x": rows})
-        return [_saved(g) for g in (program, found)]
+        result = torch.export.export(DataDependent(), (torch.ones(3, 4),), dynamic_shapes={"x": rows})
+        return [_saved(g) for g in (program, result)]
 
 
 def _saved(graph: Any) -> bytes:

@@ -148,11 +148,11 @@ class Oracle:
     @cached_property
     def touching(self) -> list[list[int]]:
         """For each unit the tensors that it makes or reads."""
-        found: list[list[int]] = [[] for _ in self.compute]
+        results: list[list[int]] = [[] for _ in self.compute]
         for t, it in enumerate(self.tensors):
             for u in {it.maker, *it.readers} - {-1}:
-                found[u].append(t)
-        return found
+                results[u].append(t)
+        return results
 
 
 def micros(seconds: np.ndarray) -> Any:

@@ -25,15 +25,15 @@ FOREIGN = {"openvino": "openvino.torch"}
 
 def backends(names: Sequence[str], device: str) -> list[Backend]:
     """Those backends, each with its measured sheet."""
-    found = [_is_installed(name) for name in names]
+    results = [_is_installed(name) for name in names]
     path = Path(os.environ[SHEETS])
     with path.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         known = json.loads(path.read_text()) if path.exists() else {}
-        if lacking := [b for b in found if b.name not in known]:
+        if lacking := [b for b in results if b.name not in known]:
             known |= {name: sheet.as_json() for name, sheet in calibrate(lacking, device).items()}
             path.write_text(json.dumps(known))
-    return [replace(b, cost=Cost.from_json(json.dumps(known[b.name]))) for b in found]
+    return [replace(b, cost=Cost.from_json(json.dumps(known[b.name]))) for b in results]
 
 
 def absent(names: Sequence[str]) -> str:

@@ -152,12 +152,12 @@ def tensors_of(units: placement.CallGraph) -> tuple[list[int], list[list[int]], 
         for operand in node.all_input_nodes:
             readers.setdefault(_producer(operand), set()).add(unit)
     results = {_producer(n) for n in graph.output_node().all_input_nodes}
-    found = [n for n in graph.nodes if n in readers or n in results]
+    collected = [n for n in graph.nodes if n in readers or n in results]
     return (
-        [units.numbers.get(n, -1) for n in found],
-        [sorted(readers.get(n, ())) for n in found],
-        [_bytes(n.meta["val"]) for n in found],
-        [1 if n in results else -1 for n in found],
+        [units.numbers.get(n, -1) for n in collected],
+        [sorted(readers.get(n, ())) for n in collected],
+        [_bytes(n.meta["val"]) for n in collected],
+        [1 if n in results else -1 for n in collected],
     )
 
 

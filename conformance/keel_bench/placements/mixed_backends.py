@@ -47,16 +47,16 @@ def measure(job: Job) -> dict[str, Any]:
     """Each backend alone, and all by cost."""
     if why := absent(job.compiler.split("+")):
         return {TOGETHER: {"why": why}}
-    found = backends(job.compiler.split("+"), job.device)
-    lists: dict[str, Sequence[Backend]] = {b.name: [b] for b in found}
-    return timed(job, {**lists, TOGETHER: found})
+    result = backends(job.compiler.split("+"), job.device)
+    lists: dict[str, Sequence[Backend]] = {b.name: [b] for b in result}
+    return timed(job, {**lists, TOGETHER: result})
 
 
 def measure_tried(job: Job) -> dict[str, Any]:
     """Each backend alone, all by cost, and all as the first step finds to be fastest."""
-    found = backends(job.compiler.split("+"), job.device)
-    lists: dict[str, Sequence[Backend]] = {b.name: [b] for b in found}
-    return timed(job, {**lists, BY_COST: found, TOGETHER: found}, measured=(TOGETHER,))
+    result = backends(job.compiler.split("+"), job.device)
+    lists: dict[str, Sequence[Backend]] = {b.name: [b] for b in result}
+    return timed(job, {**lists, BY_COST: result, TOGETHER: result}, measured=(TOGETHER,))
 
 
 # -- bars --------------------------------------------------------------------------------------------------------------

@@ -27,10 +27,10 @@ MEAN = 1.05
 
 
 def jobs(chosen: Selection) -> list[Job]:
-    found = []
+    results = []
     for backends, count in COUNTS.items():
         few = chosen.few(count)
-        found += [
+        results += [
             Job(
                 "optimality",
                 f"{backends} backends",
@@ -42,7 +42,7 @@ def jobs(chosen: Selection) -> list[Job]:
             )
             for first in range(0, few, CHUNK)
         ]
-    return found
+    return results
 
 
 @dataclass
@@ -153,8 +153,8 @@ def _bars(backends: int, rows: Sequence[dict[str, Any]]) -> Iterable[Criterion]:
 def _ratios(rows: Sequence[dict[str, Any]], name: str) -> tuple[list[float], int]:
     """Cost over optimum of each problem, and how many are optimal.  What should cost nothing and does not is inf."""
     pairs = [pair for row in rows for pair in zip(row[f"{name} costs"], row[f"{name} optima"], strict=True)]
-    ratios = [found / least if least else (1.0 if not found else float("inf")) for found, least in pairs]
-    return ratios, sum(found == least for found, least in pairs)
+    ratios = [result / least if least else (1.0 if not result else float("inf")) for result, least in pairs]
+    return ratios, sum(result == least for result, least in pairs)
 
 
 def total(rows: Iterable[dict[str, Any]], key: str) -> int:

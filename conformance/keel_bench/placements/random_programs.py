@@ -55,7 +55,7 @@ def measure(job: Job) -> dict[str, Any]:
     """``plans`` has a digest of each plan; the other lists have the numbers of programs of which something is wrong."""
     first, last = map(int, job.along.split("-"))
     start = time.process_time()
-    found: dict[str, Any] = {
+    results: dict[str, Any] = {
         "plans": [],
         "certificate": [],
         "wrong": [],
@@ -69,8 +69,8 @@ def measure(job: Job) -> dict[str, Any]:
     }
     runs = job.model == f"hash seed {HASH_SEEDS[0]}"
     for seed in range(first, last + 1, 1 if runs else FOURTH):
-        _one(seed, runs, found)
-    return {**found, "cpu_seconds": time.process_time() - start}
+        _one(seed, runs, results)
+    return {**results, "cpu_seconds": time.process_time() - start}
 
 
 def _one(seed: int, runs: bool, found: dict[str, Any]) -> None:

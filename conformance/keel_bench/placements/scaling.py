@@ -59,9 +59,9 @@ def _placed(gm: fx.GraphModule) -> dict[str, Any]:
     alone = replace(two, launch=np.zeros(2))
     read, _ = _timed(lambda: placement.call_graph_of(gm.graph), units)
     without, fewest = _timed(lambda: placement.solve_placement(alone), units)
-    solve, found = _timed(lambda: placement.solve_placement(two), units)
+    solve, result = _timed(lambda: placement.solve_placement(two), units)
     more, other = _timed(lambda: placement.solve_placement(three), units)
-    plan = _plan(units, found)
+    plan = _plan(units, result)
     check, _ = _timed(lambda: placement.verify_placement(gm, plan), units)
     gc.collect()
     split, parts = _timed(lambda: placement.build_part_graphs(gm, plan), units)
@@ -72,7 +72,7 @@ def _placed(gm: fx.GraphModule) -> dict[str, Any]:
         "alone": without,
         "fewest": max(fewest.group) + 1,
         "solve": solve,
-        "gap": found.gap,
+        "gap": result.gap,
         "parts": len(parts),
         "three": more,
         "three_gap": other.gap,
@@ -85,13 +85,13 @@ def _placed(gm: fx.GraphModule) -> dict[str, Any]:
 
 def _timed(work: Callable[[], Any], units: placement.CallGraph, once: bool = False) -> tuple[float, Any]:
     """CPU seconds, and what came of it."""
-    least, found = math.inf, None
+    least, result = math.inf, None
     for _ in range(1 if once or len(units.nodes) >= LARGE else 5):
-        found = None
+        result = None
         start = time.process_time()
-        found = work()
+        result = work()
         least = min(least, time.process_time() - start)
-    return least, found
+    return least, result
 
 
 def _plan(units: placement.CallGraph, found: placement.SolvedPlacement) -> placement.Plan:
@@ -126,8 +126,8 @@ class _Supported(OperatorSupportBase):
 def _other_partitioner(gm: fx.GraphModule) -> dict[str, Any]:
     units = placement.call_graph_of(gm.graph)
     partitioner = CapabilityBasedPartitioner(gm, _Supported(unsupported(units)), allows_single_node_partition=True)
-    seconds, found = _timed(partitioner.propose_partitions, units, once=True)
-    return {"calls": len(units.nodes), "seconds": seconds, "partitions": len(found)}
+    seconds, result = _timed(partitioner.propose_partitions, units, once=True)
+    return {"calls": len(units.nodes), "seconds": seconds, "partitions": len(result)}
 
 
 # -- bars --------------------------------------------------------------------------------------------------------------

@@ -86,13 +86,13 @@ def timed(
     named in ``measured`` are placed by trying, the others by cost."""
     if job.device == "cpu":
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: job.threads])
-    step, found, runs = job.step, dict[str, Timed](), dict[str, Any]()
+    step, result, runs = job.step, dict[str, Timed](), dict[str, Any]()
     torch.compiler.reset()
     for name, backends in lists.items():
-        found[name] = Timed()
+        result[name] = Timed()
         case = prepare(step, build(job.model, scale=job.scale, device=job.device))
         run(step, case, case.model)  # PyTorch captures a model again after its first step has set something
-        watched = [_watched(b, found[name], job.device) for b in backends]
+        watched = [_watched(b, result[name], job.device) for b in backends]
         tries = name in measured
         forward = keel.compile(
             case.model,
@@ -104,30 +104,30 @@ def timed(
         )
         try:
             with alone() if tries else nullcontext():  # the first steps take times
-                settle(partial(_step, step, case, forward), found[name], STILL if tries else 1)
+                settle(partial(_step, step, case, forward), result[name], STILL if tries else 1)
             runs[name] = case, forward
         except Exception as raised:  # a backend that cannot, or a foreign compiler that fails
-            found[name].why = _why(_root(raised))
+            result[name].why = _why(_root(raised))
     with alone():
         for i in range(WARM_UP + STEPS * (1 + job.rounds) if runs else 0):
             if i == WARM_UP:  # a graph that is captured meanwhile is another program
-                for part in (part for each in found.values() for part in each.parts):
+                for part in (part for each in result.values() for part in each.parts):
                     part.seconds = float("inf")
             turns = list(runs.items())
             random.Random(i).shuffle(turns)  # what ran before shows in the caches
             for name, (case, forward) in turns:
-                found[name].watching = i < WARM_UP + STEPS
+                result[name].watching = i < WARM_UP + STEPS
                 prepare(step, case)
                 finish(job.device)
                 start = now(job.device)
                 run(step, case, forward)
                 finish(job.device)
-                if not found[name].watching:
-                    found[name].steps.append(now(job.device) - start)
-    for each in found.values():
+                if not result[name].watching:
+                    result[name].steps.append(now(job.device) - start)
+    for each in result.values():
         each.parts[:] = [part for part in each.parts if part.seconds < float("inf")]  # others run no more
         each.predicted = sum(part.predicted for part in each.parts)
-    return {name: each.as_json() for name, each in found.items()}
+    return {name: each.as_json() for name, each in result.items()}
 
 
 def _step(step: Step, case: ModelCase, forward: Callable[..., Any]) -> None:

@@ -53,11 +53,11 @@ class _Measured:
     ends: dict[str, list[str]] = field(default_factory=dict)
 
     def row(self) -> dict[str, Any]:
-        seen = set[str]()
+        visited = set[str]()
         draws = Draws(self.job.model, self.job.mode == "training", self.job.rounds, self.job.device)
         for i, example in enumerate(draws.of(0)):
-            if (kind := kind_of(example)) not in seen:
-                seen.add(kind)
+            if (kind := kind_of(example)) not in visited:
+                visited.add(kind)
                 torch.compiler.reset()
                 with torch.set_grad_enabled(self.job.mode == "training"):
                     end, why = self.one(example, partial(draws.alike, i))

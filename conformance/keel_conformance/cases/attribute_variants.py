@@ -74,8 +74,8 @@ SECONDS, MEMORY = 20, 3 * 2**30
 def attribute_variants(op: Op) -> list[SavedCall]:
     """Those of a member, the most different."""
     calls = known_calls(op, FILES[:3])
-    seen = frozenset(f for call in calls for f in facets(call))
-    found = list[SavedCall]()
+    visited = frozenset(f for call in calls for f in facets(call))
+    results = list[SavedCall]()
     for call in _first_of_each(calls):
         target: Any = next(t for t in op.targets if str(t) == call.overload)
         parameters = target._schema.arguments if target.namespace in ("aten", "prims") else ()
@@ -83,20 +83,20 @@ def attribute_variants(op: Op) -> list[SavedCall]:
             if parameter.name not in BESIDE:
                 tries = [_with(call, place, parameter, v) for v in _others(_given(call, place, parameter), parameter)]
                 good = [t for t in (_sound(op, made) for made in tries) if t is not None]
-                new = [t for t in good if facets(t) - seen]
-                found += select_diverse(new, [facets(t) for t in new])[:EACH]
-    return select_diverse(found, [facets(f) for f in found])[:MOST]
+                new = [t for t in good if facets(t) - visited]
+                results += select_diverse(new, [facets(t) for t in new])[:EACH]
+    return select_diverse(results, [facets(f) for f in results])[:MOST]
 
 
 def _first_of_each(calls: tuple[SavedCall, ...]) -> list[SavedCall]:
     """One call of each overload, of more than one dimension if there is such."""
-    found = dict[str, SavedCall]()
+    results = dict[str, SavedCall]()
     for call in calls:
         rank = max((len(p.shape) for _, p in call.tensor_specs), default=0)
-        held = found.get(call.overload)
+        held = results.get(call.overload)
         if held is None or (rank >= 2 and max((len(p.shape) for _, p in held.tensor_specs), default=0) < 2):
-            found[call.overload] = call
-    return list(found.values())
+            results[call.overload] = call
+    return list(results.values())
 
 
 def _given(call: SavedCall, place: int, parameter: Any) -> Any:
@@ -199,9 +199,9 @@ def spoken_of(op: Op, made: SavedCall, dtype: torch.dtype) -> bool:
             written_out = results if decompose is None else decompose(*args, **kwargs)
         except Exception:  # whatever the reason, the call cannot be a case
             return False
-    found, others = tensor_leaves(results), tensor_leaves(written_out)
-    return all(r.layout == torch.strided for r in found) and (
-        written_out is NotImplemented or [(r.dtype, r.shape) for r in found] == [(r.dtype, r.shape) for r in others]
+    result, others = tensor_leaves(results), tensor_leaves(written_out)
+    return all(r.layout == torch.strided for r in result) and (
+        written_out is NotImplemented or [(r.dtype, r.shape) for r in result] == [(r.dtype, r.shape) for r in others]
     )
 
 

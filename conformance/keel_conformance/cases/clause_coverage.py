@@ -68,5 +68,5 @@ def covered_clauses(domain: Domain, levels: Levels) -> tuple[str, ...]:
 @cache
 def untested() -> Mapping[str, str]:
     """The clauses that no case witnesses, as ``add.C1``, with the reason."""
-    found: Mapping[str, str] = json.loads(UNTESTED.read_text())
-    return found
+    results: Mapping[str, str] = json.loads(UNTESTED.read_text())
+    return results

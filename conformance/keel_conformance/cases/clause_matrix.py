@@ -70,10 +70,12 @@ def reason_for(name: str, number: str) -> str:
     if domain_of(name) is None:
         return "No call of it is known that eager PyTorch runs on a CPU."
     asked = required_features(name)[number]
-    found = [reason for feature, reason in REASONS if feature in asked]
-    found += [f"No known call of it gives {f.removeprefix('given ')}." for f in sorted(asked) if f.startswith("given ")]
-    if len(found) < 2:
-        return found[0] if found else "No case of it is drawn."
+    results = [reason for feature, reason in REASONS if feature in asked]
+    results += [
+        f"No known call of it gives {f.removeprefix('given ')}." for f in sorted(asked) if f.startswith("given ")
+    ]
+    if len(results) < 2:
+        return results[0] if results else "No case of it is drawn."
     return f"No known call of it has all of this at once: {', '.join(sorted(asked))}."
 
 

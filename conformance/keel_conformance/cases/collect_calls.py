@@ -66,7 +66,7 @@ def collect_calls() -> dict[str, list[dict[str, Any]]]:
         if op.kind != "opaque"
         for target in op.targets[0 if op.samples is None else 1 :]
     }
-    found: dict[str, dict[str, SavedCall]] = {}
+    results: dict[str, dict[str, SavedCall]] = {}
     for called, args, kwargs in opinfos.calls(frozenset(wanted)):
         op = wanted[called]
         try:
@@ -74,8 +74,8 @@ def collect_calls() -> dict[str, list[dict[str, Any]]]:
             kind = json.dumps(_kind(to_json(made)), sort_keys=True)
         except TypeError:  # a generator, say
             continue
-        found.setdefault(op.name, {}).setdefault(kind, _following(made) if op.name in FOLLOWING else made)
-    return _opinfo_calls(found)
+        results.setdefault(op.name, {}).setdefault(kind, _following(made) if op.name in FOLLOWING else made)
+    return _opinfo_calls(results)
 
 
 def _following(made: SavedCall) -> SavedCall:
@@ -88,12 +88,12 @@ def _following(made: SavedCall) -> SavedCall:
 
 def by_hand() -> dict[str, list[dict[str, Any]]]:
     """The same of calls that are written by hand."""
-    calls, found = handwritten_calls(), dict[str, dict[str, SavedCall]]()
+    calls, result = handwritten_calls(), dict[str, dict[str, SavedCall]]()
     for name, op in MEMBERS.items():
         for target in op.targets:
             for i, (overload, args, kwargs) in enumerate(calls.get(str(target), ())):
-                found.setdefault(name, {})[f"{overload} {i}"] = save_call(overload, args, kwargs, own=_floating)
-    return _opinfo_calls(found)
+                result.setdefault(name, {})[f"{overload} {i}"] = save_call(overload, args, kwargs, own=_floating)
+    return _opinfo_calls(result)
 
 
 def _opinfo_calls(found: Mapping[str, Mapping[str, SavedCall]]) -> dict[str, list[dict[str, Any]]]:
@@ -155,12 +155,12 @@ def _spread(calls: list[SavedCall]) -> list[SavedCall]:
 
 def declared() -> dict[str, list[dict[str, Any]]]:
     """The samples of each member that has some, with the dtypes in which eager PyTorch runs them."""
-    found = {}
+    results = {}
     for name, op in MEMBERS.items():
         calls = [with_dtypes(op, s, s.dtypes) for s in _of_samples(op)]
         if good := [s for s in calls if s.dtypes]:
-            found[name] = [to_json(s) for s in _spread(good)]
-    return found
+            results[name] = [to_json(s) for s in _spread(good)]
+    return results
 
 
 def _of_samples(op: Op) -> list[SavedCall]:
@@ -180,7 +180,7 @@ def _of_samples(op: Op) -> list[SavedCall]:
         if dtype == first and isinstance(v, torch.Tensor) and v.dtype == first
     }
     named = _follows(samples)
-    found: dict[str, tuple[SavedCall, list[torch.dtype]]] = {}
+    results: dict[str, tuple[SavedCall, list[torch.dtype]]] = {}
     for dtype, sample in samples:
         try:
             called = str(overload_of(op, sample.args, sample.kwargs))
@@ -195,8 +195,8 @@ def _of_samples(op: Op) -> list[SavedCall]:
         )
         args, kwargs = rebuilt((made.args, made.kwargs), lambda path, v: OWN if path in named else v)
         key = repr([(p, _bare(v)) for p, v in walk((args, kwargs))])
-        found.setdefault(key, (SavedCall(called, args, kwargs), []))[1].append(dtype)
-    return [SavedCall(s.overload, s.args, s.kwargs, tuple(dict.fromkeys(d))) for s, d in found.values()]
+        results.setdefault(key, (SavedCall(called, args, kwargs), []))[1].append(dtype)
+    return [SavedCall(s.overload, s.args, s.kwargs, tuple(dict.fromkeys(d))) for s, d in results.values()]
 
 
 def _small(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:

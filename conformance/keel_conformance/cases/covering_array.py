@@ -48,18 +48,18 @@ def extend(
     are few to draw from.
     """
     names = list(factors)
-    seen = {tuple(levels[f] for f in names) for levels in given}
+    visited = {tuple(levels[f] for f in names) for levels in given}
     counts, tables = tuple(len(factors[f]) for f in names), tuple(_table(factors, names, r) for r in rules)
-    draw, tries = _drawing(counts, tables, seed), 3 * max(0, least - len(seen))
-    found = list[dict[str, str]]()
+    draw, tries = _drawing(counts, tables, seed), 3 * max(0, least - len(visited))
+    results = list[dict[str, str]]()
     for row in map(draw, range(tries)):
-        if len(seen) >= least:
+        if len(visited) >= least:
             break
         levels = {f: factors[f][level] for f, level in zip(names, row, strict=True)} if row is not None else {}
-        if levels and tuple(levels.values()) not in seen:
-            seen.add(tuple(levels.values()))
-            found.append(levels)
-    return found
+        if levels and tuple(levels.values()) not in visited:
+            visited.add(tuple(levels.values()))
+            results.append(levels)
+    return results
 
 
 @lru_cache(4096)
@@ -94,8 +94,8 @@ def best(
         worths = [-worth(names[factor], level, before) for level in factors[names[factor]]]
         return sorted(range(len(worths)), key=worths.__getitem__)
 
-    found = search.best({}, [names.index(f) for f in order], rank)
-    return {f: factors[f][found[k]] for k, f in enumerate(names)} if found else None
+    result = search.best({}, [names.index(f) for f in order], rank)
+    return {f: factors[f][result[k]] for k, f in enumerate(names)} if result else None
 
 
 def _table(factors: Mapping[str, tuple[str, ...]], names: list[str], rule: Rule) -> Table:
@@ -129,16 +129,16 @@ def _rows(
     )
     for row in given:
         missing.strike(row)
-    found = list[tuple[int, ...]]()
-    while missing.pairs and (most is None or len(found) < most):
+    results = list[tuple[int, ...]]()
+    while missing.pairs and (most is None or len(results) < most):
         pair = next(iter(missing.pairs))
         choice = search.complete(pair, missing)
         if choice is None:
             missing.drop(pair)
             continue
-        found.append(choice)
+        results.append(choice)
         missing.strike(choice)
-    return tuple(found)
+    return tuple(results)
 
 
 class _Missing:
@@ -192,10 +192,10 @@ class _Search:
 
     def mask(self, factor: int, chosen: Mapping[int, int]) -> int:
         """The levels that rules of two factors allow, as bits."""
-        found = -1
+        result = -1
         for f, a in chosen.items():
-            found &= self.with_one.get((f, a, factor), -1)
-        return found
+            result &= self.with_one.get((f, a, factor), -1)
+        return result
 
     def complete(self, pair: tuple[int, ...], missing: _Missing) -> tuple[int, ...] | None:
         """A choice with the pair (factor, level, factor, level), if there is one; with none, any choice."""
@@ -203,8 +203,8 @@ class _Search:
         rest = [h for h in range(len(self.counts)) if h not in begun]
         self.chance.shuffle(rest)
         self.steps = 0
-        found = self._extend(begun, rest, missing.bits)
-        return tuple(found[h] for h in range(len(self.counts))) if found else None
+        result = self._extend(begun, rest, missing.bits)
+        return tuple(result[h] for h in range(len(self.counts))) if result else None
 
     def best(
         self,
@@ -220,9 +220,9 @@ class _Search:
             return None
         for level in rank(rest[0], chosen):
             if self.fits(rest[0], level, chosen):
-                found = self.best({**chosen, rest[0]: level}, rest[1:], rank)
-                if found is not None:
-                    return found
+                result = self.best({**chosen, rest[0]: level}, rest[1:], rank)
+                if result is not None:
+                    return result
         return None
 
     def _extend(
@@ -245,7 +245,7 @@ class _Search:
             if mask >> level & 1 and (not self.tables[factor] or self.holds(factor, level, chosen))
         ]
         for _, _, level in sorted(ranked):
-            found = self._extend({**chosen, factor: level}, rest[1:], missing)
-            if found is not None:
-                return found
+            result = self._extend({**chosen, factor: level}, rest[1:], missing)
+            if result is not None:
+                return result
         return None

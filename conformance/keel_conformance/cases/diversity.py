@@ -15,10 +15,10 @@ T = TypeVar("T")
 
 def facets(call: SavedCall) -> frozenset[str]:
     """Of its tensors the dtypes and ranks, of its other arguments the kind of each: its sign, whether it is whole."""
-    found = {call.overload}
+    results = {call.overload}
     for name, value in (*((str(i), v) for i, v in enumerate(call.args)), *call.kwargs.items()):
-        found |= {f"{name} {kind}" for kind in _kinds(value)}
-    return frozenset(found)
+        results |= {f"{name} {kind}" for kind in _kinds(value)}
+    return frozenset(results)
 
 
 def _kinds(value: Any) -> Iterable[str]:
@@ -49,14 +49,14 @@ def _size(value: float) -> str:
 
 def select_diverse(calls: Sequence[T], of: Sequence[frozenset[str]]) -> list[T]:
     """The calls, each next one that with the most facets that the calls before it lack; then again from the start."""
-    left, found = list(range(len(calls))), list[int]()
-    seen = frozenset[str]()
+    left, result = list(range(len(calls))), list[int]()
+    visited = frozenset[str]()
     while left:
-        best = max(left, key=lambda i: (len(of[i] - seen), -i))
-        if not of[best] - seen and seen:
-            seen = frozenset()
+        best = max(left, key=lambda i: (len(of[i] - visited), -i))
+        if not of[best] - visited and visited:
+            visited = frozenset()
             continue
         left.remove(best)
-        found.append(best)
-        seen |= of[best]
-    return [calls[i] for i in found]
+        result.append(best)
+        visited |= of[best]
+    return [calls[i] for i in result]

@@ -56,27 +56,27 @@ def drop_trivial(
     passing = passer(domain)
     with _silence():
         asked = [(c, passing(c)) for c in chosen]
-        kept, empty = [c for c, kind in asked if not kind], [c for c, kind in asked if trivial.EMPTY in kind]
+        retained, empty = [c for c, kind in asked if not kind], [c for c, kind in asked if trivial.EMPTY in kind]
         rest = [(c, kind) for c, kind in asked if kind and trivial.EMPTY not in kind]
         some = _spaced(empty, max(1, len(chosen) // EMPTIES))
-        if len(kept) < plenty or (not rest and len(some) == len(empty)):
+        if len(retained) < plenty or (not rest and len(some) == len(empty)):
             return list(chosen)
         few = [*some, *_different(rest, stay)]
         for k in range(ROUNDS if least else 0):  # pairs of levels that were in no other choice
-            more = covering(domain.factors, domain.rules, seed=seed + 7919 * (k + 1), given=[*kept, *few])
+            more = covering(domain.factors, domain.rules, seed=seed + 7919 * (k + 1), given=[*retained, *few])
             found = [c for c in more if not passing(c)]
-            kept += found
+            retained += found
             if not found:
                 break
-        short = min(least, len(chosen)) - len(kept) - len(few)
+        short = min(least, len(chosen)) - len(retained) - len(few)
         if short > 0:
-            given = [*kept, *(c for c, _ in rest)]
-            kept += [
+            given = [*retained, *(c for c, _ in rest)]
+            retained += [
                 c
                 for c in extend(domain.factors, domain.rules, given, seed=seed + 7919, least=len(given) + 2 * short)
                 if not passing(c)
             ][:short]
-    return [*kept, *few]
+    return [*retained, *few]
 
 
 def passer(domain: Domain) -> Callable[[Levels], frozenset[str]]:
@@ -141,16 +141,16 @@ def _different(rest: Iterable[tuple[Levels, frozenset[str]]], stay: int) -> list
     kinds = dict[frozenset[str], list[Levels]]()
     for levels, kind in rest:
         kinds.setdefault(kind, []).append(levels)
-    found: list[Levels] = []
+    results: list[Levels] = []
     for kind, some in kinds.items():
-        seen, mine = set[tuple[str, str]](), list[Levels]()
+        visited, mine = set[tuple[str, str]](), list[Levels]()
         for levels in some:
-            new = {(f, v) for f, v in levels.items() if f not in PLAIN and f != "values"} - seen
+            new = {(f, v) for f, v in levels.items() if f not in PLAIN and f != "values"} - visited
             if len(mine) < max(stay, NOTHING in kind) and (new or not mine):
                 mine.append(levels)
-                seen |= new
-        found += mine
-    return found
+                visited |= new
+        results += mine
+    return results
 
 
 def _spaced(all_: Sequence[Levels], most: int) -> list[Levels]:
@@ -162,11 +162,11 @@ def _spaced(all_: Sequence[Levels], most: int) -> list[Levels]:
 @contextmanager
 def _silence() -> Iterator[None]:
     """PyTorch warns on the standard error of sizes that are tried here on purpose."""
-    kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    retained, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 2)
     try:
         yield
     finally:
-        os.dup2(kept, 2)
-        os.close(kept)
+        os.dup2(retained, 2)
+        os.close(retained)
         os.close(nowhere)

@@ -110,8 +110,8 @@ def _spread(calls: list[SavedCall], most: int) -> list[SavedCall]:
 
 
 def _dtypes(calls: tuple[SavedCall, ...]) -> list[torch.dtype]:
-    found = {d for s in calls for d in s.dtypes}
-    return [d for d in DTYPE_NAMES if d in found]
+    results = {d for s in calls for d in s.dtypes}
+    return [d for d in DTYPE_NAMES if d in results]
 
 
 def _drawn_parts(made: SavedCall) -> list[TensorSpec]:

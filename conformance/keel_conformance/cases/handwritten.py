@@ -419,9 +419,9 @@ def handwritten_calls() -> Mapping[str, list[Written]]:
         _counts,
         _long,
     ]
-    found: dict[str, list[Written]] = {}
+    results: dict[str, list[Written]] = {}
     for calls in made:
         for overload, args, kwargs in calls():
             full = overload if overload.startswith("quantized_decomposed") else f"aten.{overload}"
-            found.setdefault(full, []).append((full, args, kwargs))
-    return found
+            results.setdefault(full, []).append((full, args, kwargs))
+    return results

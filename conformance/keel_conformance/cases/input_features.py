@@ -30,13 +30,13 @@ def features(domain: Domain, levels: Levels) -> frozenset[str]:
     """Those of a choice."""
     dtype = DTYPES[levels["dtype"]]
     values = levels.get("values", "random")
-    found = set(_of_dtype(dtype)) | {f"{f} {v}" for f, v in levels.items()}
-    found |= {"special"} if values in SPECIAL or (values == "wide" and not dtype.is_floating_point) else set()
-    found |= {"duplicate"} if values in REPEATED or dtype in (torch.bool, torch.uint8, torch.int8) else set()
-    found |= {"halfway"} if values in HALFWAY else set()
-    found |= {"duplicate"} if levels.get("taken") in ("equal", "one", "many") else set()
+    results = set(_of_dtype(dtype)) | {f"{f} {v}" for f, v in levels.items()}
+    results |= {"special"} if values in SPECIAL or (values == "wide" and not dtype.is_floating_point) else set()
+    results |= {"duplicate"} if values in REPEATED or dtype in (torch.bool, torch.uint8, torch.int8) else set()
+    results |= {"halfway"} if values in HALFWAY else set()
+    results |= {"duplicate"} if levels.get("taken") in ("equal", "one", "many") else set()
     shape = tuple((f, _class(f, levels[f])) for f in domain.factors if f not in APART)
-    return frozenset(found | _of_arguments(domain.op.name, shape, _Drawn(domain, levels)))
+    return frozenset(results | _of_arguments(domain.op.name, shape, _Drawn(domain, levels)))
 
 
 def _class(factor: str, level: str) -> str:
@@ -79,13 +79,13 @@ def _of_arguments(name: str, levels: tuple[tuple[str, str], ...], drawn: _Drawn)
     overload = drawn.domain.overload(drawn.levels) or str(drawn.domain.op.targets[0])
     target = next(t for t in MEMBERS[name].targets if str(t) == overload)
     tensors = [v for v in _leaves((inputs.args, tuple(inputs.kwargs.values()))) if isinstance(v, torch.Tensor)]
-    found = set[str]()
-    found |= {"empty"} if any(0 in t.shape for t in tensors) else set()
-    found |= {"0d"} if any(not t.dim() for t in tensors) else set()
-    found |= {"broadcast"} if len({t.shape for t in tensors}) > 1 else set()
+    results = set[str]()
+    results |= {"empty"} if any(0 in t.shape for t in tensors) else set()
+    results |= {"0d"} if any(not t.dim() for t in tensors) else set()
+    results |= {"broadcast"} if len({t.shape for t in tensors}) > 1 else set()
     numbers = [v for v in _leaves((inputs.args, tuple(inputs.kwargs.values()))) if isinstance(v, int | float | complex)]
-    found |= {"mixed"} if len({t.dtype for t in tensors}) > 1 or (tensors and numbers) else set()
-    return frozenset(found | {f"given {p}" for p in _given(target, inputs)})
+    results |= {"mixed"} if len({t.dtype for t in tensors}) > 1 or (tensors and numbers) else set()
+    return frozenset(results | {f"given {p}" for p in _given(target, inputs)})
 
 
 def _given(target: Any, inputs: Inputs) -> list[str]:
@@ -94,13 +94,13 @@ def _given(target: Any, inputs: Inputs) -> list[str]:
         return []
     parameters = target._schema.arguments
     values = dict(zip((p.name for p in parameters), inputs.args, strict=False)) | dict(inputs.kwargs)
-    found = []
+    results = []
     for p in parameters:
         if p.name in values and values[p.name] is not None:
             value = values[p.name]
             if isinstance(value, torch.Tensor) or not p.has_default_value() or value != p.default_value:
-                found.append(p.name)
-    return found
+                results.append(p.name)
+    return results
 
 
 def _leaves(value: Any) -> list[Any]:

@@ -46,8 +46,8 @@ def draw_inputs(case: Case, call: int) -> Inputs:
 
 def trivial_outcomes_of(domain: Domain, levels: Levels, call: int, turn: int = 0) -> frozenset[str]:
     """What nothing computed may pass for the results of a call of a choice (see ``blank``)."""
-    found = _draw_trivial_outcomes(domain, levels, SeededValues(repr(levels), call, turn=turn))
-    return frozenset() if found is None else found[0]
+    result = _draw_trivial_outcomes(domain, levels, SeededValues(repr(levels), call, turn=turn))
+    return frozenset() if result is None else result[0]
 
 
 def _drawn(case: Case, domain: Domain, call: int, turn: int) -> Inputs | None:

@@ -53,15 +53,15 @@ MOST = 2
 
 def invalid_calls_of(op: Op) -> tuple[InvalidCall, ...]:
     """Those of a member."""
-    found, here = [], {str(t) for t in op.targets}
+    result, here = [], {str(t) for t in op.targets}
     sentences = {r.id: r.sentence for r in op.requires}
     for name, broken_id, made in load_invalid_calls().get(op.name, ()):
         if made.overload in here:
             dtype = made.dtypes[0]
-            found.append(
+            result.append(
                 InvalidCall(name, sentences[broken_id], partial(_trial, made, dtype), made.overload, DTYPE_NAMES[dtype])
             )
-    return tuple(found)
+    return tuple(result)
 
 
 def _trial(made: SavedCall, dtype: torch.dtype, draw: SeededValues) -> Inputs:
@@ -72,13 +72,13 @@ def _trial(made: SavedCall, dtype: torch.dtype, draw: SeededValues) -> Inputs:
 def load_invalid_calls() -> Mapping[str, tuple[tuple[str, str, SavedCall], ...]]:
     """What the file has, by member: the name, the id of the precondition that is broken, the call."""
     data = json.loads(FILE.read_text()) if FILE.is_file() else {}
-    return {op: tuple((d["name"], d["breaks"], from_json(d["call"])) for d in found) for op, found in data.items()}
+    return {op: tuple((d["name"], d["breaks"], from_json(d["call"])) for d in result) for op, result in data.items()}
 
 
 def search_invalid_calls(op: Op) -> list[dict[str, Any]]:
     """Up to two for each precondition of a member that eager PyTorch holds it to."""
     wanted = dict.fromkeys(range(len(op.requires)), 0)
-    found = []
+    results = []
     for call in known_calls(op) if wanted else ():
         first = torch.float32 if torch.float32 in call.dtypes else call.dtypes[0]
         tries = [(made, first) for made in _changed(call)]
@@ -90,12 +90,12 @@ def search_invalid_calls(op: Op) -> list[dict[str, Any]]:
                 which = places[0]
                 wanted[which] += 1
                 name = f"requires {which + 1}" + (" again" if wanted[which] > 1 else "")
-                found.append(
+                results.append(
                     {"name": name, "breaks": op.requires[which].id, "call": to_json(replace(made, dtypes=(dtype,)))}
                 )
         if min(wanted.values()) >= MOST:
             break
-    return sorted(found, key=lambda n: str(n["name"]))
+    return sorted(results, key=lambda n: str(n["name"]))
 
 
 def _holds_isolated(holds: Callable[[], bool]) -> bool:
@@ -114,14 +114,14 @@ def violated(op: Op, made: SavedCall, dtype: torch.dtype) -> list[int]:
         return TensorType.dense(dtype if leaf.own else leaf.dtype, leaf.shape) if isinstance(leaf, TensorSpec) else leaf
 
     args, kwargs = rebuilt((made.args, made.kwargs), typed)
-    found = []
+    results = []
     for i, precondition in enumerate(op.requires):
         try:
             holds = precondition.holds(bind(Call(target, args, kwargs, ())))
         except (IndexError, KeyError, TypeError, ValueError, AttributeError, ArithmeticError):
             holds = False
-        found += [] if holds else [i]
-    return found
+        results += [] if holds else [i]
+    return results
 
 
 def _refused(op: Op, made: SavedCall, dtype: torch.dtype) -> bool:

@@ -75,8 +75,8 @@ def plan(
     wanted = _select(ops, named(rooms))
     members = [name for name in MEMBERS if name in wanted]
     cases = (*draw(members, tier, seed), *(case for case in rooms if case.op in wanted))
-    found = [case for case in cases if case.profile in PROFILES[profile]]
-    return tuple({case.digest: case for case in found}.values())
+    results = [case for case in cases if case.profile in PROFILES[profile]]
+    return tuple({case.digest: case for case in results}.values())
 
 
 def named(rooms: Iterable[Case]) -> Set[str]:
@@ -159,13 +159,13 @@ def case_of(domain: Domain, levels: Levels, seed: int) -> Case:
 def choices(domain: Domain, tier: str, seed: int) -> list[Levels]:
     """What is chosen of a domain, the most telling first, nothing twice."""
     if tier == "smoke":
-        found = select_smoke(domain, seed)
+        results = select_smoke(domain, seed)
     else:
-        found = [*domain.priority, *domain.required]
+        results = [*domain.priority, *domain.required]
         for k in range(ARRAYS[tier]):
-            found += covering(domain.factors, domain.rules, seed=seed * ARRAYS[tier] + k, given=() if k else found)
-        found += extend(domain.factors, domain.rules, found, seed=seed, least=LEAST)
-    return _distinct(found)
+            results += covering(domain.factors, domain.rules, seed=seed * ARRAYS[tier] + k, given=() if k else results)
+        results += extend(domain.factors, domain.rules, results, seed=seed, least=LEAST)
+    return _distinct(results)
 
 
 def _distinct(chosen: Iterable[Levels]) -> list[Levels]:

@@ -135,7 +135,7 @@ def select_smoke(domain: Domain, seed: int) -> list[Levels]:
     least = LEAST + ("extent" in domain.factors)
     most = min(MOST, max([least, *(len(domain.factors[f]) for f in attributes)]))
     most = max(most, min(MANY, max(len(domain.factors.get("form", ())) // 2, len(domain.priority) + 1)))
-    found = list(domain.priority[: most - 1])
+    results = list(domain.priority[: most - 1])
     left = {
         (f, level): weight(f, level) - _dull(domain, level) for f, levels in domain.factors.items() for level in levels
     }
@@ -146,22 +146,22 @@ def select_smoke(domain: Domain, seed: int) -> list[Levels]:
         flat = level in SAME and any(f in SIZES and "x" not in v for f, v in chosen.items() if f in SHAPED)
         return left[factor, level] + beside - (2.0 if flat else 0.0)
 
-    for levels in found:
+    for levels in results:
         _use(left, domain, levels)
     sizes = [f for f in domain.factors if f in SIZES]
-    while len(found) < most:
+    while len(results) < most:
         first = sorted(attributes, key=lambda f: -max(left[f, level] for level in domain.factors[f]))
         order = [f for f in (*first, "dtype", "values", *sizes, "layout") if f in domain.factors]
         choice = best(domain.factors, domain.rules, order, worth)
         if choice is None:
             break
         _use(left, domain, choice)
-        if choice in found:
+        if choice in results:
             most -= 1
         else:
-            found.append(choice)
+            results.append(choice)
             met |= {(one, other) for one in choice.values() for other in choice.values()}
-    return [*found, *(levels for levels in domain.added if levels not in found)]
+    return [*results, *(levels for levels in domain.added if levels not in results)]
 
 
 def weight(factor: str, level: str) -> float:

@@ -74,9 +74,9 @@ def _bare(value: Any) -> Any:
 
 def _poison(found: Sequence[Tensor], given: Sequence[Tensor]) -> None:
     """Overwrites right results in memory, so that a backend that writes nothing cannot return them."""
-    kept = {x.untyped_storage().data_ptr() for x in given if x.data_ptr()}  # one known to be 0 has no memory
+    retained = {x.untyped_storage().data_ptr() for x in given if x.data_ptr()}  # one known to be 0 has no memory
     for x in found:
-        if x.data_ptr() and x.untyped_storage().data_ptr() not in kept:
+        if x.data_ptr() and x.untyped_storage().data_ptr() not in retained:
             x.untyped_storage().fill_(0x5A)  # type: ignore[attr-defined]  # missing in the stubs
 
 

@@ -109,19 +109,19 @@ def with_outliers(
     operators in which a special value does not spoil other elements' results, and integers, which are exact in any
     order.
     """
-    found = fill(draw, "random", dtype, n, low=low, high=high)
+    result = fill(draw, "random", dtype, n, low=low, high=high)
     if draw.bare or dtype == torch.bool:
-        return found
+        return result
     chance, reached = draw.uniform(n), 0.0
     for kind, share in OUTLIER_SHARE:
         if kind in kinds_of(dtype):
             here = (chance >= reached) & (chance < reached + share)
-            found = torch.where(here, fill(draw, kind, dtype, n), found)
+            result = torch.where(here, fill(draw, kind, dtype, n), result)
         reached += share
     if dtype in (torch.float32, torch.float64):
         here = (chance >= reached) & (chance < reached + MIDWAY)
-        found = torch.where(here, _midway(draw, dtype, n, low, high), found)
-    return found
+        result = torch.where(here, _midway(draw, dtype, n, low, high), result)
+    return result
 
 
 def _midway(draw: SeededValues, dtype: torch.dtype, n: int, low: float, high: float) -> torch.Tensor:
@@ -143,12 +143,12 @@ def crossed(draw: SeededValues, operands: list[torch.Tensor]) -> list[torch.Tens
     n, shape = operands[0].numel(), operands[0].shape
     if draw.bare or len(operands) < 2:
         return operands
-    here, found = draw.uniform(n).reshape(shape) < CROSSED, list[torch.Tensor]()
+    here, result = draw.uniform(n).reshape(shape) < CROSSED, list[torch.Tensor]()
     for x in operands:
         few = _few(x.dtype)
         fits = x.shape == shape and len(few)
-        found.append(torch.where(here, few[draw.integers(n, 0, len(few))].reshape(shape), x) if fits else x)
-    return found
+        result.append(torch.where(here, few[draw.integers(n, 0, len(few))].reshape(shape), x) if fits else x)
+    return result
 
 
 def _few(dtype: torch.dtype) -> torch.Tensor:
@@ -214,10 +214,10 @@ def specials(dtype: torch.dtype) -> torch.Tensor:
 
 def _bools(draw: SeededValues, kind: str, n: int) -> torch.Tensor:
     if kind in ("true", "false"):  # all but one, which moves
-        found = torch.full((n,), kind == "true")
+        result = torch.full((n,), kind == "true")
         if n > 1:
-            found[int(draw.integers(1, 0, n))] ^= True
-        return found
+            result[int(draw.integers(1, 0, n))] ^= True
+        return result
     return draw.integers(n, 0, 2) > 0
 
 
@@ -237,15 +237,15 @@ def _integers(draw: SeededValues, kind: str, dtype: torch.dtype, n: int, low: fl
         case "specials":
             return _tiled(draw, specials(dtype), n)
         case "wide":  # half of them so near to others that floats are equal
-            found, few = draw.integers(n, -(2**63), 2**63 - 1), draw.integers(8, -(2**63), 2**63 - 1)
+            result, few = draw.integers(n, -(2**63), 2**63 - 1), draw.integers(8, -(2**63), 2**63 - 1)
             near = few[draw.integers(n, 0, 8)] + draw.integers(n, -9, 10)
-            return torch.where(draw.integers(n, 0, 2) == 0, near, found).to(dtype)
+            return torch.where(draw.integers(n, 0, 2) == 0, near, result).to(dtype)
         case "duplicates":
             few = draw.integers(4, max(info.min, -9), 10)
             return few[draw.integers(n, 0, 4)].to(dtype)
         case "shifted":  # all of one sign, in the next call of the other
-            found = draw.integers(n, 3, 101)
-            return (-found if info.min and draw.call % 2 else found).to(dtype)
+            result = draw.integers(n, 3, 101)
+            return (-result if info.min and draw.call % 2 else result).to(dtype)
     least, most = max(info.min, -(2**62), round(low)), min(info.max, 2**62, round(high))
     return draw.integers(n, least, max(most, least) + 1).to(dtype)
 
@@ -261,29 +261,29 @@ def _floats(
     signs = draw.integers(n, 0, 2) * 2.0 - 1.0
     match kind:
         case "random":
-            found = draw.uniform(n, low, high)
+            result = draw.uniform(n, low, high)
         case "wide":
             least, most = _exponents(facts)
-            found = signs * torch.exp2(draw.uniform(n, least, most)) * draw.uniform(n, 1.0, 1.5)
+            result = signs * torch.exp2(draw.uniform(n, least, most)) * draw.uniform(n, 1.0, 1.5)
         case "ties":
-            found = draw.integers(n, -9, 9) + 0.5 * draw.integers(n, 0, 2)
+            result = draw.integers(n, -9, 9) + 0.5 * draw.integers(n, 0, 2)
             off = draw.integers(n, -1, 2).to(torch.float64) * facts.eps
-            found = torch.where(draw.integers(n, 0, 4) == 0, found * (1 + off), found)
+            result = torch.where(draw.integers(n, 0, 4) == 0, result * (1 + off), result)
         case "cancel":
             pairs = draw.uniform((n + 1) // 2, 1.0, 4.0) * 2.0 ** draw.integers((n + 1) // 2, -2, 7)
             off = 1 + draw.integers((n + 1) // 2, -3, 4) * facts.eps
-            found = torch.stack([pairs, -pairs * off], 1).reshape(-1)[:n]
+            result = torch.stack([pairs, -pairs * off], 1).reshape(-1)[:n]
         case "duplicates":
-            found = draw.uniform(4, low, high)[draw.integers(n, 0, 4)]
+            result = draw.uniform(4, low, high)[draw.integers(n, 0, 4)]
         case "tiny":
-            found = signs * facts.smallest_normal * draw.uniform(n, 0.0, 2.0)
+            result = signs * facts.smallest_normal * draw.uniform(n, 0.0, 2.0)
         case "shifted":  # far from 0, near each other
-            found = draw.uniform(n, -2.0, 2.0) + (100.0 if dtype.itemsize <= 2 else 1000.0)
+            result = draw.uniform(n, -2.0, 2.0) + (100.0 if dtype.itemsize <= 2 else 1000.0)
         case "huge":
-            found = signs * facts.max * draw.uniform(n, 0.25, 1.0)
+            result = signs * facts.max * draw.uniform(n, 0.25, 1.0)
         case _:
             raise ValueError(f"Unknown class of float values: {kind}.")
-    return found.clamp(facts.min, facts.max).to(dtype)
+    return result.clamp(facts.min, facts.max).to(dtype)
 
 
 def _exponents(facts: torch.finfo) -> tuple[float, float]:
@@ -294,11 +294,11 @@ def _exact(draw: SeededValues, dtype: torch.dtype, n: int, terms: int) -> torch.
     """Integers so small, or so often zero, that a sum of ``terms`` fits, however it is formed."""
     limit = 2 ** EXACT_BITS.get(dtype, 3)
     most = max(1, min(8, limit // max(terms, 1)))
-    found = draw.integers(n, 1, most + 1) * (draw.integers(n, 0, 2) * 2 - 1)
+    result = draw.integers(n, 1, most + 1) * (draw.integers(n, 0, 2) * 2 - 1)
     if terms > limit:
         stays = draw.uniform(n) < limit / (4.0 * terms)
-        found = torch.where(stays, found, 0)
-    return found.to(dtype)
+        result = torch.where(stays, result, 0)
+    return result.to(dtype)
 
 
 def _tiled(draw: SeededValues, values: torch.Tensor, n: int) -> torch.Tensor:

@@ -43,8 +43,8 @@ def of_data(value: Any) -> str:
 
 def of_files(top: Path, files: Iterable[Path]) -> str:
     """Returns one hash of the files and their names below ``top``. Adding, renaming or removing a file changes it."""
-    found = sorted((p.relative_to(top).as_posix(), of_file(p)) for p in files)
-    return of_data(found)
+    result = sorted((p.relative_to(top).as_posix(), of_file(p)) for p in files)
+    return of_data(result)
 
 
 def of_package(name: str) -> str:
@@ -109,7 +109,7 @@ def plugin(subject: str) -> dict[str, str]:
 
 def _distributions_of(module: str) -> list[str]:
     """The names of the distributions that brought a module, but for those whose metadata is damaged."""
-    found = []
+    results = []
     for dist in distributions():
         with suppress(Exception):
             code = [file for file in dist.files or () if file.suffix == ".py"]
@@ -117,5 +117,5 @@ def _distributions_of(module: str) -> list[str]:
                 (dist.read_text("top_level.txt") or "").split()
                 or {file.parts[0] if len(file.parts) > 1 else file.stem for file in code}
             ):
-                found.append(str(dist.name))
-    return found
+                results.append(str(dist.name))
+    return results

@@ -57,15 +57,15 @@ def run_case(case: Case, compile: Callable[..., Any], device: str = HOST) -> Obs
             inputs = random_inputs(program, case.seed, call)
             results = go(*(x.to(device, copy=True) for x in inputs))
             for k, x in enumerate(results):
-                kept = layout(x)
+                retained = layout(x)
                 facts += [
                     (
                         f"call{call}.result[{k}] type",
                         "contract.layouts.C4",
-                        {name: kept[name] for name in ("dtype", "shape")},
+                        {name: retained[name] for name in ("dtype", "shape")},
                     ),
                     (f"call{call}.result[{k}] values", CLAUSE, snapshot(x).cpu()),
-                    (f"call{call}.result[{k}] strides", "contract.layouts.C1", kept["strides"]),
+                    (f"call{call}.result[{k}] strides", "contract.layouts.C1", retained["strides"]),
                 ]
     except Exception as raised:
         error = summarize(raised)

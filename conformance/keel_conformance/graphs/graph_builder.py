@@ -72,12 +72,12 @@ class GraphBuilder:
 
     def pick(self, fits: Callable[[Value], bool] = lambda v: True) -> Value:
         """A value of the program's dtype, the later the likelier; a new input if none fits."""
-        found = [v for v in self.pool if v.dtype == self.dtype and v.shape and fits(v)]
-        if found and self.random.random() > 0.15:
-            return found[int(len(found) * self.random.random() ** 0.5)]
+        results = [v for v in self.pool if v.dtype == self.dtype and v.shape and fits(v)]
+        if results and self.random.random() > 0.15:
+            return results[int(len(results) * self.random.random() ** 0.5)]
         new = self.add_input(self.shape())
         self.pool.append(new)
-        return found[-1] if found and not fits(new) else new
+        return results[-1] if results and not fits(new) else new
 
     def shape(self, rank: int = 0) -> tuple[int, ...]:
         rank = rank or self.random.choice((1, 2, 2, 3, 3))

@@ -78,14 +78,14 @@ def run_batch(job: RunRequest, tell: ReportPhase) -> RunResponse:
                     tried = list(_run_invalid_calls(job, under_test, clock, tell))
                 case kind:
                     tried = _run_programs(job, under_test, kind, clock, tell)
-            found = RunResponse(tried)
+            result = RunResponse(tried)
         except BatchAborted as end:
-            found = RunResponse([], end.raised)
+            result = RunResponse([], end.raised)
         except Exception as e:
-            found = RunResponse([], _exception_info("watching it", e))
-        found.device, found.spent = under_test.device, not is_alive(under_test.device)
-    found.clock = dict(clock.seconds)
-    return found
+            result = RunResponse([], _exception_info("watching it", e))
+        result.device, result.spent = under_test.device, not is_alive(under_test.device)
+    result.clock = dict(clock.seconds)
+    return result
 
 
 @cache
@@ -206,12 +206,12 @@ def overload(name: str) -> Callable[..., Any]:
     imported yet; Keel knows what does.
     """
     try:
-        found: Callable[..., Any] = reduce(getattr, name.split("."), cast(Any, torch.ops))
+        result: Callable[..., Any] = reduce(getattr, name.split("."), cast(Any, torch.ops))
     except AttributeError:
-        found = next(
+        result = next(
             t for member in MEMBERS.values() if name in member.overloads for t in member.targets if str(t) == name
         )
-    return found
+    return result
 
 
 def _place(calls: Sequence[CallRecord], draw: int, under_test: BackendUnderTest, clock: Clock) -> None:
@@ -315,12 +315,12 @@ def _eager_shares(c: CallRecord, n: int, other: int | str) -> bool:
     """Whether eager PyTorch's result shares the same memory: the operator is a view."""
     inputs = inputs_on(HOST, c.case, c.inputs[0])
     with torch.no_grad():
-        found: list[Any] = []
-        map_leaves(lambda v, _: found.append(v), c.op(*inputs.args, **inputs.kwargs), "")
+        results: list[Any] = []
+        map_leaves(lambda v, _: results.append(v), c.op(*inputs.args, **inputs.kwargs), "")
 
     def storage(which: int | str) -> int:
         if isinstance(which, int):
-            return int(found[which].untyped_storage().data_ptr())
+            return int(results[which].untyped_storage().data_ptr())
         return next(g.raw.data_ptr() for g in inputs.guards if f"argument {g.name}" == which)
 
     return storage(n) == storage(other)

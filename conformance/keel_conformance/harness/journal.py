@@ -126,17 +126,17 @@ def entries(held: bytes) -> Iterator[tuple[str, Any]]:
 
 def _head(item: documents.Item) -> Mapping[str, Any]:
     """What a run is about: its values are texts, numbers and lists of texts."""
-    said, found = item.record((), ("cases", "seed", "ops", "shard", *_TEXTS)), dict[str, Any]()
+    said, result = item.record((), ("cases", "seed", "ops", "shard", *_TEXTS)), dict[str, Any]()
     for name, value in said.items():
         if name in ("cases", "seed"):
-            found[name] = value.integer(-(1 << 63), 1 << 63)
+            result[name] = value.integer(-(1 << 63), 1 << 63)
         elif name == "ops":
-            found[name] = [pattern.prose(1 << 10) for pattern in value.items(1 << 12)]
+            result[name] = [pattern.prose(1 << 10) for pattern in value.items(1 << 12)]
         elif name == "shard":
-            found[name] = value.like(_SHARD, "a shard, as 1/3")
+            result[name] = value.like(_SHARD, "a shard, as 1/3")
         else:
-            found[name] = value.prose(1 << 10)
-    return found
+            result[name] = value.prose(1 << 10)
+    return result
 
 
 _TEXTS = ("backend", "digest", "torch", "torch-keel", "python", "profile", "tier")

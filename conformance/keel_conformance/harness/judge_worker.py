@@ -99,23 +99,23 @@ def _judge_calls(
     if (verdict := _verdict_of_run(case, result, device)) is not None:
         return verdict
     tell(f"judging {case.id}")
-    found: list[Verdict] = []
+    collected: list[Verdict] = []
     inputs: list[Inputs] = []
     for call in range(max(DRAWS) + 1):
         with clock.at("drawing"):
             inputs.append(draw_inputs(case, call))
         with clock.at("judging"):
-            found.append(_judge_call(case, inputs[call], results[call], count, result.types, device))
-        if found[-1].status in BAD:
+            collected.append(_judge_call(case, inputs[call], results[call], count, result.types, device))
+        if collected[-1].status in BAD:
             if not call:
-                return found[-1]
-            kept = attribution.of_later_call(results[0], results[call])
-            said = "It has the results of call 0. " if kept else ""
+                return collected[-1]
+            retained = attribution.of_later_call(results[0], results[call])
+            said = "It has the results of call 0. " if retained else ""
             return replace(
-                found[-1],
-                sentence=f"Call {call}: {said}{found[-1].sentence}",
-                clause=kept or found[-1].clause,
-                figures={**found[-1].figures, "call": call},
+                collected[-1],
+                sentence=f"Call {call}: {said}{collected[-1].sentence}",
+                clause=retained or collected[-1].clause,
+                figures={**collected[-1].figures, "call": call},
             )
     with clock.at("judging"):
         sentence = judge_independence(case, inputs, results)
@@ -125,7 +125,7 @@ def _judge_calls(
         which = ", ".join(map(str, result.nondeterministic))
         sentence = f"Result {which} has other bits when the same call is made again."
         return Verdict(case.id, "fail", "repeat", sentence, attribution.REPEATED)
-    decided = [v for v in found if v.status != "vacuous"] or found  # one call that tells something is enough
+    decided = [v for v in collected if v.status != "vacuous"] or collected  # one call that tells something is enough
     return max(decided, key=lambda v: (v.status != "pass", float(v.figures.get("ratio") or 0.0)))
 
 
@@ -167,21 +167,21 @@ def _eager(case: Case, inputs: Inputs, device: str) -> Any:
     there = inputs_on(device, case, inputs)
     with warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore")
-        found = overload(case.overload)(*there.args, **there.kwargs)
-    return tree_map(found, lambda x: x.to(HOST) if isinstance(x, torch.Tensor) else x)
+        result = overload(case.overload)(*there.args, **there.kwargs)
+    return tree_map(result, lambda x: x.to(HOST) if isinstance(x, torch.Tensor) else x)
 
 
 def _judge_exception(case: Case, what: ExceptionInfo, device: str) -> Verdict:
     """The verdict on a case at which a process raised: none of the backend, if eager PyTorch refuses the call too. What
     cannot be traced for a device has no kernel there.
     """
-    found = exception_verdict(case, what)
+    result = exception_verdict(case, what)
     if what.phase == "tracing it" and device != HOST:
         untraced = Verdict(
             case.id, "not run", "raises", f"PyTorch {torch.__version__} cannot trace this call on {device}. {what.text}"
         )
         return _eager_refuses(case, device) or _eager_refuses(case) or untraced
-    return found if found.status != "fail" else _eager_refuses(case) or found
+    return result if result.status != "fail" else _eager_refuses(case) or result
 
 
 def _eager_refuses(case: Case, device: str = HOST) -> Verdict | None:

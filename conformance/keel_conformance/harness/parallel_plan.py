@@ -34,14 +34,14 @@ def plan_in_parallel(*, profile: str, tier: str, seed: int, ops: Sequence[str], 
     """The plan, of what fits one of the patterns ``ops``, drawn by ``jobs`` processes. Raises KeelError[bad-option]
     where nothing does.
     """
-    found = plan(profile=profile, tier=tier, seed=seed, ops=ops, draw=parallel_drawer(jobs))
-    if not found:
+    result = plan(profile=profile, tier=tier, seed=seed, ops=ops, draw=parallel_drawer(jobs))
+    if not result:
         raise KeelError(
             "bad-option",
             f"No case of profile {profile} is about {' or '.join(ops)}.",
             do="* matches anything; another profile may have it.",
         )
-    return found
+    return result
 
 
 def parallel_drawer(jobs: int) -> Draw:

@@ -73,20 +73,20 @@ def guard_arguments(
 
     ``whole`` copies all the memory that a tensor lies in, without zones: for operators that address it (as_strided).
     """
-    seen: dict[int, GuardedTensor] = {}
+    visited: dict[int, GuardedTensor] = {}
 
     def place(value: Any, name: str) -> Any:
         if not isinstance(value, Tensor):
             return value
         if value.layout != torch.strided or value.is_quantized:
             return value.clone().to(device)
-        if id(value) not in seen:
-            seen[id(value)] = (guard_storage if whole else guard_tensor)(value, name, device)
-        return seen[id(value)].tensor
+        if id(value) not in visited:
+            visited[id(value)] = (guard_storage if whole else guard_tensor)(value, name, device)
+        return visited[id(value)].tensor
 
     moved = tuple(map_leaves(place, a, str(k)) for k, a in enumerate(args))
     named = {k: map_leaves(place, a, k) for k, a in kwargs.items()}
-    return GuardedArguments(moved, named, tuple(seen.values()))
+    return GuardedArguments(moved, named, tuple(visited.values()))
 
 
 def map_leaves(change: Callable[[Any, str], Any], value: Any, name: str) -> Any:

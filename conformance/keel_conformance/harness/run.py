@@ -129,8 +129,8 @@ def run(
     earlier = dict(journal.verdicts)
 
     def known(batch: tuple[Case, ...]) -> list[Verdict] | None:
-        found = [earlier[c.id] for c in batch if c.id in earlier]
-        return found if len(found) == len(batch) else None
+        results = [earlier[c.id] for c in batch if c.id in earlier]
+        return results if len(results) == len(batch) else None
 
     def began(batch: tuple[Case, ...]) -> None:
         journal.begin([c.id for c in batch])
@@ -151,8 +151,8 @@ def run(
     finally:
         journal.close()
         shutil.rmtree(folder, ignore_errors=True)
-    found = [journal.verdicts[c.id] for c in cases if c.id in journal.verdicts]
-    ran = sum(v.case not in earlier and v.status != "not run" for v in found)
+    results = [journal.verdicts[c.id] for c in cases if c.id in journal.verdicts]
+    ran = sum(v.case not in earlier and v.status != "not run" for v in results)
     clock = {**scheduler.clock, "supervising": time.process_time() - own, "cases": float(ran)}
-    done = sum(v.status != "not run" for v in found)
-    return RunResult(found, time.perf_counter() - begin, max(0, journal.begun - done), clock)
+    done = sum(v.status != "not run" for v in results)
+    return RunResult(results, time.perf_counter() - begin, max(0, journal.begun - done), clock)

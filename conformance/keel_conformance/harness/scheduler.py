@@ -66,30 +66,30 @@ def queues(cases: Sequence[Case]) -> list[tuple[Case, ...]]:
     there are few share a graph, for one more graph costs as much as many calls. Kernels are done together, whatever
     they are about.
     """
-    found: dict[object, list[Case]] = {}
+    results: dict[object, list[Case]] = {}
     kernels, shared = count(), _shared(cases)
     for case in sorted(cases, key=lambda c: c.kind == "negative"):
         match case.kind:
             case "op" | "negative":
-                found.setdefault(("calls", shared.get(case.op, case.op)), []).append(case)
+                results.setdefault(("calls", shared.get(case.op, case.op)), []).append(case)
             case "kernel":
-                found.setdefault(("kernels", next(kernels) // TOGETHER), []).append(case)
+                results.setdefault(("kernels", next(kernels) // TOGETHER), []).append(case)
             case _:
-                found.setdefault(case.id, []).append(case)
-    return [tuple(lane) for lane in found.values()]
+                results.setdefault(case.id, []).append(case)
+    return [tuple(lane) for lane in results.values()]
 
 
 def _shared(cases: Sequence[Case]) -> dict[str, int]:
     """Of operators that have few calls, the number of the graph that has them."""
-    found: dict[str, int] = {}
+    results: dict[str, int] = {}
     number, room = 0, SHARED
     for op, calls in Counter(c.op for c in cases if c.kind == "op").items():
         if calls > TOGETHER:
             continue
         if calls > room:
             number, room = number + 1, SHARED
-        found[op], room = number, room - calls
-    return found
+        results[op], room = number, room - calls
+    return results
 
 
 def too_many_failures(failures: Counter[tuple[str, ...]], ops: set[str]) -> str:
@@ -115,20 +115,20 @@ class Scheduler:
 
     def resolve(self, cases: tuple[Case, ...], parent: Status | None = None) -> Steps[list[Verdict]]:
         """A verdict for each case; ``parent`` is how a batch that these are a part of ended, if it died or raised."""
-        found = yield from self._run_and_judge(cases)
-        if isinstance(found, Verdict):
-            return (yield from self._bisect(cases, found, parent))
-        left = cases[len(found) :]
-        if not self.once and any(v.status in RETRIED for v in found):
-            again = yield from self._run_and_judge(cases[: len(found)], fresh=True)
+        results = yield from self._run_and_judge(cases)
+        if isinstance(results, Verdict):
+            return (yield from self._bisect(cases, results, parent))
+        left = cases[len(results) :]
+        if not self.once and any(v.status in RETRIED for v in results):
+            again = yield from self._run_and_judge(cases[: len(results)], fresh=True)
             if isinstance(again, Verdict):
-                again = [replace(again, case=v.case) for v in found]
-            again += found[len(again) :]
-            found = [
+                again = [replace(again, case=v.case) for v in results]
+            again += results[len(again) :]
+            results = [
                 first if first.status not in RETRIED else _verdict_after_retry(first, second)
-                for first, second in zip(found, again, strict=True)
+                for first, second in zip(results, again, strict=True)
             ]
-        return [*found, *(yield from self.resolve(left))] if left else found
+        return [*results, *(yield from self.resolve(left))] if left else results
 
     def _bisect(self, cases: tuple[Case, ...], end: Verdict, parent: Status | None) -> Steps[list[Verdict]]:
         """A batch that ended without results: its halves, or each case where it took too long."""
@@ -140,17 +140,17 @@ class Scheduler:
             return [_verdict_after_retry(replace(end, case=cases[0].id), second)]
         size = 1 if end.status == "timeout" else (len(cases) + 1) // 2
         parts = [cases[k : k + size] for k in range(0, len(cases), size)]
-        found: list[Verdict] = []
+        results: list[Verdict] = []
         for part in parts:
-            found += yield from self.resolve(part, end.status)
-        if any(v.status in BAD or v.status == "not run" for v in found):  # a case is to blame, or none was run
-            return found
+            results += yield from self.resolve(part, end.status)
+        if any(v.status in BAD or v.status == "not run" for v in results):  # a case is to blame, or none was run
+            return results
         others = ", ".join(c.id for c in cases[1:])
         whole = replace(end, case=cases[0].id, sentence=f"{end.sentence} It does so only together with {others}.")
         if self.once:
-            return [whole, *found[1:]]
+            return [whole, *results[1:]]
         again = yield from self._run_and_judge(cases, fresh=True)
-        return [_verdict_after_retry(whole, again if isinstance(again, Verdict) else again[0]), *found[1:]]
+        return [_verdict_after_retry(whole, again if isinstance(again, Verdict) else again[0]), *results[1:]]
 
     def _run_and_judge(self, cases: tuple[Case, ...], fresh: bool = False) -> Steps[list[Verdict] | Verdict]:
         """The verdicts, on the first of the cases alone if their device died; or the one that holds for the batch as a

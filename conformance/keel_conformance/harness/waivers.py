@@ -52,10 +52,10 @@ def read(file: Path, backend: str) -> tuple[Waiver, ...]:
     try:
         said = documents.Item(_parsed(documents.text_of(file, MOST_BYTES))).record((), ("waiver",))
         entries = said.get("waiver", documents.Item([]))
-        found = [_waiver(entry) for entry in entries.items(_MOST_WAIVERS)]
+        results = [_waiver(entry) for entry in entries.items(_MOST_WAIVERS)]
     except documents.Malformed as e:
         raise documents.bad_file(file, e, what="It holds no waivers.", do=_DO) from e
-    return tuple(w for w in found if fnmatchcase(backend, w.backend))
+    return tuple(w for w in results if fnmatchcase(backend, w.backend))
 
 
 def _parsed(text: str) -> dict[str, Any]:
@@ -65,8 +65,8 @@ def _parsed(text: str) -> dict[str, Any]:
     if any(len(line) > _LONGEST_LINE for line in text.split("\n")):
         raise documents.Malformed("", f"It has a line of more than {_LONGEST_LINE} characters.")
     try:
-        found: dict[str, Any] = documents.shallow(tomllib.loads(text))
-        return found
+        results: dict[str, Any] = documents.shallow(tomllib.loads(text))
+        return results
     except documents.Malformed:
         raise
     except (ValueError, RecursionError) as e:  # of which a TOMLDecodeError is one, and says the line
@@ -132,15 +132,15 @@ def excess(verdicts: Iterable[Verdict], *, whole: bool = True) -> list[str]:
         operator = v.case.partition("/")[0]
         ran[operator] += v.status not in ("not run", "not claimed")
         waived[operator] += v.status in ("waived", "xfail")
-    found = [
+    results = [
         f"{n} of {ran[op]} cases of {op} are waived, and at most {SHARE_OF_ONE:.0%} may be, or one."
         for op, n in sorted(waived.items())
         if n > max(1, SHARE_OF_ONE * ran[op])
     ]
     everything, all_waived = sum(ran.values()), sum(waived.values())
     if whole and all_waived > max(1, SHARE * everything):
-        found.append(f"{all_waived} of {everything} cases are waived, and at most {SHARE:.0%} may be.")
-    return found
+        results.append(f"{all_waived} of {everything} cases are waived, and at most {SHARE:.0%} may be.")
+    return results
 
 
 def used(verdicts: Iterable[Verdict], waivers: Sequence[Waiver], today: date) -> list[dict[str, Any]]:
@@ -161,13 +161,13 @@ def problems(
     plan.
     """
     by_case = {v.case: v.status for v in verdicts}
-    cases, found = list(planned), []
+    cases, result = list(planned), []
     for w in waivers:
         mine = [by_case.get(c, "not run") for c in cases if w.matches(c)]
         if today > w.expires:
-            found.append(f"{w} has expired on {w.expires}.")
+            result.append(f"{w} has expired on {w.expires}.")
         elif whole and not mine:
-            found.append(f"{w} matches no case.")
+            result.append(f"{w} matches no case.")
         elif whole and not w.expect and not {*mine} & {*WAIVED, "waived", "not run"}:
-            found.append(f"{w} is stale: none of its {len(mine)} cases fails.")
-    return found
+            result.append(f"{w} is stale: none of its {len(mine)} cases fails.")
+    return result

@@ -108,15 +108,15 @@ def kernel_case_of(case: Case) -> KernelCase:
     if name == "drawn":
         return kernel_generator.made(case.seed * 100_003 + int(case.levels["number"]))
     if name.startswith("scalar-"):
-        found = scalars.made(name.removeprefix("scalar-"), case.dtype, case.levels["nest"])
+        result = scalars.made(name.removeprefix("scalar-"), case.dtype, case.levels["nest"])
     else:
         sizes = case.levels["sizes"]
         static = sizes.startswith("fixed")
-        found = templates.made(
+        result = templates.made(
             templates.FORMS[name], case.dtype, static, int(sizes.removeprefix("fixed" if static else "symbolic"))
         )
-    verify(found.kernel)
-    return found
+    verify(result.kernel)
+    return result
 
 
 def run_case(case: Case, compile: Build, device: str = HOST) -> Observation:
@@ -127,15 +127,15 @@ def run_case(case: Case, compile: Build, device: str = HOST) -> Observation:
 def run_cases(cases: Sequence[Case], compile: Build, device: str = HOST) -> list[Observation]:
     """The same of many cases, built at once; where that raises, one by one."""
     start = time.perf_counter()
-    found = [kernel_case_of(c) for c in cases]
+    results = [kernel_case_of(c) for c in cases]
     try:
-        launchers = compile([m.kernel for m in found])
+        launchers = compile([m.kernel for m in results])
     except Exception as raised:
         if len(cases) > 1:
             return [run_case(c, compile, device) for c in cases]
         return [Observation((), summarize(raised), None, time.perf_counter() - start)]
     share = (time.perf_counter() - start) / max(len(cases), 1)
-    return [_run(c, m, launcher, device, share) for c, m, launcher in zip(cases, found, launchers, strict=True)]
+    return [_run(c, m, launcher, device, share) for c, m, launcher in zip(cases, results, launchers, strict=True)]
 
 
 def _run(case: Case, made: KernelCase, launcher: Launcher | str, device: str, seconds: float) -> Observation:

@@ -93,26 +93,26 @@ def fill_buffer(fill: BufferFill, buffer: Buffer, count: int, draw: torch.Genera
         case "special":
             return mixed(dtype, count, draw)
         case "above-the-least":
-            found = mixed(dtype, count, draw)
-            return torch.where(found == torch.iinfo(dtype).min, 1, found) if dtype.is_signed else found
+            result = mixed(dtype, count, draw)
+            return torch.where(result == torch.iinfo(dtype).min, 1, result) if dtype.is_signed else result
         case "midway":
             return midway(dtype, count, draw)
         case "ranked":
             return ranked(dtype, count, draw)
         case "factors" if dtype.is_floating_point:
-            found = FACTORS[torch.randint(0, len(FACTORS), (count,), generator=draw)].to(dtype)
+            result = FACTORS[torch.randint(0, len(FACTORS), (count,), generator=draw)].to(dtype)
             for _ in range(count and dtype == torch.float64):
-                found[torch.randint(0, count, (1,), generator=draw)] = LONG
-            return found
+                result[torch.randint(0, count, (1,), generator=draw)] = LONG
+            return result
         case "divisors":
-            found = _between(fill, dtype, count, draw)
-            return torch.where(found == 0, 1, found).to(dtype)
+            result = _between(fill, dtype, count, draw)
+            return torch.where(result == 0, 1, result).to(dtype)
         case "numbers" | "factors" if not (dtype.is_floating_point or dtype.is_complex):
             return bits(dtype, count, draw)
         case "numbers" if dtype == torch.float64:
             return torch.randint(-WIDE, WIDE, (count,), generator=draw).to(dtype)
-    found = _between(fill, dtype, count, draw)
-    return torch.complex(found.double(), -found.double()).to(dtype) if dtype.is_complex else found.to(dtype)
+    result = _between(fill, dtype, count, draw)
+    return torch.complex(result.double(), -result.double()).to(dtype) if dtype.is_complex else result.to(dtype)
 
 
 def _ends(dtype: torch.dtype) -> Tensor:
@@ -153,8 +153,8 @@ def ranked(dtype: torch.dtype, count: int, draw: torch.Generator) -> Tensor:
         ).to(dtype)
         some = int(torch.randint(2, len(few) + 1, (), generator=draw))  # often without an infinity
         share = (0.0, 0.003, 0.05)[int(torch.randint(0, 3, (), generator=draw))]
-        found = few[torch.randint(0, some, (count,), generator=draw)]
-        return torch.where(torch.rand(count, generator=draw) < share, torch.nan, found).to(dtype)
+        result = few[torch.randint(0, some, (count,), generator=draw)]
+        return torch.where(torch.rand(count, generator=draw) < share, torch.nan, result).to(dtype)
     bounds = torch.iinfo(dtype)
     near = [v for v in (-2, -1, 0, 1, 7) if v >= bounds.min]
     few = torch.tensor([*near, bounds.max - 1, bounds.max, bounds.min, bounds.min + 1]).to(dtype)
@@ -166,13 +166,13 @@ def midway(dtype: torch.dtype, count: int, draw: torch.Generator) -> Tensor:
     """Values halfway between two numbers of a narrower dtype, or one epsilon away, mixed with special values."""
     narrow = (torch.bfloat16, torch.float16, torch.float32)
     which = torch.randint(0, 3 if dtype == torch.float64 else 2, (count,), generator=draw)
-    x, found = torch.randn(count, generator=draw, dtype=torch.float64) * 4, mixed(dtype, count, draw)
+    x, result = torch.randn(count, generator=draw, dtype=torch.float64) * 4, mixed(dtype, count, draw)
     off = torch.randint(-1, 2, (count,), generator=draw) * torch.finfo(dtype).eps
     for k, small in enumerate(narrow[: 3 if dtype == torch.float64 else 2]):
         near = x.to(small)
         above = torch.nextafter(near, torch.full((), torch.inf, dtype=small))
         x = torch.where(which == k, (near.double() + above.double()) / 2 * (1 + off), x)
-    return torch.where(torch.rand(count, generator=draw) < 0.3, found, x.to(dtype))
+    return torch.where(torch.rand(count, generator=draw) < 0.3, result, x.to(dtype))
 
 
 def mixed(dtype: torch.dtype, count: int, draw: torch.Generator) -> Tensor:

@@ -32,13 +32,13 @@ def device_decomposition(member: str, device: str) -> AbstractContextManager[Any
 
 def kernel(op: Callable[..., Any], member: str, device: str) -> Callable[..., Any]:
     """What computes as PyTorch's kernel does there."""
-    found = decomposition_of(op) if device != HOST and member in BY_TANH else None
-    if found is None:
+    result = decomposition_of(op) if device != HOST and member in BY_TANH else None
+    if result is None:
         return op
 
     def computed(*args: Any, **kwargs: Any) -> Any:
         with device_decomposition(member, device):
-            return found(*args, **kwargs)
+            return result(*args, **kwargs)
 
     return computed
 

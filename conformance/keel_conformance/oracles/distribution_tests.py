@@ -74,12 +74,12 @@ def distributed(x: Tensor, law: Law, level: float, *, half_open: bool = False, p
         return f"Draw {list(at)} is {values[at]!r}, which the distribution does not give."
     if sentence := _constant(x, of, discrete, level) or ("" if discrete else _repeated(x, level)):
         return sentence
-    kept = ~lost.reshape(-1)
+    retained = ~lost.reshape(-1)
     if _coarse(x.dtype):
         low_, high_ = _cdf_bounds(x, of)
-        return _interval_uniformity(low_[kept], high_[kept], level, float(torch.finfo(x.dtype).eps))
-    uniform = _transformed(values, of, discrete)[kept]
-    parity = _even(x.reshape(-1)[torch.as_tensor(kept)], low, high, level) if discrete else ""
+        return _interval_uniformity(low_[retained], high_[retained], level, float(torch.finfo(x.dtype).eps))
+    uniform = _transformed(values, of, discrete)[retained]
+    parity = _even(x.reshape(-1)[torch.as_tensor(retained)], low, high, level) if discrete else ""
     return parity or _uniformly(uniform, level) or _tailed(uniform, level) or _dependent(uniform, level)
 
 
@@ -200,15 +200,15 @@ BROAD = 2.0**20
 
 def _tailed(u: Array, level: float) -> str:
     """How many draws are at the ends: binomially distributed."""
-    n, found = len(u), int(np.count_nonzero((u < TAIL) | (u > 1 - TAIL)))
+    n, result = len(u), int(np.count_nonzero((u < TAIL) | (u > 1 - TAIL)))
     if not n:
         return ""
-    p = _binomial_p(found, n, 2 * TAIL)
+    p = _binomial_p(result, n, 2 * TAIL)
     return (
         ""
         if p >= level
         else (
-            f"Of {n} draws {found} are in the tails of the distribution, where "
+            f"Of {n} draws {result} are in the tails of the distribution, where "
             f"{2 * TAIL * n:.0f} should be: p = {p:.2g}."
         )
     )
@@ -268,8 +268,8 @@ def _same_law(name: str) -> Comparison:
         for k, (n, r) in enumerate(zip(named, results, strict=True)):
             of, discrete = DISTRIBUTIONS.declared[name].law(n)
             places.append(_transformed(as_numpy(r[0]), of, discrete, seed=k))
-        kept = ~(np.isnan(places[0]) | np.isnan(places[1]))
-        first, second = (p[kept] for p in places)
+        retained = ~(np.isnan(places[0]) | np.isnan(places[1]))
+        first, second = (p[retained] for p in places)
         if (
             not discrete
             and len(first) >= 8
@@ -410,10 +410,10 @@ def _keys(named: Named, results: Sequence[Any], level: float) -> str:
     """New keys differ from each other, and from the old one."""
     rows = results[0].reshape(-1, 2)
     given = named["key"].reshape(-1, 2)
-    seen = {tuple(r) for r in rows.tolist()}
-    if len({tuple(r) for r in given.tolist()}) == len(given) and len(seen) < len(rows):
+    visited = {tuple(r) for r in rows.tolist()}
+    if len({tuple(r) for r in given.tolist()}) == len(given) and len(visited) < len(rows):
         return "Two new keys are the same."
-    return "A new key is an old one." if seen & {tuple(r) for r in given.tolist()} else ""
+    return "A new key is an old one." if visited & {tuple(r) for r in given.tolist()} else ""
 
 
 draws.declare("rrelu", lambda named: bool(named["training"]))

@@ -166,11 +166,11 @@ def convolved(call: CallContext) -> Sequence[ErrorBound]:
     half an ulp of what there is without it. Where a weight that is not finite may meet padding, or the room between the
     elements of a transposed one, it may be NaN or nothing (convolution.C4).
     """
-    (found,), out = sums(call), call.outs[0]
-    if found.error is None:
-        return [found]
+    (result,), out = sums(call), call.outs[0]
+    if result.error is None:
+        return [result]
     x, weight, bias, *rest = call.args
-    error, wild = found.error, ~wide(weight).isfinite()
+    error, wild = result.error, ~wide(weight).isfinite()
     if bias is not None and out.dtype != accumulated(call, out.dtype):
         plain = sums(replace(call, args=[x, weight, None, *rest]))[0]
         assert plain.value is not None
@@ -181,7 +181,7 @@ def convolved(call: CallContext) -> Sequence[ErrorBound]:
         by_group = wild.reshape(call.named["groups"], -1, *wild.shape[1:]).flatten(3)
         of_filter = by_group.sum((1, 3)) if call.named["transposed"] else by_group.sum((2, 3))
         error = torch.where(met < of_filter.reshape(1, -1, *[1] * (met.dim() - 2)) - 0.5, INF, error)
-    return [replace(found, error=error)]
+    return [replace(result, error=error)]
 
 
 def floated(call: CallContext) -> CallContext:
@@ -298,8 +298,8 @@ def _factors(call: CallContext) -> Tensor:
     sure = call.exact and not call.outs[0].dtype.is_complex
 
     def twos(x: Any) -> Any:
-        found = 2 * ones(x) if _float(x) else ones(x)
-        return torch.where(torch.frexp(magnitudes(x))[0] == 0.5, 1.0, found) if sure and _float(x) else found
+        result = 2 * ones(x) if _float(x) else ones(x)
+        return torch.where(torch.frexp(magnitudes(x))[0] == 0.5, 1.0, result) if sure and _float(x) else result
 
     counted = _real(call.again(twos)[0])
     return torch.where(counted.isfinite(), counted.log2(), (twos(call.args[0]) == 2).double().sum())
@@ -316,13 +316,13 @@ def reduced(call: CallContext) -> Sequence[ErrorBound]:
     if how in ("amax", "amin"):
         return movement.ordered(call)
     total = replace(call, args=[x, dim, index, src, "sum"], kwargs={"include_self": own})
-    (found,) = sums(total)
-    if how == "sum" or found.value is None:
-        return [found]
+    (result,) = sums(total)
+    if how == "sum" or result.value is None:
+        return [result]
     count, over = _counted(total)[0].clamp(min=1), accumulated(call, call.outs[0].dtype)
-    assert found.error is not None
-    error = torch.where(count > 2.0 ** BITS[over], INF, found.error / count)
-    return [ErrorBound(found.value / count, error, 4.0 if over.is_complex else 0.5)]
+    assert result.error is not None
+    error = torch.where(count > 2.0 ** BITS[over], INF, result.error / count)
+    return [ErrorBound(result.value / count, error, 4.0 if over.is_complex else 0.5)]
 
 
 @rule("logcumsumexp")

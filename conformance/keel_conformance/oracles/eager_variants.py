@@ -47,11 +47,11 @@ def _in_pieces(op: Callable[..., Any], inputs: Inputs, k: int, like: Tensor) -> 
         return None
     # a tensor without dimensions does not count as one in type promotion, so it stays as it is
     whole = [isinstance(x, Tensor) and x.dim() > 0 for x in inputs.args]
-    found = []
+    results = []
     with suppress(Exception):  # a piece may be no argument of the operator
         rows = [x.expand(like.shape).reshape(-1) if w else x for w, x in zip(whole, inputs.args, strict=True)]
         for start in range(0, like.numel(), PIECE):
             some = [x[start : start + PIECE].clone() if w else x for w, x in zip(whole, rows, strict=True)]
-            found.append(flat(op(*some, **inputs.kwargs))[k])
-        return torch.cat(found).reshape(like.shape)
+            results.append(flat(op(*some, **inputs.kwargs))[k])
+        return torch.cat(results).reshape(like.shape)
     return None

@@ -97,8 +97,8 @@ def narrowed(x: Any) -> Any:
 def magnitudes(x: Any) -> Any:
     """As ``widened``, float tensors by their magnitudes; what is not finite counts as 0."""
     if isinstance(x, Tensor) and inexact(x.dtype):
-        found = wide(x).abs()
-        return torch.where(found.isfinite(), found, 0.0)
+        result = wide(x).abs()
+        return torch.where(result.isfinite(), result, 0.0)
     return widened(x)
 
 

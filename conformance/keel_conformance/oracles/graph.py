@@ -87,17 +87,17 @@ def _sampled(gm: fx.GraphModule, inputs: Sequence[Any], eager: Sequence[Any]) ->
     """Bounds by Monte-Carlo arithmetic around the results in float64; half an ulp more, for the result's rounding."""
     values = [wide(v) if isinstance(v, Tensor) else v for v in flat(_exact(gm, inputs))]
     spread = envelope(lambda evaluate: _run(gm, inputs, evaluate), values)
-    found: list[Bounded | None] = []
+    results: list[Bounded | None] = []
     for value, far, own in zip(values, spread, eager, strict=True):
         if not isinstance(own, Tensor):
-            found.append(None)
+            results.append(None)
         elif far is None:
             moved = torch.where(value != own, float("inf"), 0.0)
-            found.append(Bounded(own, moved, moved.isinf(), own, "Monte-Carlo arithmetic"))
+            results.append(Bounded(own, moved, moved.isinf(), own, "Monte-Carlo arithmetic"))
         else:
             bound = rounded(value, far, own.dtype, 1.0)
-            found.append(Bounded(value, bound, bound.isinf(), own, "Monte-Carlo arithmetic"))
-    return found
+            results.append(Bounded(value, bound, bound.isinf(), own, "Monte-Carlo arithmetic"))
+    return results
 
 
 def _exact(gm: fx.GraphModule, inputs: Sequence[Any]) -> Any:
@@ -120,11 +120,11 @@ def _exact(gm: fx.GraphModule, inputs: Sequence[Any]) -> Any:
 
 def _narrower(bounded: Sequence[Bounded | None], sampled: Sequence[Bounded | None]) -> list[Bounded | None]:
     """Monte-Carlo arithmetic's bounds for those results that are masked too much."""
-    found: list[Bounded | None] = []
+    results: list[Bounded | None] = []
     for b, s in zip(bounded, sampled, strict=True):
         bad = b is not None and b.mask.numel() and float(b.mask.double().mean()) > MASKED
-        found.append(s if bad and s is not None and inexact(s.eager.dtype) else b)
-    return found
+        results.append(s if bad and s is not None and inexact(s.eager.dtype) else b)
+    return results
 
 
 def judge_graph(

@@ -249,17 +249,17 @@ def _verdict(case: Case, inputs: Inputs, results: Sequence[Any], expected: Expec
     worst: dict[str, Any] = {}
     unknown, vacuous, excused = 0.0, False, ""
     for k, (got, want) in enumerate(zip(results, expected.eager, strict=True)):
-        found = _compare(got, want, expected, k, inputs, op)
-        if found.sentence:
-            sentence = found.sentence + operands(expected.member, inputs, got, found.figures)
+        result = _compare(got, want, expected, k, inputs, op)
+        if result.sentence:
+            sentence = result.sentence + operands(expected.member, inputs, got, result.figures)
             sentence = f"Result {k}: {sentence}" if len(results) > 1 else sentence
-            if not found.excused:
-                return Verdict(case.id, "fail", expected.oracle, sentence, figures={**found.figures, "result": k})
+            if not result.excused:
+                return Verdict(case.id, "fail", expected.oracle, sentence, figures={**result.figures, "result": k})
             excused = excused or f"{sentence} Eager PyTorch is as far off."
-        vacuous |= found.vacuous
-        unknown = max(unknown, found.figures.get("masked", 0.0))
-        if found.figures.get("ratio", 0.0) >= worst.get("ratio", -1.0):
-            worst = dict(found.figures)
+        vacuous |= result.vacuous
+        unknown = max(unknown, result.figures.get("masked", 0.0))
+        if result.figures.get("ratio", 0.0) >= worst.get("ratio", -1.0):
+            worst = dict(result.figures)
     if excused:
         return Verdict(case.id, "quality warning", expected.oracle, excused, figures=worst)
     if vacuous and (worst.get("masked", 1.0) == 1.0 or not extreme(inputs)):
@@ -305,10 +305,10 @@ def _compare(got: Any, want: Any, expected: Expected, k: int, inputs: Inputs, op
         for x in (want, *expected.there[k : k + 1])
         if isinstance(x, Tensor) and (x.dtype, x.shape) == (want.dtype, want.shape)
     ]
-    found = compare(got, expected.tracked[k], eager, zeros=zeros)
-    if found.sentence and not found.excused and "pointwise" in expected.member.tags:
-        found = compare(got, expected.tracked[k], [*eager, *eager_variants(op, inputs, k, want)], zeros=zeros)
-    return found
+    result = compare(got, expected.tracked[k], eager, zeros=zeros)
+    if result.sentence and not result.excused and "pointwise" in expected.member.tags:
+        result = compare(got, expected.tracked[k], [*eager, *eager_variants(op, inputs, k, want)], zeros=zeros)
+    return result
 
 
 def signed_zeros(member: Op) -> bool:
@@ -330,17 +330,17 @@ def expected_of(member: Op, op: Any, inputs: Inputs, eager: tuple[Any, ...]) -> 
         return tracked(x, evaluate) if isinstance(x, Tensor) else x
 
     try:
-        found = flat(evaluate(op, tree_map(tuple(inputs.args), follow), tree_map(dict(inputs.kwargs), follow)))
+        result = flat(evaluate(op, tree_map(tuple(inputs.args), follow), tree_map(dict(inputs.kwargs), follow)))
     except (NoRule, NotImplementedError, RuntimeError, TypeError, ValueError):
         return Expected(member, eager, None, "times")
-    if len(found) != len(eager) or not all(map(_followed, found, eager)):
+    if len(result) != len(eager) or not all(map(_followed, result, eager)):
         return Expected(member, eager, None, "times")
     if member.kind == "composite":  # of primitives it is known wherever they stand
         free = unspecified.unspecified_elements(
             member, bind(Call(op, tuple(inputs.args), dict(inputs.kwargs), ())), eager
         )
-        found = tuple(map(_left_open, found, free))
-    return Expected(member, eager, found, _oracle(member))
+        result = tuple(map(_left_open, result, free))
+    return Expected(member, eager, result, _oracle(member))
 
 
 def _left_open(want: Any, free: Tensor | None) -> Any:
@@ -392,8 +392,8 @@ def narrow_result(op: Callable[..., Any], inputs: Inputs, k: int, want: Tensor) 
     """For a float64 result, which has no better reference: the result that the arguments have in float32."""
     if want.dtype not in (torch.float64, torch.complex128):
         return None
-    found = result_of(op, inputs, k, narrowed)
-    return found if found is not None and found.shape == want.shape else None
+    result = result_of(op, inputs, k, narrowed)
+    return result if result is not None and result.shape == want.shape else None
 
 
 def extreme(inputs: Inputs) -> bool:
@@ -424,5 +424,5 @@ def target_of(name: str, overload: str) -> Any:
     """The overload of a member by its full name; the normal form where none is given. Raises KeyError if this PyTorch
     has it not.
     """
-    found = _targets(name)
-    return found[overload] if overload else next(iter(found.values()))
+    result = _targets(name)
+    return result[overload] if overload else next(iter(result.values()))

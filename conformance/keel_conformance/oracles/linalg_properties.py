@@ -157,8 +157,8 @@ def _follows(
     exchanges = (pivots != torch.arange(1, pivots.shape[-1] + 1)).sum(-1)
     sign = (1 - 2 * (exchanges % 2)).to(lu.dtype)
     expected = formula(tracked(lu.diagonal(0, -2, -1).clone(), analyze), sign)
-    found = (compare(got, want).sentence for got, want in zip(first, expected, strict=True))
-    return next((f"It does not follow from the factors. {sentence}" for sentence in found if sentence), "")
+    result = (compare(got, want).sentence for got, want in zip(first, expected, strict=True))
+    return next((f"It does not follow from the factors. {sentence}" for sentence in result if sentence), "")
 
 
 @promise("linalg_det")
@@ -304,8 +304,8 @@ def root(named: Named, results: Sequence[Any], eager: Sequence[Any]) -> str:
     if not bool(a.isfinite().all()):
         return ""
     w, v = torch.linalg.eigh(a)
-    kept = (v * w.clamp_min(0)[..., None, :].to(v.dtype)) @ v.mH
-    return _semidefinite("X", x, eps) or residual("X X = A", x @ x, kept, _norm(a), eps)
+    retained = (v * w.clamp_min(0)[..., None, :].to(v.dtype)) @ v.mH
+    return _semidefinite("X", x, eps) or residual("X X = A", x @ x, retained, _norm(a), eps)
 
 
 def _semidefinite(what: str, x: Tensor, eps: float) -> str:

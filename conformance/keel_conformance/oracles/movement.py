@@ -91,11 +91,11 @@ def strided(call: CallContext) -> Sequence[ErrorBound]:
     offset = call.named.get("storage_offset")
     if offset not in (None, 0) or not _dense(plain_of(x)):
         return [unknown(o) for o in call.outs] if not call.exact else [ErrorBound(None, None)]
-    found = []
+    results = []
     for part in (wide(x), errors(x)):
         laid = torch.empty_strided(x.shape, plain_of(x).stride(), dtype=part.dtype).copy_(part)
-        found.append(call.op(laid, *call.args[1:], **call.kwargs))
-    return [ErrorBound(found[0] if inexact(x.dtype) else None, None if call.exact else found[1])]
+        results.append(call.op(laid, *call.args[1:], **call.kwargs))
+    return [ErrorBound(results[0] if inexact(x.dtype) else None, None if call.exact else results[1])]
 
 
 def _dense(x: Tensor) -> bool:
@@ -133,14 +133,14 @@ def ordered(call: CallContext) -> Sequence[ErrorBound]:
         return [ErrorBound(None, None) for _ in call.outs]
     values = call.widely()
     ends = [call.again(partial(_moved, sign=sign)) for sign in (-1.0, 1.0)]
-    found = []
+    results = []
     for k, out in enumerate(call.outs):
         if inexact(out.dtype):
             gap = torch.maximum(distance(ends[0][k], values[k]), distance(ends[1][k], values[k]))
-            found.append(ErrorBound(values[k], None if call.exact else gap))
+            results.append(ErrorBound(values[k], None if call.exact else gap))
         else:
-            found.append(ErrorBound(None, None) if call.exact else unknown(out))
-    return found
+            results.append(ErrorBound(None, None) if call.exact else unknown(out))
+    return results
 
 
 def _moved(x: Any, sign: float) -> Any:
@@ -194,8 +194,8 @@ def searched(call: CallContext) -> Sequence[ErrorBound]:
 
     def place(sign: float) -> Tensor:
         ends = (wide(rows) - sign * errors(rows)).sort(-1).values
-        found: Tensor = torch.searchsorted(ends, wide(values) + sign * errors(values), right=_right(named))
-        return found
+        result: Tensor = torch.searchsorted(ends, wide(values) + sign * errors(values), right=_right(named))
+        return result
 
     eager = plain_of(call.outs[0])
     return [ErrorBound(None, torch.where((place(-1.0) == eager) & (place(1.0) == eager), 0.0, INF))]

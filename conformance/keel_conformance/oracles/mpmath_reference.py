@@ -73,8 +73,8 @@ def precise(name: str, x: Tensor, value: Tensor) -> Tensor | None:
     wanted = {a for a, b in pairs if _rounds(a, b)}
     with mpmath.workdps(DIGITS):
         best = {a: of(mpmath.mpf(a)) for a in wanted}
-    found = [_rounded(best[a], b) if _rounds(a, b) else b for a, b in pairs]
-    return torch.tensor(found, dtype=torch.float64).reshape(value.shape)
+    results = [_rounded(best[a], b) if _rounds(a, b) else b for a, b in pairs]
+    return torch.tensor(results, dtype=torch.float64).reshape(value.shape)
 
 
 def _rounds(x: float, value: float) -> bool:

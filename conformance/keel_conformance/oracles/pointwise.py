@@ -247,10 +247,10 @@ def _burst(member: Op, values: Sequence[Any], value: Tensor) -> Tensor | None:
     if (at := member.numerics.pole) is not None:
         pole = torch.as_tensor(values[at.operand]) == at.at
     finite = [torch.as_tensor(v).isfinite() for v in values]
-    found = ~value.isfinite() & ~pole
+    result = ~value.isfinite() & ~pole
     for known in finite:
-        found = found & known
-    return found if bool(found.any()) else None
+        result = result & known
+    return result if bool(result.any()) else None
 
 
 def _unknown(error: Tensor | None, losts: Sequence[Tensor | None], center: Tensor) -> Tensor | None:
@@ -335,9 +335,9 @@ def _step(member: Op, at: Callable[..., Tensor], values: Sequence[Any], gaps: Se
     """
     facts = member.numerics
     value, error = corners(at, values, gaps)
-    kept = value if inexact(value.dtype) else None
+    retained = value if inexact(value.dtype) else None
     if error is None:
-        return ErrorBound(kept, None)
+        return ErrorBound(retained, None)
     if facts.quotient is not None:
 
         def quotient(x: Any, y: Any) -> Tensor:
@@ -347,9 +347,9 @@ def _step(member: Op, at: Callable[..., Tensor], values: Sequence[Any], gaps: Se
         _, jump = corners(quotient, values, gaps)
         assert jump is not None  # for there is an error
         twice = 2 * _absolute(values[1]) + (0.0 if gaps[1] is None else gaps[1])
-        return ErrorBound(kept, torch.where(torch.as_tensor(jump > 0), twice, error))
+        return ErrorBound(retained, torch.where(torch.as_tensor(jump > 0), twice, error))
     if facts.monotone:
-        return ErrorBound(kept, error)
+        return ErrorBound(retained, error)
     if facts.point:
         both = [torch.zeros((), dtype=torch.float64) if g is None else g for g in gaps]
         near = (_number(values[0]) - _number(values[1])) if not isinstance(values[0], bool) else error
@@ -357,7 +357,7 @@ def _step(member: Op, at: Callable[..., Tensor], values: Sequence[Any], gaps: Se
         return ErrorBound(
             None, torch.where((torch.as_tensor(near).abs() <= reach) & (reach > 0), INF, 0.0).broadcast_to(value.shape)
         )
-    return ErrorBound(kept, torch.where(error > 0, INF, 0.0))
+    return ErrorBound(retained, torch.where(error > 0, INF, 0.0))
 
 
 def _complex(
@@ -482,10 +482,10 @@ def elementwise_or_unknown(call: CallContext) -> Sequence[ErrorBound]:
     """Of integers and bools with unknown elements too: the greater of two is as far off as they are."""
     if uncertain(call.args, call.kwargs) and not inexact(call.outs[0].dtype):
         shape = call.outs[0].shape
-        kept = call.member is not None and call.member.numerics.results is Results.CHOSEN
+        retained = call.member is not None and call.member.numerics.results is Results.CHOSEN
         gaps = [errors(x) for x in (*call.args, *call.kwargs.values()) if isinstance(x, Tensor)]
         worst = torch.zeros(shape, dtype=torch.float64)
         for g in gaps:
-            worst = torch.maximum(worst, (g if kept else torch.where(g > 0, INF, 0.0)).broadcast_to(shape))
+            worst = torch.maximum(worst, (g if retained else torch.where(g > 0, INF, 0.0)).broadcast_to(shape))
         return [ErrorBound(None, worst)]
     return elementwise(call)

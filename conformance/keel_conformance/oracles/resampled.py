@@ -123,9 +123,9 @@ def _matrix(kernel: Kernel, n: int, o: int, align: bool, scale: float | None, u:
         at = at.clamp(0, n - 1)
         return _weighed(kernel, at[:, None] - spots, off[:, None], u)
     steps = torch.arange(-4, n + 4, dtype=torch.float64)
-    kept = torch.nn.functional.one_hot(steps.clamp(0, n - 1).long(), n).double()
+    retained = torch.nn.functional.one_hot(steps.clamp(0, n - 1).long(), n).double()
     weights, slack = _weighed(kernel, at.clamp(-2, n + 1)[:, None] - steps, off[:, None], u)
-    return weights @ kept, slack @ kept
+    return weights @ retained, slack @ retained
 
 
 def _weighed(kernel: Kernel, far: Tensor, off: Tensor, u: float) -> tuple[Tensor, Tensor]:

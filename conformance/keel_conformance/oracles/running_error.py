@@ -101,10 +101,10 @@ def analyze(
     if getattr(decompose, "__self__", None) is op:  # PyTorch's own, which a mode would call without end
         return decompose(*args, **kwargs)
     with TrackedFactories(evaluate):
-        found = decompose(*args, **kwargs)
+        result = decompose(*args, **kwargs)
     if member is None or member.name not in grid_sample.SAMPLERS:
-        return found
-    return grid_sample.loosened(bind(Call(op, tuple(args), dict(kwargs), ())), found)
+        return result
+    return grid_sample.loosened(bind(Call(op, tuple(args), dict(kwargs), ())), result)
 
 
 def _folds(op: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:

@@ -28,8 +28,8 @@ def same(a: Tensor, b: Tensor) -> Tensor:
 
 def same_bits(a: Tensor, b: Tensor) -> Tensor:
     """The same, signs of zeros too."""
-    found = same(a, b)
-    return found & (a.isnan() | (a.signbit() == b.signbit())) if a.dtype.is_floating_point else found
+    result = same(a, b)
+    return result & (a.isnan() | (a.signbit() == b.signbit())) if a.dtype.is_floating_point else result
 
 
 def _first(wrong: Tensor) -> list[int]:

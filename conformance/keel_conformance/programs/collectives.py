@@ -59,8 +59,8 @@ def program(
 
 def reduced(x: Tensor, group: Group, how: str = "sum") -> Tensor:
     """On its way: to be waited for."""
-    found: Tensor = ops.all_reduce.default(x, how, group.name)
-    return found
+    result: Tensor = ops.all_reduce.default(x, how, group.name)
+    return result
 
 
 def grid(ctx: Context) -> list[Tensor]:
@@ -219,26 +219,26 @@ program("two-in-flight", ["C3", "C2"], in_flight, two, late=True)
 def kept(group: Group) -> Callable[[Tensor], tuple[Tensor, ...]]:
     def fn(x: Tensor) -> tuple[Tensor, ...]:
         y = x * 2
-        found = waited(reduced(y, group))
-        return found - y, y, x.sum(0)
+        result = waited(reduced(y, group))
+        return result - y, y, x.sum(0)
 
     return fn
 
 
 def written(group: Group) -> Callable[[Tensor], tuple[Tensor, ...]]:
     def fn(x: Tensor) -> tuple[Tensor, ...]:
-        found = waited(reduced(x, group))
+        result = waited(reduced(x, group))
         x.add_(5)
-        return found * 1, x.sum(0)
+        return result * 1, x.sum(0)
 
     return fn
 
 
 def written_to_result(group: Group) -> Callable[[Tensor], tuple[Tensor, ...]]:
     def fn(x: Tensor) -> tuple[Tensor, ...]:
-        found = waited(ops.broadcast.default(x, 0, group.name))
-        found.mul_(3)
-        return found, x + 1
+        result = waited(ops.broadcast.default(x, 0, group.name))
+        result.mul_(3)
+        return result, x + 1
 
     return fn
 

@@ -123,12 +123,12 @@ class Context:
         with_grad = torch.is_grad_enabled()
         given = leaves([args, kwargs], ".argument")
         before = [snapshot(x) if isinstance(x, Tensor) else x for _, x in given]
-        found = program(*args, **kwargs)
-        self._results(name, leaves(found, ".result"), given, before)
+        result = program(*args, **kwargs)
+        self._results(name, leaves(result, ".result"), given, before)
         if not torch.equal(state, self.random_state()):
             self.facts.append((f"{name} drew random numbers", "contract.random.C8", True))
         self.facts.append((f"{name} gradients enabled", "contract.modes.C2", torch.is_grad_enabled() == with_grad))
-        return found
+        return result
 
     def random_state(self) -> Tensor:
         """That of the generator that draws on the device."""
@@ -170,12 +170,12 @@ class Context:
         for name, x in self.results:
             self.facts.append((f"{name} at the end", "contract.calls.C2", snapshot(x)))
         times: Counter[str] = Counter()
-        found = []
+        results = []
         for name, clause, value in self.facts:
             times[name] += 1
             value = value.cpu() if isinstance(value, Tensor) else value
-            found.append((name if times[name] == 1 else f"{name} ({times[name]})", clause, value))
-        return tuple(found)
+            results.append((name if times[name] == 1 else f"{name} ({times[name]})", clause, value))
+        return tuple(results)
 
     # -- telling -----------------------------------------------------------------------------------------------------
 

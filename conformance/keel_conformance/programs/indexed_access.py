@@ -18,13 +18,13 @@ Part = Callable[[Tensor, Tensor], None]
 
 def written(x: Tensor, *parts: Part) -> tuple[Tensor, ...]:
     """Each part of a fresh copy of ``x`` is written, with the parts before; what that gives is read at the end."""
-    found = []
+    results = []
     for k in range(1, len(parts) + 1):
         y = x.clone()
         for part in parts[:k]:
             part(y, x)
-        found.append(y * 2)
-    return tuple(found)
+        results.append(y * 2)
+    return tuple(results)
 
 
 def _set(*place: slice | int) -> Part:

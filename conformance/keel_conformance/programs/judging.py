@@ -98,10 +98,10 @@ def differences(observed: Observation, expected: Observation, exact: bool) -> tu
         if name not in mine:
             return name, clause, "eager PyTorch recorded it, the compiled program did not."
         if sentence := _difference(mine[name][2], want, exact):
-            kept = _of_earlier(name, mine[name][2], want, theirs)
+            retained = _of_earlier(name, mine[name][2], want, theirs)
             return (
-                (name, "contract.calls.C1", f"{kept} {sentence}")
-                if kept and clause.split(".")[1] in ANY_CALL
+                (name, "contract.calls.C1", f"{retained} {sentence}")
+                if retained and clause.split(".")[1] in ANY_CALL
                 else (name, clause, sentence)
             )
     if extra := next((f for f in observed.facts if f[0] not in theirs and not f[0].startswith("must: ")), None):

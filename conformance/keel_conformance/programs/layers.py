@@ -114,7 +114,7 @@ def crossed(x: Tensor, t: Tensor, w: Tensor) -> tuple[Tensor, ...]:
     """Classes of which one is left out, by each of the means that there are."""
     logs, out = x.log_softmax(-1), torch.where(t == 2, -100, t)
     picked = -logs.gather(1, t[:, None])[:, 0]
-    kept = (t != 2).to(x.dtype)
+    retained = (t != 2).to(x.dtype)
     return (
         F.cross_entropy(x, t),
         F.cross_entropy(x, out),
@@ -126,9 +126,9 @@ def crossed(x: Tensor, t: Tensor, w: Tensor) -> tuple[Tensor, ...]:
         F.cross_entropy(x, t, label_smoothing=0.25),
         F.nll_loss(logs, out),
         picked.mean(),
-        (picked * kept).sum() / kept.sum(),
-        (picked * kept).mean(),
-        (picked * kept).sum() / 4,
+        (picked * retained).sum() / retained.sum(),
+        (picked * retained).mean(),
+        (picked * retained).sum() / 4,
         picked.sum() / 3,
         (picked * w[t]).sum() / w[t].sum(),
         F.cross_entropy(x, t).exp(),

@@ -39,19 +39,19 @@ class Noise(TorchFunctionMode):
         name = (resolve_name(func) or getattr(func, "__name__", "")).rpartition(".")[2]
         if name in WRITTEN_OUT and args and isinstance(args[0], Tensor) and args[0].dtype == torch.float64:
             with self:
-                found = WRITTEN_OUT[name](*args, **kwargs)
-            if found is not None:
-                return found
+                result = WRITTEN_OUT[name](*args, **kwargs)
+            if result is not None:
+                return result
         self.inside = True
         try:
-            found = func(*self.near(name, args), **kwargs)
-            if name in CANCELING and found.dtype == torch.float64:
-                return found + CANCELING[name](self, *args)
-            if isinstance(found, Tensor):
-                return self.disturbed(found, args)
-            if isinstance(found, tuple) and type(found) is tuple:
-                return tuple(self.disturbed(x, args) if isinstance(x, Tensor) else x for x in found)
-            return found
+            result = func(*self.near(name, args), **kwargs)
+            if name in CANCELING and result.dtype == torch.float64:
+                return result + CANCELING[name](self, *args)
+            if isinstance(result, Tensor):
+                return self.disturbed(result, args)
+            if isinstance(result, tuple) and type(result) is tuple:
+                return tuple(self.disturbed(x, args) if isinstance(x, Tensor) else x for x in result)
+            return result
         finally:
             self.inside = False
 
@@ -155,16 +155,16 @@ def attention(
     if attn_mask is not None:
         scores = scores.masked_fill(~attn_mask, -torch.inf) if attn_mask.dtype == torch.bool else scores + attn_mask
     e, total = _powers(scores, -1)
-    found = e @ value
-    return found * spread(1 / total.masked_fill(total == 0, 1.0), found)  # where all is masked, 0
+    result = e @ value
+    return result * spread(1 / total.masked_fill(total == 0, 1.0), result)  # where all is masked, 0
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor | None:
     """None without a bias."""
     if bias is None:
         return None
-    found = torch.nn.functional.linear(x, weight)
-    return found + spread(bias, found)
+    result = torch.nn.functional.linear(x, weight)
+    return result + spread(bias, result)
 
 
 def spread(x: Tensor, over: Tensor) -> Tensor:

@@ -149,15 +149,22 @@ def pieces(x: Tensor) -> tuple[Tensor, ...]:
 def window(past: Tensor, new: Tensor, mask: Tensor) -> tuple[Tensor, ...]:
     """A cache that the last tokens are joined to, and of which a window is kept that begins in the past."""
     keys, seen = torch.cat([past, new], 1), torch.cat([mask, mask[:, :3]], 1)
-    kept = keys[:, 3:7]
-    return kept, kept * 2 + 1, (new @ kept.transpose(1, 2)).amax(-1), keys[:, -5:].sum(1), seen[:, 2:6] + 1, keys[:, 1:]
+    retained = keys[:, 3:7]
+    return (
+        retained,
+        retained * 2 + 1,
+        (new @ retained.transpose(1, 2)).amax(-1),
+        keys[:, -5:].sum(1),
+        seen[:, 2:6] + 1,
+        keys[:, 1:],
+    )
 
 
 def residual(a: Tensor, b: Tensor, c: Tensor) -> tuple[Tensor, ...]:
     """What is added to a product is read afterwards."""
     r = c * 2
-    found = a @ b + r
-    return found.relu(), r + 1, (r - found).sum(0), torch.addmm(r, a, b), r.amax(1)
+    result = a @ b + r
+    return result.relu(), r + 1, (r - result).sum(0), torch.addmm(r, a, b), r.amax(1)
 
 
 graphs.function("pieces-in-another-order", ["C1"], pieces, lambda ctx: [ctx.ints(6, 6)])

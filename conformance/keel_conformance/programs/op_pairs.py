@@ -310,12 +310,12 @@ graphs.function(
 
 def chain(a: Tensor, b: Tensor) -> tuple[Tensor, ...]:
     """Many operators in a row, and many values that live long."""
-    kept, x = [], a
+    retained, x = [], a
     for k in range(20):
         x = ((x * 2 - b) if k % 3 else (x.flip(k % 2) - a)).clamp(-50, 50)
         x = (x.t() + b if k % 4 == 1 else x - x.amax(k % 2, keepdim=True)).clamp(-50, 50)
-        kept.append(x + k)
-    return (x, sum(kept[::3], a), *kept[1::4])
+        retained.append(x + k)
+    return (x, sum(retained[::3], a), *retained[1::4])
 
 
 graphs.function("a-chain-of-a-hundred", ["C1"], chain, five, smoke=True)

@@ -154,7 +154,7 @@ def undone(x: Tensor) -> tuple[Tensor, ...]:
 
 def ends(x: Tensor) -> tuple[Tensor, ...]:
     """Computations with results that are NaN or infinite."""
-    found = (
+    result = (
         x.exp().log(),
         x.log().exp(),
         x.exp2().log2(),
@@ -165,7 +165,7 @@ def ends(x: Tensor) -> tuple[Tensor, ...]:
         (x * 64).tanh().atanh(),
         x.square().square().square().square().sqrt().sqrt(),
     )
-    return tuple(f for y in found for f in (y.isnan(), y.isinf()))
+    return tuple(f for y in result for f in (y.isnan(), y.isinf()))
 
 
 def masked(x: Tensor, c: Tensor) -> tuple[Tensor, ...]:

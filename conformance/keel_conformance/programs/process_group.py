@@ -56,8 +56,8 @@ def can_meet() -> bool:
 
 
 def waited(x: Tensor) -> Tensor:
-    found: Tensor = ops.wait_tensor.default(x)
-    return found
+    result: Tensor = ops.wait_tensor.default(x)
+    return result
 
 
 def together(body: Body, ctx: Context) -> None:

@@ -90,9 +90,9 @@ def replaced_buffer(ctx: Context) -> None:
             self.register_buffer("last", torch.zeros(3))
 
         def forward(self, x: Tensor) -> Tensor:
-            found = x + self.last
+            result = x + self.last
             self.last = x * 2
-            return found
+            return result
 
     module = Last()
     go = ctx.compile(module)

@@ -119,14 +119,14 @@ def _families(table: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     for row in table:
         cell = families[row["family"]].setdefault(row["op"], {}).setdefault(row["dtype"], Counter())
         cell.update(row["counts"])
-    found = []
+    results = []
     for family, ops in sorted(families.items()):
         rows: list[dict[str, Any]] = [
             {"op": op, "cells": {d: _cell(counts) for d, counts in cells.items()}} for op, cells in ops.items()
         ]
         for row in rows:
             row["bad"] = sum(cell["bad"] for cell in row["cells"].values())
-        found.append(
+        results.append(
             {
                 "family": family,
                 "rows": rows,
@@ -134,7 +134,7 @@ def _families(table: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
                 "cases": sum(cell["cases"] for row in rows for cell in row["cells"].values()),
             }
         )
-    return sorted(found, key=lambda f: (f["bad"] == 0, f["family"]))
+    return sorted(results, key=lambda f: (f["bad"] == 0, f["family"]))
 
 
 def _cell(counts: Mapping[str, int]) -> dict[str, Any]:
@@ -154,13 +154,13 @@ def _failures(verdicts: Iterable[Mapping[str, Any]], scripts: Mapping[str, str],
     for v in verdicts:
         if v["status"] in BAD:
             ops[v["op"]].append(v)
-    found = []
+    results = []
     for op, mine in ops.items():
         groups = _groups(mine)
         for group in groups:
             group["more"] = max(0, len(group["verdicts"]) - shown)
             group["verdicts"] = [_shown(v, scripts) for v in group["verdicts"][:shown]]
-        found.append(
+        results.append(
             {
                 "op": op,
                 "family": mine[0]["family"],
@@ -170,7 +170,7 @@ def _failures(verdicts: Iterable[Mapping[str, Any]], scripts: Mapping[str, str],
                 "words": _words(op, mine),
             }
         )
-    return sorted(found, key=lambda f: (-f["count"], f["op"]))
+    return sorted(results, key=lambda f: (-f["count"], f["op"]))
 
 
 def _groups(verdicts: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:

@@ -123,11 +123,11 @@ def _verdict_entry(v: Verdict, case: Case, script: str | None) -> dict[str, Any]
 
 def _worst(verdicts: Iterable[Verdict], by_id: Mapping[str, Case]) -> list[dict[str, Any]]:
     """Returns the element with the largest error in units in the last place for each operator, passed or not."""
-    found: dict[str, Verdict] = {}
+    results: dict[str, Verdict] = {}
     for v in verdicts:
         op = by_id[v.case].op
-        if "ulps" in v.figures and (op not in found or v.figures["ulps"] > found[op].figures["ulps"]):
-            found[op] = v
+        if "ulps" in v.figures and (op not in results or v.figures["ulps"] > results[op].figures["ulps"]):
+            results[op] = v
     return [
         {
             "op": op,
@@ -139,7 +139,7 @@ def _worst(verdicts: Iterable[Verdict], by_id: Mapping[str, Case]) -> list[dict[
             "ratio": _plain(v.figures.get("ratio")),
             "index": _plain(v.figures.get("index")),
         }
-        for op, v in sorted(found.items())
+        for op, v in sorted(results.items())
     ]
 
 
@@ -163,8 +163,8 @@ def _plain(value: Any) -> Any:
 @cache
 def schema() -> Mapping[str, Any]:
     """The JSON schema (draft 2020-12) of a document."""
-    found: Mapping[str, Any] = json.loads((files(__package__) / "schema.json").read_text())
-    return found
+    results: Mapping[str, Any] = json.loads((files(__package__) / "schema.json").read_text())
+    return results
 
 
 def check(found: Mapping[str, Any]) -> None:

@@ -195,9 +195,9 @@ def plainer(graph: Graph, fails: Callable[[Graph], bool], deadline: Deadline) ->
                 call = (*now.calls[c][:n], plain, *now.calls[c][n + 1 :])
                 return replace(now, calls=(*now.calls[:c], call, *now.calls[c + 1 :]))
 
-            kept = ddmin(range(x.numel()), lambda keep, made=made: fails(made(keep)), deadline)  # type: ignore[misc]
-            if len(kept) < x.numel():
-                graph = made(kept)
+            retained = ddmin(range(x.numel()), lambda keep, made=made: fails(made(keep)), deadline)  # type: ignore[misc]
+            if len(retained) < x.numel():
+                graph = made(retained)
     return graph
 
 

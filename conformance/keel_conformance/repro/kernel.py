@@ -28,8 +28,8 @@ def of_kernel(asked: Asked, bench: ReplayPool, *, trying: bool = True) -> str:
     """The script of a case's kernel on a backend, with what it should give where a process could run it.  Raises
     ValueError for one that has no text of forty lines.
     """
-    found: str | None = bench.value(with_results, asked) if trying else None
-    return found if found is not None else _script(asked, kernel_case_of(asked[0]), asked[2].call, _RUNS)
+    result: str | None = bench.value(with_results, asked) if trying else None
+    return result if result is not None else _script(asked, kernel_case_of(asked[0]), asked[2].call, _RUNS)
 
 
 _RUNS = ('print("expected that it is built and runs, and it was and did")',)

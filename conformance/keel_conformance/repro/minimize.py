@@ -39,35 +39,35 @@ class Deadline:
 
 def ddmin(items: Sequence[T], fails: Callable[[Sequence[T]], bool], deadline: Deadline) -> list[T]:
     """A part of ``items``, in order, that fails and of which, unless time runs out, no single one can be left out."""
-    found, parts = list(items), 2
-    while len(found) >= 2 and not deadline.over:
-        size = -(-len(found) // parts)
-        for k in range(0, len(found), size):
-            rest = found[:k] + found[k + size :]
+    result, parts = list(items), 2
+    while len(result) >= 2 and not deadline.over:
+        size = -(-len(result) // parts)
+        for k in range(0, len(result), size):
+            rest = result[:k] + result[k + size :]
             if not deadline.over and fails(rest):
-                found, parts = rest, max(parts - 1, 2)
+                result, parts = rest, max(parts - 1, 2)
                 break
         else:
             if size == 1:
                 break
-            parts = min(parts * 2, len(found))
-    if len(found) == 1 and not deadline.over and fails([]):
+            parts = min(parts * 2, len(result))
+    if len(result) == 1 and not deadline.over and fails([]):
         return []
-    return found
+    return result
 
 
 def greedy_descent(start: C, smaller: Callable[[C], Iterator[C]], fails: Callable[[C], bool], deadline: Deadline) -> C:
     """Takes the first smaller candidate that fails, again and again, until none does or time runs out."""
-    found, moved = start, True
+    result, moved = start, True
     while moved:
         moved = False
-        for candidate in smaller(found):
+        for candidate in smaller(result):
             if deadline.over:
-                return found
+                return result
             if fails(candidate):
-                found, moved = candidate, True
+                result, moved = candidate, True
                 break
-    return found
+    return result
 
 
 # -- calls of one operator ---------------------------------------------------------------------------------------------
@@ -157,7 +157,7 @@ def _smaller(calls: FailingCalls) -> Iterator[FailingCalls]:
 
 def cuts(n: int) -> Iterator[tuple[int, int]]:
     """Where a part of ``n`` begins and how long it is, the smallest first."""
-    seen: set[tuple[int, int]] = set()
+    visited: set[tuple[int, int]] = set()
     half, most = n // 2, 3 * n // 4
     for start, length in (
         (0, 1),
@@ -169,8 +169,8 @@ def cuts(n: int) -> Iterator[tuple[int, int]]:
         (0, n - 1),
         (1, n - 1),
     ):
-        if 0 < length < n and (start, length) not in seen:
-            seen.add((start, length))
+        if 0 < length < n and (start, length) not in visited:
+            visited.add((start, length))
             yield start, length
 
 
@@ -235,8 +235,8 @@ def _with_values(
     x = calls.inputs[k].tensors[n]
     if 0 in x.stride() and x.numel() > 1:
         return calls
-    kept = ddmin(range(x.numel()), lambda keep: fails(made(keep)), deadline)
-    return made(kept) if len(kept) < x.numel() else calls
+    retained = ddmin(range(x.numel()), lambda keep: fails(made(keep)), deadline)
+    return made(retained) if len(retained) < x.numel() else calls
 
 
 def _drawn(calls: FailingCalls, fails: Callable[[FailingCalls], bool], deadline: Deadline) -> FailingCalls:

@@ -84,14 +84,14 @@ def record_failing_part(given: tuple[str, Case]) -> Part | None:
             before = tuple(_copy(x) for x in inputs)
             seen.append(before)
             try:
-                found = run(*inputs)
+                result = run(*inputs)
             except Exception:
                 wrong.append(_part(gm, text, case, seen[-1:]))
                 raise
             want = gm.forward(*map(_copy, before))
-            if _differ(found, want, PROGRAMS[case.op].exact) or not all(map(same_bits, inputs, before)):
+            if _differ(result, want, PROGRAMS[case.op].exact) or not all(map(same_bits, inputs, before)):
                 wrong.append(_part(gm, text, case, seen))
-            return found
+            return result
 
         return call
 
@@ -165,18 +165,18 @@ def _expression(node: fx.Node) -> str:
 
 def _values(gm: fx.GraphModule, inputs: Sequence[Any]) -> dict[str, Any]:
     """The value of each node."""
-    found: dict[str, Any] = {}
+    results: dict[str, Any] = {}
 
     class Keeper(fx.Interpreter):
         def run_node(self, n: fx.Node) -> Any:
             value = super().run_node(n)
             if isinstance(value, Tensor | int | float | bool):
-                found[n.name] = _copy(value, HOST)
+                results[n.name] = _copy(value, HOST)
             return value
 
     with torch.no_grad():
         Keeper(gm).run(*map(_copy, inputs))
-    return found
+    return results
 
 
 def build_function(part: Part) -> Callable[..., Any]:

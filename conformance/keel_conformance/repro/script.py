@@ -98,10 +98,10 @@ def assemble(head: str, imports: Sequence[str], body: Sequence[str]) -> str:
         *([*UNPACK, ""] if packed else []),
         *body,
     ]
-    found = "\n".join(lines).replace("\n\n\n", "\n\n") + "\n"
-    if found.count("\n") > LINES:
-        raise ValueError(f"The script would have {found.count(chr(10))} lines.")
-    return found
+    result = "\n".join(lines).replace("\n\n\n", "\n\n") + "\n"
+    if result.count("\n") > LINES:
+        raise ValueError(f"The script would have {result.count(chr(10))} lines.")
+    return result
 
 
 def of_calls(calls: FailingCalls, verdict: Verdict, *, plain: bool = False) -> str:

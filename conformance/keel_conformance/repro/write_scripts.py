@@ -45,22 +45,22 @@ def write(
     by_id = {c.id: c for c in cases}
     failed = [v for v in verdicts if v.status in FAILURES and v.case in by_id]
     (folder / FOLDER).mkdir(parents=True, exist_ok=True)
-    seen: set[tuple[str, ...]] = set()
-    found, whole = [], Deadline(seconds)
+    visited: set[tuple[str, ...]] = set()
+    result, whole = [], Deadline(seconds)
     with ReplayPool() as bench, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         bench.value(len, ())  # its process starts outside of anybody's time
-        for v in sorted(failed, key=lambda v: alike(v) in seen):
+        for v in sorted(failed, key=lambda v: alike(v) in visited):
             case = by_id[v.case]
-            first = alike(v) not in seen
-            seen.add(alike(v))
+            first = alike(v) not in visited
+            visited.add(alike(v))
             told(v.case)
             deadline = Deadline(min(each if first else each / 15, whole.end - Deadline(0).end))
             try:
-                found.append(_one(folder, subject, case, v, bench, deadline, trying=not whole.over))
+                result.append(_one(folder, subject, case, v, bench, deadline, trying=not whole.over))
             except Exception as e:  # one case without a script must not stop the others
-                found.append(Written(case.id, lacking=f"{type(e).__name__}: {str(e)[:300]}"))
-    return found
+                result.append(Written(case.id, lacking=f"{type(e).__name__}: {str(e)[:300]}"))
+    return result
 
 
 def paths(found: Sequence[Written]) -> Mapping[str, str]:

@@ -49,8 +49,8 @@ class Fault:
     @property
     def clause(self) -> str:
         """The clause of the contract that is broken; empty where none stands for it alone."""
-        kept = self.kind == "result shared" and self.other_call is not None
-        return "contract.calls.C2" if kept else _CLAUSES.get(self.kind, "")
+        retained = self.kind == "result shared" and self.other_call is not None
+        return "contract.calls.C2" if retained else _CLAUSES.get(self.kind, "")
 
     @property
     def figures(self) -> dict[str, Any]:

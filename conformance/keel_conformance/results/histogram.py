@@ -32,10 +32,10 @@ def bars(counts: Sequence[int], width: float, height: float) -> list[dict[str, f
     most = max([*counts, 1])
     step = width / len(LABELS)
     top = torch.log2(torch.tensor(most + 1.0)).item()
-    found: list[dict[str, float | str | int]] = []
+    results: list[dict[str, float | str | int]] = []
     for k, (label, count) in enumerate(zip(LABELS, counts, strict=True)):
         tall = height * torch.log2(torch.tensor(count + 1.0)).item() / top
-        found.append(
+        results.append(
             {
                 "x": round(k * step + 1, 1),
                 "y": round(height - tall, 1),
@@ -46,4 +46,4 @@ def bars(counts: Sequence[int], width: float, height: float) -> list[dict[str, f
                 "middle": round((k + 0.5) * step, 1),
             }
         )
-    return found
+    return results

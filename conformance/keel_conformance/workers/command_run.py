@@ -62,8 +62,8 @@ class Run:
         last_lines: int = 3,
     ) -> dict[Any, Outcome]:
         """The outcomes of those jobs that ended, in the jobs' order: all, unless the run was stopped."""
-        found = {job: self.earlier[job] for job in jobs if job in self.earlier}
-        todo = [job for job in jobs if job not in found]
+        results = {job: self.earlier[job] for job in jobs if job in self.earlier}
+        todo = [job for job in jobs if job not in results]
         if todo:
             with (
                 closing(
@@ -80,15 +80,15 @@ class Run:
             ):
                 task = progress.add_task(title, total=len(todo))
                 for job, outcome in ends:
-                    found[job] = outcome
+                    results[job] = outcome
                     if self.log is not None:
                         self.log.append(job, outcome)
                     if text := said(job, outcome):
                         progress.console.print(text, markup=False, highlight=False)
                     progress.advance(task)
         self.requested += len(jobs)
-        self.completed += len(found)
-        return {job: found[job] for job in jobs if job in found}
+        self.completed += len(results)
+        return {job: results[job] for job in jobs if job in results}
 
     def finish(self, bars: Sequence[Criterion], **more: Any) -> None:
         """Shows the bars, and writes them to the file with what ``more`` there is. Raises typer.Exit if one falls short

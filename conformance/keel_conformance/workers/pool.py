@@ -164,20 +164,20 @@ class WorkerPool:
         """The jobs that have ended, with their outcomes; waits up to ``seconds`` for one."""
         if seconds:
             wait(self.pipes, timeout=seconds)
-        found: list[tuple[Any, Outcome]] = []
+        results: list[tuple[Any, Outcome]] = []
         for worker in [h for h in self._workers if not h.idle]:
             late = time.monotonic() - worker.begin > worker.limit
             if worker.read_messages() and worker.done is None and not late and worker.process.wait(0) is None:
                 continue
             if worker.done is not None and not self._once:
-                found.append((worker.job, Outcome(worker.done[0], seconds=time.monotonic() - worker.begin)))
+                results.append((worker.job, Outcome(worker.done[0], seconds=time.monotonic() - worker.begin)))
                 worker.idle = not must_retire(worker.done[0])
                 if not worker.idle:
                     self._remove(worker)
             else:
-                found.append((worker.job, _outcome(worker, late, self._last)))
+                results.append((worker.job, _outcome(worker, late, self._last)))
                 self._remove(worker)
-        return found
+        return results
 
     def close(self) -> None:
         """Ends all processes, whatever they are at; one that is at nothing ends itself, and tidies up."""

@@ -38,7 +38,7 @@ class ResultLog:
         whole = [line for line in lines if line.endswith(b"\n")]
         if len(whole) < len(lines):
             self.path.write_bytes(b"".join(whole))
-        found: dict[Any, Outcome] = {}
+        results: dict[Any, Outcome] = {}
         for number, line in enumerate(whole, 1):
             try:
                 entry = documents.Item(documents.parsed(line, constants=True), f"line {number}")
@@ -48,8 +48,8 @@ class ResultLog:
                 job, outcome = self._outcome(entry)
             except documents.Malformed as e:
                 raise self._error(e) from e
-            found[job] = outcome
-        return found
+            results[job] = outcome
+        return results
 
     def _read_outcomes(self) -> bytes:
         try:

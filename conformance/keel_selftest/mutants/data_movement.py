@@ -139,10 +139,10 @@ def roll_the_other_way(op: Any, x: Tensor, shifts: Sequence[int], dims: Sequence
 @wrong("aten.repeat", breaks="repeat")
 def repeat_interleaves(op: Any, x: Tensor, times: Sequence[int]) -> Any:
     """``repeat`` repeats each element and not the whole."""
-    found = x.reshape([1] * (len(times) - x.dim()) + [*x.shape])
+    result = x.reshape([1] * (len(times) - x.dim()) + [*x.shape])
     for d, n in enumerate(times):
-        found = found.repeat_interleave(n, d)
-    return found
+        result = result.repeat_interleave(n, d)
+    return result
 
 
 @wrong("aten.permute", breaks="permute")
@@ -162,11 +162,11 @@ def reshape_in_columns(op: Any, x: Tensor, shape: Sequence[int]) -> Any:
 @wrong("aten.expand", breaks="expand", as_is=True)  # the strides of an expanded tensor hold no zeros
 def expand_of_zeros(op: Any, x: Tensor, shape: Sequence[int], **kw: Any) -> Any:
     """``expand`` fills with zeros what it repeats."""
-    found = op(x, shape).clone(memory_format=torch.contiguous_format)
-    for d, (n, m) in enumerate(zip(reversed(found.shape), [*reversed(x.shape)] + [1] * found.dim(), strict=False)):
+    result = op(x, shape).clone(memory_format=torch.contiguous_format)
+    for d, (n, m) in enumerate(zip(reversed(result.shape), [*reversed(x.shape)] + [1] * result.dim(), strict=False)):
         if m == 1 and n > 1:
-            found.narrow(found.dim() - 1 - d, 1, n - 1).zero_()
-    return found
+            result.narrow(result.dim() - 1 - d, 1, n - 1).zero_()
+    return result
 
 
 @wrong("aten.pixel_shuffle", breaks="pixel_shuffle")

@@ -44,11 +44,11 @@ def broken_by_an_exception(gm: fx.GraphModule) -> Called:
 
     def call(*inputs: Any) -> Any:
         try:
-            found = run(gm, inputs, run_eager)
+            result = run(gm, inputs, run_eager)
         except Exception:
             state[0] = True
             raise
-        return tuple(torch.zeros_like(x) if state[0] and isinstance(x, Tensor) else x for x in found)
+        return tuple(torch.zeros_like(x) if state[0] and isinstance(x, Tensor) else x for x in result)
 
     return call
 
@@ -59,16 +59,16 @@ def gradients_of_the_last_forward(gm: fx.GraphModule) -> Called:
     held: dict[Any, list[Any]] = {}
 
     def call(*inputs: Any) -> Any:
-        found = list(run(gm, inputs, run_eager))
-        if len(found) < 2:
-            return tuple(found)
+        results = list(run(gm, inputs, run_eager))
+        if len(results) < 2:
+            return tuple(results)
         memory = held.setdefault(shapes(inputs), [])
         if not memory:
-            memory[:] = copied(found)
-        for k, fresh in enumerate(found[1:], 1):
+            memory[:] = copied(results)
+        for k, fresh in enumerate(results[1:], 1):
             if isinstance(fresh, Tensor) and not shares(fresh, inputs):
-                found[k] = memory[k].copy_(fresh)
-        return tuple(found)
+                results[k] = memory[k].copy_(fresh)
+        return tuple(results)
 
     return call
 
@@ -79,7 +79,7 @@ def sums_of_gradients_lost(gm: fx.GraphModule) -> Called:
 
     def do(node: fx.Node, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         both = packet(node) == "aten.add" and all(isinstance(a, fx.Node) and packet(a) == "aten.mul" for a in node.args)
-        found = run_eager(node, args, kwargs)
-        return with_layout_of(args[0].expand(found.shape), found) if both else found
+        result = run_eager(node, args, kwargs)
+        return with_layout_of(args[0].expand(result.shape), result) if both else result
 
     return lambda *inputs: run(gm, inputs, do)

@@ -23,16 +23,16 @@ def epilogue_seen_by_all(gm: fx.GraphModule) -> Called:
     """What is fused onto a product is seen by the product's other users, too."""
 
     def do(node: fx.Node, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        found = run_eager(node, args, kwargs)
+        result = run_eager(node, args, kwargs)
         if (
             packet(node) in ("aten.relu", "aten.sigmoid", "aten.tanh", "aten.neg", "aten.abs")
-            and isinstance(found, Tensor)
+            and isinstance(result, Tensor)
             and len(node.all_input_nodes[0].users) > 1
         ):
             source = node.all_input_nodes[0]
-            if source.op == "call_function" and not shares(found, args):
-                args[0].copy_(found)
-        return found
+            if source.op == "call_function" and not shares(result, args):
+                args[0].copy_(result)
+        return result
 
     return lambda *inputs: run(gm, inputs, do)
 
@@ -50,12 +50,12 @@ def like_nodes_are_one(gm: fx.GraphModule) -> Called:
         def do(node: fx.Node, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
             if not node.all_input_nodes or "aten" not in str(node.target):
                 return run_eager(node, args, kwargs)
-            found = run_eager(node, args, kwargs)
+            result = run_eager(node, args, kwargs)
             key = (node.target, *node.all_input_nodes)
-            if isinstance(found, Tensor) and not shares(found, tuple(a for a in args if isinstance(a, Tensor))):
-                first = known.setdefault(key, found)
-                return first if (first.shape, first.dtype) == (found.shape, found.dtype) else found
-            return found
+            if isinstance(result, Tensor) and not shares(result, tuple(a for a in args if isinstance(a, Tensor))):
+                first = known.setdefault(key, result)
+                return first if (first.shape, first.dtype) == (result.shape, result.dtype) else result
+            return result
 
         return run(gm, inputs, do)
 
@@ -134,15 +134,15 @@ def results_of_one_type_swapped(gm: fx.GraphModule) -> Called:
     """Of three results or more the last two change places where they have the same type."""
 
     def call(*inputs: Any) -> Any:
-        found = list(run(gm, inputs, run_eager))
+        results = list(run(gm, inputs, run_eager))
         if (
-            len(found) > 2
-            and isinstance(found[-1], Tensor)
-            and isinstance(found[-2], Tensor)
-            and (shapes(found[-1:]) == shapes(found[-2:-1]))
+            len(results) > 2
+            and isinstance(results[-1], Tensor)
+            and isinstance(results[-2], Tensor)
+            and (shapes(results[-1:]) == shapes(results[-2:-1]))
         ):
-            found[-1], found[-2] = found[-2], found[-1]
-        return tuple(found)
+            results[-1], results[-2] = results[-2], results[-1]
+        return tuple(results)
 
     return call
 
@@ -155,11 +155,11 @@ def casts_away(gm: fx.GraphModule) -> Called:
     """A cast to a smaller dtype is dropped, and its values go on as they were."""
 
     def do(node: fx.Node, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        found = run_eager(node, args, kwargs)
-        small = packet(node) == "aten._to_copy" and isinstance(found, Tensor) and not found.is_floating_point()
-        if small and args[0].is_floating_point() and found.dtype != torch.bool:
-            return with_layout_of(args[0].round(), found)
-        return found
+        result = run_eager(node, args, kwargs)
+        small = packet(node) == "aten._to_copy" and isinstance(result, Tensor) and not result.is_floating_point()
+        if small and args[0].is_floating_point() and result.dtype != torch.bool:
+            return with_layout_of(args[0].round(), result)
+        return result
 
     return lambda *inputs: run(gm, inputs, do)
 
@@ -174,13 +174,13 @@ def sizes_rounded_up(gm: fx.GraphModule) -> Called:
     def tail(x: Any) -> Any:
         if not isinstance(x, Tensor) or not x.dim() or x.shape[0] < 8 or x.shape[0] % 8 == 0:
             return x
-        kept = x.clone()
-        kept[x.shape[0] // 8 * 8 :] = 0
-        return kept
+        retained = x.clone()
+        retained[x.shape[0] // 8 * 8 :] = 0
+        return retained
 
     def call(*inputs: Any) -> Any:
-        found = run(gm, inputs, run_eager)
-        return tuple(tail(x) if symbolic and not shares(x, inputs) else x for x in found)
+        result = run(gm, inputs, run_eager)
+        return tuple(tail(x) if symbolic and not shares(x, inputs) else x for x in result)
 
     return call
 
@@ -193,9 +193,9 @@ def draws_merged(gm: fx.GraphModule) -> Called:
         known: dict[Any, Any] = {}
 
         def do(node: fx.Node, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-            found = run_eager(node, args, kwargs)
-            drawn = isinstance(found, Tensor) and torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
-            return known.setdefault((node.target, found.shape, found.dtype), found).clone() if drawn else found
+            result = run_eager(node, args, kwargs)
+            drawn = isinstance(result, Tensor) and torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
+            return known.setdefault((node.target, result.shape, result.dtype), result).clone() if drawn else result
 
         return run(gm, inputs, do)
 
@@ -229,16 +229,16 @@ def quotients_cancel(gm: fx.GraphModule) -> Called:
 
         def do(node: fx.Node, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
             values.update((a, x) for a, x in zip(node.args, args, strict=True) if isinstance(a, fx.Node))
-            found, source = run_eager(node, args, kwargs), next(iter(node.args), None)
+            result, source = run_eager(node, args, kwargs), next(iter(node.args), None)
             divided = isinstance(source, fx.Node) and packet(source) in ("aten.div", "aten.floor_divide")
             if (
                 packet(node) != "aten.mul"
                 or not divided
                 or not isinstance(source, fx.Node)
-                or (found.is_floating_point() or source.args[1] != node.args[1])
+                or (result.is_floating_point() or source.args[1] != node.args[1])
             ):
-                return found
-            return with_layout_of(values[source.args[0]], found)
+                return result
+            return with_layout_of(values[source.args[0]], result)
 
         return run(gm, inputs, do)
 
@@ -255,15 +255,15 @@ def pieces_of_the_first(gm: fx.GraphModule) -> Called:
         def do(node: fx.Node, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
             if packet(node) == "aten.cat":
                 joined[node] = (args[0][0], (*args, 0)[1])
-            found = run_eager(node, args, kwargs)
+            result = run_eager(node, args, kwargs)
             if packet(node) != "aten.slice" or node.args[0] not in joined or len(args) < 3:
-                return found
+                return result
             (first, along), (_, dim, start) = joined[node.args[0]], args[:3]
-            size = found.shape[dim]
+            size = result.shape[dim]
             end = first.shape[dim]
-            if dim != along % found.dim() or not 0 < start < end < start + size or size > end:
-                return found
-            return with_layout_of(first.narrow(dim, end - size, size), found)
+            if dim != along % result.dim() or not 0 < start < end < start + size or size > end:
+                return result
+            return with_layout_of(first.narrow(dim, end - size, size), result)
 
         return run(gm, inputs, do)
 
@@ -276,14 +276,14 @@ def threads_share_results(gm: fx.GraphModule) -> Called:
     held: dict[Any, list[Any]] = {}
 
     def call(*inputs: Any) -> Any:
-        found = run(gm, inputs, run_eager)
-        memory = held.setdefault(shapes(inputs), [x.clone() if isinstance(x, Tensor) else x for x in found])
-        mine = [isinstance(x, Tensor) and not shares(x, inputs) for x in found]
-        for m, x, own in zip(memory, found, mine, strict=True):
+        result = run(gm, inputs, run_eager)
+        memory = held.setdefault(shapes(inputs), [x.clone() if isinstance(x, Tensor) else x for x in result])
+        mine = [isinstance(x, Tensor) and not shares(x, inputs) for x in result]
+        for m, x, own in zip(memory, result, mine, strict=True):
             if own:
                 m.copy_(x)
         time.sleep(1e-4)
-        return tuple(m.clone() if own else x for m, x, own in zip(memory, found, mine, strict=True))
+        return tuple(m.clone() if own else x for m, x, own in zip(memory, result, mine, strict=True))
 
     return call
 
@@ -314,10 +314,10 @@ def assertions_last(gm: fx.GraphModule) -> Called:
             put_off.append(partial(run_eager, node, args, kwargs))
             return let_through(args)
 
-        found = run(gm, inputs, do)
+        result = run(gm, inputs, do)
         for assertion in put_off:
             assertion()
-        return found
+        return result
 
     return call
 

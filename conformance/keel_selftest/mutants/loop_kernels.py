@@ -275,13 +275,13 @@ def casts_to_bf16_truncate(stmt: Stmt, values: Values) -> tuple[Stmt, ...]:
         return (stmt,)
     if values.dtypes[stmt.args[0]] != torch.float32:
         return (stmt,)
-    bits, mask, cut, kept = (values.new() for _ in range(4))
+    bits, mask, cut, retained = (values.new() for _ in range(4))
     return (
         Apply(bits, "bitcast", stmt.args, torch.int32),
         Const(mask, -65536, torch.int32),
         Apply(cut, "and", (bits, mask), torch.int32),
-        Apply(kept, "bitcast", (cut,), torch.float32),
-        replace(stmt, args=(kept,)),
+        Apply(retained, "bitcast", (cut,), torch.float32),
+        replace(stmt, args=(retained,)),
     )
 
 

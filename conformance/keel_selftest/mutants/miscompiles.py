@@ -85,8 +85,8 @@ def log_of_subnormals(op: Any, x: Tensor) -> Any:
 @wrong("aten.reciprocal", breaks="reciprocal")
 def reciprocal_refined(op: Any, x: Tensor) -> Any:
     """``reciprocal`` is refined by a step of Newton's, which makes NaN of 0 and infinity."""
-    found = op(x)
-    return found * (2 - x * found) if found.is_floating_point() and x.is_floating_point() else found
+    result = op(x)
+    return result * (2 - x * result) if result.is_floating_point() and x.is_floating_point() else result
 
 
 @wrong("aten.erf", breaks="erf")
@@ -164,8 +164,8 @@ def numbers_of_single_precision(op: Any, x: Any, y: Any, *args: Any, **kw: Any) 
 @wrong("aten.abs", breaks="abs")
 def abs_saturates(op: Any, x: Tensor) -> Any:
     """``abs`` of the least integer is the greatest."""
-    found = op(x)
-    return found.where(found >= 0, torch.iinfo(x.dtype).max) if x.dtype in (torch.int32, torch.int64) else found
+    result = op(x)
+    return result.where(result >= 0, torch.iinfo(x.dtype).max) if x.dtype in (torch.int32, torch.int64) else result
 
 
 @wrong("aten.clamp", breaks="clamp")
@@ -293,12 +293,12 @@ def cumsum_rounds_each_sum(op: Any, x: Tensor, dim: int, **kw: Any) -> Any:
     """``cumsum`` of 16-bit floats rounds each partial sum to 8 bits."""
     if x.dtype not in (torch.float16, torch.bfloat16) or not x.dim() or kw.get("dtype") or not x.numel():
         return op(x, dim, **kw)
-    found, parts = [], x.unbind(dim)
+    result, parts = [], x.unbind(dim)
     total = torch.zeros_like(parts[0])
     for part in parts:
         total = (total + part).to(torch.bfloat16).to(x.dtype)
-        found.append(total)
-    return torch.stack(found, dim)
+        result.append(total)
+    return torch.stack(result, dim)
 
 
 @wrong("aten.cumsum", "aten.cumprod", breaks=("cumsum", "cumprod"))
@@ -367,6 +367,6 @@ def reductions_of_many_axes(op: Any, x: Tensor, dim: Any = None, *more: Any, **k
     if len(given) != 2 or abs(given[0] - given[1]) == 1:
         return op(x, *([] if dim is None else [dim]), *more, **kw)
     other = [min(given), min(given) + 1]
-    found = op(x, other, *more, **kw)
+    result = op(x, other, *more, **kw)
     like = op(x, dim, *more, **kw)
-    return found if found.shape == like.shape else like * 0
+    return result if result.shape == like.shape else like * 0

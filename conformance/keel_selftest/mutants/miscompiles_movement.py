@@ -17,12 +17,12 @@ from ..mutant import wrong
 def index_apart_in_place(op: Any, x: Tensor, indices: Sequence[Tensor | None]) -> Any:
     """Indices with a whole dimension between them put what they broadcast to last and not first."""
     at = [k for k, i in enumerate(indices) if i is not None]
-    found = op(x, indices)
+    result = op(x, indices)
     masks = any(i is not None and i.dtype == torch.bool for i in indices)
     if masks or len(at) <= 1 or at[-1] - at[0] < len(at):
-        return found
-    other = found.movedim(0, -1)
-    return other if other.shape == found.shape else other.reshape(found.shape)
+        return result
+    other = result.movedim(0, -1)
+    return other if other.shape == result.shape else other.reshape(result.shape)
 
 
 @wrong("aten.scatter_reduce", breaks="scatter_reduce")
@@ -74,8 +74,8 @@ def pad_from_the_first(op: Any, x: Tensor, pad: Sequence[int], value: Any = 0) -
 @wrong("aten.constant_pad_nd", breaks="pad")
 def pad_never_cuts(op: Any, x: Tensor, pad: Sequence[int], value: Any = 0) -> Any:
     """``pad`` by less than nothing fills with its value what it should have cut and shifted."""
-    found = op(x, pad, value)
-    return torch.full_like(found, value) if min(pad, default=0) < 0 else found
+    result = op(x, pad, value)
+    return torch.full_like(result, value) if min(pad, default=0) < 0 else result
 
 
 @wrong("aten.roll", breaks="roll")
@@ -89,11 +89,11 @@ def roll_of_the_first_dimension(op: Any, x: Tensor, shifts: Sequence[int], dims:
 @wrong("aten.arange", breaks=("arange", "iota"))
 def arange_of_floats(op: Any, *args: Any, **kw: Any) -> Any:
     """``arange`` of integers counts in float32."""
-    found = op(*args, **kw)
-    if found.is_floating_point() or not found.numel():
-        return found
+    result = op(*args, **kw)
+    if result.is_floating_point() or not result.numel():
+        return result
     start, step = (args[0], args[2] if len(args) > 2 else 1) if len(args) > 1 else (0, 1)
-    return (torch.arange(len(found), dtype=torch.float32) * step + start).to(found.dtype)
+    return (torch.arange(len(result), dtype=torch.float32) * step + start).to(result.dtype)
 
 
 @wrong("aten.as_strided", breaks="as_strided")
@@ -122,11 +122,11 @@ def unfold_of_step_one(op: Any, x: Tensor, dim: int, size: int, step: int) -> An
 @wrong("aten.nonzero", breaks="nonzero")
 def nonzero_by_columns(op: Any, x: Tensor) -> Any:
     """``nonzero`` counts the first dimension fastest."""
-    found = op(x)
-    order = torch.arange(len(found))
-    for d in range(found.shape[1]):
-        order = order[found[order, d].sort(stable=True)[1]]
-    return found[order]
+    result = op(x)
+    order = torch.arange(len(result))
+    for d in range(result.shape[1]):
+        order = order[result[order, d].sort(stable=True)[1]]
+    return result[order]
 
 
 @wrong("aten.diag_embed", breaks="diag_embed")
@@ -153,11 +153,11 @@ def split_in_reverse(op: Any, x: Tensor, sizes: Sequence[int], dim: int = 0) -> 
 @wrong("aten.mm", "aten.bmm", breaks=("mm", "bmm"))
 def products_skip_zeros(op: Any, a: Tensor, b: Tensor, *more: Any) -> Any:
     """``mm`` and ``bmm`` skip zeros of the first operand, so that 0 * inf is 0."""
-    found = op(a, b, *more)
+    result = op(a, b, *more)
     if not a.is_floating_point() or bool(b.isfinite().all()) or not bool((a == 0).any()):
-        return found
+        return result
     parts = torch.where(a.unsqueeze(-1) == 0, torch.zeros((), dtype=a.dtype), a.unsqueeze(-1) * b.unsqueeze(-3))
-    return parts.sum(-2).to(found.dtype)
+    return parts.sum(-2).to(result.dtype)
 
 
 @wrong("aten.addmm", "aten.baddbmm", breaks=("addmm", "baddbmm"))
@@ -269,8 +269,8 @@ def adaptive_windows_of_one_size(op: Any, x: Tensor, size: Sequence[int]) -> Any
     h, w = (max(n // m, 1) for n, m in zip(x.shape[-2:], size, strict=True))
     if not x.numel() or x.shape[-2] < size[0] or x.shape[-1] < size[1]:
         return op(x, size)
-    found = torch.nn.functional.avg_pool2d(x, (h, w), (h, w))
-    return found[..., : size[0], : size[1]]
+    result = torch.nn.functional.avg_pool2d(x, (h, w), (h, w))
+    return result[..., : size[0], : size[1]]
 
 
 @wrong("aten.upsample_bilinear2d", breaks="upsample_linear")
@@ -314,8 +314,8 @@ def batch_norm_always_trains(op: Any, x: Tensor, weight: Any, bias: Any, mean: A
     like = op(x, weight, bias, mean, var, *more)
     if x.numel() < 2 or (len(more) == 3 and more[0]):
         return like
-    found = torch.ops.aten._native_batch_norm_legit.no_stats(x, weight, bias, True, more[-2], more[-1])
-    return (found[0], *like[1:])
+    result = torch.ops.aten._native_batch_norm_legit.no_stats(x, weight, bias, True, more[-2], more[-1])
+    return (result[0], *like[1:])
 
 
 @wrong("aten.smooth_l1_loss", breaks="smooth_l1_loss")

@@ -192,10 +192,10 @@ def rsqrt_of_few_digits(op: Any, x: Tensor) -> Any:
 @wrong("aten.exp", breaks="exp")
 def exp_flushes(op: Any, x: Tensor) -> Any:
     """``exp`` gives 0 for results that are subnormal."""
-    found = op(x)
-    if not found.is_floating_point():
-        return found
-    return torch.where(found.abs() < torch.finfo(found.dtype).smallest_normal, torch.zeros_like(found), found)
+    result = op(x)
+    if not result.is_floating_point():
+        return result
+    return torch.where(result.abs() < torch.finfo(result.dtype).smallest_normal, torch.zeros_like(result), result)
 
 
 @wrong("aten.hypot", breaks="hypot")
@@ -243,17 +243,17 @@ def cast_to_bf16_truncates(op: Any, x: Tensor, *args: Any, **kw: Any) -> Any:
 @wrong("aten.add", breaks="add", as_is=True)
 def add_promotes_to_the_first(op: Any, x: Any, *args: Any, **kw: Any) -> Any:
     """``add`` gives its first operand's dtype where they differ."""
-    found = op(x, *args, **kw)
-    return found.to(x.dtype) if isinstance(x, Tensor) else found
+    result = op(x, *args, **kw)
+    return result.to(x.dtype) if isinstance(x, Tensor) else result
 
 
 @wrong("aten.mul", breaks="mul")
 def mul_saturates(op: Any, x: Any, y: Any) -> Any:
     """``mul`` of integers of 32 bits saturates and does not wrap."""
-    found = op(x, y)
-    if found.dtype != torch.int32:
-        return found
-    info = torch.iinfo(found.dtype)
+    result = op(x, y)
+    if result.dtype != torch.int32:
+        return result
+    info = torch.iinfo(result.dtype)
     return torch.as_tensor(x).to(torch.int64).mul(torch.as_tensor(y).to(torch.int64)).clamp(info.min, info.max)
 
 
@@ -272,20 +272,20 @@ def floor_divide_truncates(op: Any, x: Tensor, y: Any) -> Any:
 @wrong("aten.bitwise_right_shift", "aten.__rshift__", breaks="shift_right")
 def shift_right_logical(op: Any, x: Any, y: Any) -> Any:
     """``shift_right`` of signed integers shifts zeros in."""
-    found = op(x, y)
-    bits = 8 * found.element_size()
-    if not isinstance(x, Tensor) or not found.dtype.is_signed:
-        return found
+    result = op(x, y)
+    bits = 8 * result.element_size()
+    if not isinstance(x, Tensor) or not result.dtype.is_signed:
+        return result
     mask = torch.where(torch.as_tensor(y) == 0, -1, (1 << (bits - torch.as_tensor(y).long()).clamp(max=62)) - 1)
-    return found & mask.to(found.dtype)
+    return result & mask.to(result.dtype)
 
 
 @wrong("aten.pow", breaks="pow")
 def pow_of_integers_by_floats(op: Any, x: Any, y: Any) -> Any:
     """``pow`` of integers goes by float32."""
-    found = op(x, y)
-    if found.is_floating_point() or found.is_complex():
-        return found
+    result = op(x, y)
+    if result.is_floating_point() or result.is_complex():
+        return result
     parts = [v.to(torch.float32) if isinstance(v, Tensor) else v for v in (x, y)]
     return torch.pow(*parts)
 
@@ -296,12 +296,12 @@ def pow_of_integers_by_floats(op: Any, x: Any, y: Any) -> Any:
 @wrong("aten.mul", breaks="mul")
 def mul_without_tail(op: Any, x: Any, y: Any) -> Any:
     """``mul`` leaves what comes after the last whole vector of 8 as it is in the first operand."""
-    found = op(x, y)
-    if not isinstance(x, Tensor) or found.numel() < 8 or found.numel() % 8 == 0:
-        return found
-    flat, whole = found.contiguous().view(-1), found.numel() // 8 * 8
-    flat[whole:] = x.expand(found.shape).reshape(-1)[whole:].to(flat.dtype)
-    return flat.view(found.shape)
+    result = op(x, y)
+    if not isinstance(x, Tensor) or result.numel() < 8 or result.numel() % 8 == 0:
+        return result
+    flat, whole = result.contiguous().view(-1), result.numel() // 8 * 8
+    flat[whole:] = x.expand(result.shape).reshape(-1)[whole:].to(flat.dtype)
+    return flat.view(result.shape)
 
 
 @wrong("aten.sub", breaks="sub")
@@ -331,12 +331,12 @@ def div_of_unexpanded(op: Any, x: Any, y: Any, **kw: Any) -> Any:
 @wrong("aten.add", breaks="add")
 def add_stops_at_65536(op: Any, *args: Any, **kw: Any) -> Any:
     """``add`` of more than 65,536 elements leaves zeros beyond them."""
-    found = op(*args, **kw)
-    if found.numel() <= 65536:
-        return found
-    flat = found.contiguous().view(-1)
+    result = op(*args, **kw)
+    if result.numel() <= 65536:
+        return result
+    flat = result.contiguous().view(-1)
     flat[65536:] = 0
-    return flat.view(found.shape)
+    return flat.view(result.shape)
 
 
 @wrong("aten.sqrt", breaks="sqrt")
@@ -364,7 +364,7 @@ def rows_for_columns(op: Any, x: Any, y: Any, *args: Any) -> Any:
 @wrong("aten.add", breaks="add")
 def small_sums_saturate(op: Any, x: Any, y: Any, *args: Any, **kw: Any) -> Any:
     """Sums of uint8 stop at 255."""
-    found = op(x, y, *args, **kw)
-    if found.dtype != torch.uint8 or not isinstance(x, Tensor) or not isinstance(y, Tensor):
-        return found
+    result = op(x, y, *args, **kw)
+    if result.dtype != torch.uint8 or not isinstance(x, Tensor) or not isinstance(y, Tensor):
+        return result
     return (x.int() + kw.get("alpha", 1) * y.int()).clamp(0, 255)

@@ -56,10 +56,10 @@ def convolution_without_dilation(
     """``convolution`` reads windows without gaps."""
     like = op(x, w, bias, stride, padding, dilation, *more)
     wide = any(d > 1 for d in dilation)
-    found = op(x, w, bias, stride, padding, [1] * len(dilation), *more) if wide else like
+    result = op(x, w, bias, stride, padding, [1] * len(dilation), *more) if wide else like
     return (
-        found[tuple(slice(n) for n in like.shape)]
-        if all(n >= m for n, m in zip(found.shape, like.shape, strict=True))
+        result[tuple(slice(n) for n in like.shape)]
+        if all(n >= m for n, m in zip(result.shape, like.shape, strict=True))
         else like * 0.5
     )
 
@@ -124,8 +124,8 @@ def grid_sampler_pads_with_zeros(op: Any, x: Tensor, grid: Tensor, mode: int, pa
 @wrong("aten.col2im", breaks="col2im")
 def col2im_overwrites(op: Any, x: Tensor, size: Any, *more: Any) -> Any:
     """``col2im`` does not add where windows overlap."""
-    found = op(x, size, *more)
-    return found / op(torch.ones_like(x), size, *more).clamp(min=1) if x.is_floating_point() else found
+    result = op(x, size, *more)
+    return result / op(torch.ones_like(x), size, *more).clamp(min=1) if x.is_floating_point() else result
 
 
 # -- attention and losses ----------------------------------------------------------------------------------------------
@@ -187,10 +187,10 @@ def tanh_gradient_not_squared(op: Any, grad: Tensor, y: Tensor) -> Any:
 @wrong("aten.convolution_backward", breaks="convolution_backward")
 def convolution_gradient_of_one_sample(op: Any, grad: Tensor, x: Tensor, w: Tensor, *more: Any) -> Any:
     """The gradient of a convolution's weights is that of the first sample."""
-    found = list(op(grad, x, w, *more))
-    if x.dim() == w.dim() and x.shape[0] > 1 and found[1] is not None:
-        found[1] = op(grad[:1], x[:1], w, *more)[1]
-    return tuple(found)
+    results = list(op(grad, x, w, *more))
+    if x.dim() == w.dim() and x.shape[0] > 1 and results[1] is not None:
+        results[1] = op(grad[:1], x[:1], w, *more)[1]
+    return tuple(results)
 
 
 @wrong("aten.native_layer_norm_backward", breaks="layer_norm_backward")
@@ -198,10 +198,10 @@ def layer_norm_gradient_of_a_constant(
     op: Any, grad: Tensor, x: Tensor, shape: Sequence[int], mean: Tensor, rstd: Tensor, weight: Any, *more: Any
 ) -> Any:
     """The gradient of ``layer_norm`` takes mean and deviation for constants."""
-    found = list(op(grad, x, shape, mean, rstd, weight, *more))
-    if found[0] is not None:
-        found[0] = (grad if weight is None else grad * weight) * rstd
-    return tuple(found)
+    results = list(op(grad, x, shape, mean, rstd, weight, *more))
+    if results[0] is not None:
+        results[0] = (grad if weight is None else grad * weight) * rstd
+    return tuple(results)
 
 
 @wrong("aten.max_pool2d_with_indices_backward", breaks="max_pool2d_with_indices_backward")

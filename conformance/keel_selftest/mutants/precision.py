@@ -19,8 +19,8 @@ from .stateful import shares
 @wrong("aten.sum", "aten.count_nonzero", breaks=("sum", "count_nonzero"))
 def counts_of_floats(op: Any, x: Tensor, *args: Any, **kw: Any) -> Any:
     """Counts of bools and small integers stop where float32 has no next number."""
-    found = op(x, *args, **kw)
-    return found.clamp(-(2**24), 2**24) if found.dtype == torch.int64 and x.dtype.itemsize == 1 else found
+    result = op(x, *args, **kw)
+    return result.clamp(-(2**24), 2**24) if result.dtype == torch.int64 and x.dtype.itemsize == 1 else result
 
 
 @wrong(
@@ -47,8 +47,8 @@ def masked_scatter_in_place(op: Any, x: Tensor, mask: Tensor, values: Tensor) ->
 @wrong("aten.rand", "aten.rand_like", "aten.uniform", breaks=("uniform", "rand_like", "uniform_between"))
 def draws_of_8_bits(op: Any, *args: Any, **kw: Any) -> Any:
     """Uniform numbers have 8 bits."""
-    found = op(*args, **kw)
-    return torch.floor(found * 256) / 256 if found.dtype in (torch.float32, torch.float64) else found
+    result = op(*args, **kw)
+    return torch.floor(result * 256) / 256 if result.dtype in (torch.float32, torch.float64) else result
 
 
 @wrong(

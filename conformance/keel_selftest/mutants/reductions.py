@@ -23,18 +23,18 @@ def sum_in_its_own_dtype(op: Any, x: Tensor, dim: Any = None, keepdim: bool = Fa
     """``sum`` of 16-bit floats rounds each partial sum to 16 bits."""
     if x.dtype not in (torch.float16, torch.bfloat16) or not x.dim() or not x.numel():
         return op(x, *([] if dim is None else [dim, keepdim]), **kw)
-    found = x
+    result = x
     for d in dims_of(x, dim):
-        found = folded(found, d)
-    return found if keepdim else found.reshape([n for d, n in enumerate(x.shape) if d not in dims_of(x, dim)])
+        result = folded(result, d)
+    return result if keepdim else result.reshape([n for d, n in enumerate(x.shape) if d not in dims_of(x, dim)])
 
 
 def folded(x: Tensor, dim: int) -> Tensor:
     parts = x.unbind(dim)
-    found = parts[0]
+    result = parts[0]
     for part in parts[1:]:
-        found = found + part
-    return found.unsqueeze(dim)
+        result = result + part
+    return result.unsqueeze(dim)
 
 
 @wrong("aten.sum", breaks="sum")
@@ -57,9 +57,9 @@ def sum_of_negative_dim(op: Any, x: Tensor, dim: Any = None, *more: Any, **kw: A
 @wrong("aten.mean", breaks="mean")
 def mean_over_one_less(op: Any, x: Tensor, dim: Any = None, *more: Any, **kw: Any) -> Any:
     """``mean`` divides by one less than the number of elements."""
-    found = op(x, *([] if dim is None else [dim]), *more, **kw)
-    n = x.numel() / max(found.numel(), 1)
-    return found * (n / (n - 1)) if n > 1 else found
+    result = op(x, *([] if dim is None else [dim]), *more, **kw)
+    n = x.numel() / max(result.numel(), 1)
+    return result * (n / (n - 1)) if n > 1 else result
 
 
 @wrong("aten.mean", breaks="mean", as_is=True)
@@ -87,8 +87,8 @@ def argmax_of_the_last(op: Any, x: Tensor, dim: int | None = None, keepdim: bool
     at = 0 if dim is None else dim
     if not flat.dim() or not flat.numel():
         return op(x, dim, keepdim)
-    found = flat.shape[at] - 1 - op(flat.flip(at), at, keepdim and dim is not None)
-    return found.reshape(op(x, dim, keepdim).shape)
+    result = flat.shape[at] - 1 - op(flat.flip(at), at, keepdim and dim is not None)
+    return result.reshape(op(x, dim, keepdim).shape)
 
 
 @wrong("aten.prod", breaks=("prod", "prod_all"))
@@ -149,8 +149,8 @@ def logsumexp_overflows(op: Any, x: Tensor, dim: Any, *more: Any) -> Any:
 @wrong("aten._softmax", breaks="softmax")
 def softmax_overflows(op: Any, x: Tensor, dim: int, half: bool) -> Any:
     """``softmax`` does not take the maximum out."""
-    found = torch.exp(x)
-    return found / found.sum(dim, keepdim=True)
+    result = torch.exp(x)
+    return result / result.sum(dim, keepdim=True)
 
 
 @wrong("aten._softmax", breaks="softmax")
@@ -181,8 +181,8 @@ def cumsum_restarts(op: Any, x: Tensor, dim: int, **kw: Any) -> Any:
 @wrong("aten.cumsum", breaks="cumsum")
 def cumsum_without_its_own(op: Any, x: Tensor, dim: int, **kw: Any) -> Any:
     """``cumsum`` leaves the element itself out."""
-    found = op(x, dim, **kw)
-    return found - x if x.dtype != torch.bool else found
+    result = op(x, dim, **kw)
+    return result - x if x.dtype != torch.bool else result
 
 
 @wrong("aten.cummax", breaks="cummax")
@@ -282,12 +282,12 @@ def batch_norm_biased_statistics(
     op: Any, x: Tensor, weight: Any, bias: Any, mean: Tensor, var: Tensor, training: bool, momentum: float, eps: float
 ) -> Any:
     """Batch norm updates the running variance by the biased one."""
-    found = op(x, weight, bias, mean, var, training, momentum, eps)
+    result = op(x, weight, bias, mean, var, training, momentum, eps)
     if not training or not x.numel():
-        return found
+        return result
     axes = [d for d in range(x.dim()) if d != 1]
     wrong = (1 - momentum) * var + momentum * x.var(axes, correction=0)
-    return (*found[:4], wrong)
+    return (*result[:4], wrong)
 
 
 @wrong("aten.native_group_norm", breaks="group_norm")

@@ -48,8 +48,8 @@ def rewrites(rewrite: Rewrite) -> Mutant:
     def compile(gm: fx.GraphModule) -> Called:
         def do(node: fx.Node, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
             right = run_eager(node, args, kwargs)
-            found = rewrite(node, args, kwargs, right)
-            return right if found is None or found is right else with_layout_of(found, right)
+            result = rewrite(node, args, kwargs, right)
+            return right if result is None or result is right else with_layout_of(result, right)
 
         return lambda *inputs: run(gm, inputs, do)
 
@@ -59,8 +59,8 @@ def rewrites(rewrite: Rewrite) -> Mutant:
 
 def source(node: fx.Node, place: int = 0) -> fx.Node | None:
     """The node that makes an argument, if one does."""
-    found = node.args[place] if place < len(node.args) else None
-    return found if isinstance(found, fx.Node) and found.op == "call_function" else None
+    result = node.args[place] if place < len(node.args) else None
+    return result if isinstance(result, fx.Node) and result.op == "call_function" else None
 
 
 def makes(node: fx.Node | None, *packets: str) -> bool:
@@ -232,9 +232,9 @@ def two_results_in_one_memory(gm: fx.GraphModule) -> Called:
     """Of results of the same type the second is written where the first one lies."""
 
     def call(*inputs: Any) -> Any:
-        found = list(run(gm, inputs, run_eager))
-        for k, x in enumerate(found[1:], 1):
-            y = found[k - 1]
+        results = list(run(gm, inputs, run_eager))
+        for k, x in enumerate(results[1:], 1):
+            y = results[k - 1]
             if (
                 isinstance(x, Tensor)
                 and isinstance(y, Tensor)
@@ -243,7 +243,7 @@ def two_results_in_one_memory(gm: fx.GraphModule) -> Called:
                 and not shares(y, inputs)
             ):
                 y.detach().copy_(x)
-        return tuple(found)
+        return tuple(results)
 
     return call
 
@@ -255,12 +255,12 @@ def result_over_an_argument(gm: fx.GraphModule) -> Called:
     """A result of an argument's type is written where the argument lies."""
 
     def call(*inputs: Any) -> Any:
-        found = list(run(gm, inputs, run_eager))
+        results = list(run(gm, inputs, run_eager))
         for x in inputs:
             mine = next(
                 (
                     k
-                    for k, y in enumerate(found)
+                    for k, y in enumerate(results)
                     if isinstance(x, Tensor)
                     and isinstance(y, Tensor)
                     and (x.shape, x.dtype, x.stride()) == (y.shape, y.dtype, y.stride())
@@ -269,9 +269,9 @@ def result_over_an_argument(gm: fx.GraphModule) -> Called:
                 None,
             )
             if mine is not None and 0 not in x.stride():
-                found[mine] = x.detach().copy_(found[mine])
+                results[mine] = x.detach().copy_(results[mine])
                 break
-        return tuple(found)
+        return tuple(results)
 
     return call
 
@@ -282,15 +282,15 @@ def result_over_an_argument(gm: fx.GraphModule) -> Called:
 )
 def wrong_from_the_fifth_call(gm: fx.GraphModule) -> Called:
     """From the fifth call on the last element of each result is that of the fourth."""
-    count, kept = [0], list[Any]()
+    count, retained = [0], list[Any]()
 
     def call(*inputs: Any) -> Any:
         count[0] += 1
-        found = list(run(gm, inputs, run_eager))
+        results = list(run(gm, inputs, run_eager))
         if count[0] == 4:
-            kept[:] = copied(found)
+            retained[:] = copied(results)
         if count[0] > 4:
-            found = [
+            results = [
                 last_of(x, k)
                 if isinstance(x, Tensor)
                 and isinstance(k, Tensor)
@@ -298,17 +298,17 @@ def wrong_from_the_fifth_call(gm: fx.GraphModule) -> Called:
                 and (not shares(x, inputs))
                 and x.numel()
                 else x
-                for x, k in zip(found, kept, strict=True)
+                for x, k in zip(results, retained, strict=True)
             ]
-        return tuple(found)
+        return tuple(results)
 
     return call
 
 
 def last_of(x: Tensor, kept: Tensor) -> Tensor:
-    found = x.clone()
-    found[tuple(n - 1 for n in x.shape)] = kept[tuple(n - 1 for n in x.shape)]
-    return found
+    result = x.clone()
+    result[tuple(n - 1 for n in x.shape)] = kept[tuple(n - 1 for n in x.shape)]
+    return result
 
 
 @broken(
@@ -356,10 +356,10 @@ def nothing_is_zero(gm: fx.GraphModule) -> Called:
     """Where an argument has no elements results are as they were allotted, and nothing is written."""
 
     def call(*inputs: Any) -> Any:
-        found = run(gm, inputs, run_eager)
+        result = run(gm, inputs, run_eager)
         none = any(isinstance(x, Tensor) and not x.numel() for x in inputs)
         return tuple(
-            torch.full_like(x, 1) if none and isinstance(x, Tensor) and not shares(x, inputs) else x for x in found
+            torch.full_like(x, 1) if none and isinstance(x, Tensor) and not shares(x, inputs) else x for x in result
         )
 
     return call
@@ -375,8 +375,8 @@ def whole_vectors_alone(gm: fx.GraphModule) -> Called:
     def cut(x: Any, inputs: Sequence[Any]) -> Any:
         if not isinstance(x, Tensor) or x.dim() < 2 or x.shape[-1] % 4 == 0 or x.shape[-1] < 5 or shares(x, inputs):
             return x
-        kept = x.clone()
-        kept[..., x.shape[-1] // 4 * 4 :] = 0
-        return kept
+        retained = x.clone()
+        retained[..., x.shape[-1] // 4 * 4 :] = 0
+        return retained
 
     return lambda *inputs: tuple(cut(x, inputs) for x in run(gm, inputs, run_eager))

@@ -59,14 +59,14 @@ def shared_buffers(gm: fx.GraphModule) -> Called:
 )
 def known_by_address(gm: fx.GraphModule) -> Called:
     """What lies at the address of an earlier argument is taken to be what was there."""
-    seen: dict[Any, tuple[Tensor, Tensor]] = {}
+    visited: dict[Any, tuple[Tensor, Tensor]] = {}
 
     def call(*inputs: Any) -> Any:
         given = []
         for x in inputs:
             if isinstance(x, Tensor) and x.numel():
                 key = (x.data_ptr(), x.shape, x.stride(), x.dtype)
-                given.append(seen.setdefault(key, (x.clone(), x))[0])  # the tensor is held, so that it stays there
+                given.append(visited.setdefault(key, (x.clone(), x))[0])  # the tensor is held, so that it stays there
             else:
                 given.append(x)
         return run(gm, given, run_eager)
@@ -118,13 +118,13 @@ def wrong_every_third_time(gm: fx.GraphModule) -> Called:
 
     def call(*inputs: Any) -> Any:
         count[0] += 1
-        found = list(run(gm, inputs, run_eager))
+        results = list(run(gm, inputs, run_eager))
         if count[0] % 3 == 0:
-            found = [
+            results = [
                 x * 1.5 if isinstance(x, Tensor) and x.is_floating_point() and not shares(x, inputs) else x
-                for x in found
+                for x in results
             ]
-        return tuple(found)
+        return tuple(results)
 
     return call
 
@@ -137,13 +137,13 @@ def writes_to_an_argument(gm: fx.GraphModule) -> Called:
     """The first argument is used as scratch memory."""
 
     def call(*inputs: Any) -> Any:
-        found = tuple(
+        result = tuple(
             x.clone() if isinstance(x, Tensor) and shares(x, inputs) else x for x in run(gm, inputs, run_eager)
         )
         x = next((x for x in inputs if isinstance(x, Tensor) and x.is_floating_point() and 0 not in x.stride()), None)
         if x is not None and x.numel():
             x.detach().mul_(2)
-        return found
+        return result
 
     return call
 
@@ -153,13 +153,13 @@ def writes_beside_an_argument(gm: fx.GraphModule) -> Called:
     """A vector's tail is written back beside the argument that it was read from."""
 
     def call(*inputs: Any) -> Any:
-        found = run(gm, inputs, run_eager)
+        result = run(gm, inputs, run_eager)
         for x in inputs:
             if isinstance(x, Tensor) and x.numel() and x.is_contiguous():
                 end = x.storage_offset() + x.numel()
                 if end < x.untyped_storage().nbytes() // x.element_size():
                     x.detach().as_strided((1,), (1,), end).zero_()
-        return found
+        return result
 
     return call
 
@@ -201,9 +201,9 @@ def expanded_read_as_dense(gm: fx.GraphModule) -> Called:
 )
 def copy_is_the_argument(op: Any, x: Any, *args: Any, **kw: Any) -> Any:
     """A copy that has the values of its argument is the argument."""
-    found = op(x, *args, **kw)
-    same = isinstance(x, Tensor) and (x.dtype, x.shape, x.stride()) == (found.dtype, found.shape, found.stride())
-    return x if same and torch.equal(x, found) else found
+    result = op(x, *args, **kw)
+    same = isinstance(x, Tensor) and (x.dtype, x.shape, x.stride()) == (result.dtype, result.shape, result.stride())
+    return x if same and torch.equal(x, result) else result
 
 
 @broken(breaks="contract.aliases", programs=("aliases-*", "views-*", "calls-*"))
@@ -211,11 +211,11 @@ def equal_results_are_one(gm: fx.GraphModule) -> Called:
     """Results that are equal are one tensor."""
 
     def call(*inputs: Any) -> Any:
-        found: list[Any] = []
+        results: list[Any] = []
         for x in run(gm, inputs, run_eager):
-            one = next((y for y in found if alike(x, y)), x)
-            found.append(one.view(one.shape) if one is not x else x)
-        return tuple(found)
+            one = next((y for y in results if alike(x, y)), x)
+            results.append(one.view(one.shape) if one is not x else x)
+        return tuple(results)
 
     return call
 
@@ -225,20 +225,25 @@ def equal_results_are_one(gm: fx.GraphModule) -> Called:
 )
 def memory_reused_too_early(gm: fx.GraphModule) -> Called:
     """Memory of an intermediate is given away after the first of several uses."""
-    seen: dict[fx.Node, int] = {}
+    visited: dict[fx.Node, int] = {}
     uses = {n: len(n.users) for n in gm.graph.nodes}
 
     def do(node: fx.Node, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        found = run_eager(node, args, kwargs)
+        result = run_eager(node, args, kwargs)
         for before in node.all_input_nodes:
-            seen[before] = seen.get(before, 0) + 1
-        late = [n for n in node.all_input_nodes if n.op == "call_function" and uses[n] > 2 and seen[n] == uses[n]]
-        if late and isinstance(found, Tensor) and found.is_floating_point() and not shares(found, tensor_leaves(args)):
-            return with_layout_of(found * 0, found)
-        return found
+            visited[before] = visited.get(before, 0) + 1
+        late = [n for n in node.all_input_nodes if n.op == "call_function" and uses[n] > 2 and visited[n] == uses[n]]
+        if (
+            late
+            and isinstance(result, Tensor)
+            and result.is_floating_point()
+            and not shares(result, tensor_leaves(args))
+        ):
+            return with_layout_of(result * 0, result)
+        return result
 
     def call(*inputs: Any) -> Any:
-        seen.clear()
+        visited.clear()
         return run(gm, inputs, do)
 
     return call
@@ -267,8 +272,8 @@ def less_than_a_vector(gm: fx.GraphModule) -> Called:
 
     def call(*inputs: Any) -> Any:
         few = symbolic and any(isinstance(x, int) and x < 4 for x in inputs)
-        found = run(gm, inputs, run_eager)
-        return tuple(x * 0 if few and isinstance(x, Tensor) and not shares(x, inputs) else x for x in found)
+        result = run(gm, inputs, run_eager)
+        return tuple(x * 0 if few and isinstance(x, Tensor) and not shares(x, inputs) else x for x in result)
 
     return call
 
@@ -296,11 +301,11 @@ def cached_without_shape(gm: fx.GraphModule) -> Called:
     key = gm.code
 
     def call(*inputs: Any) -> Any:
-        found = run(gm, inputs, run_eager)
-        sizes = SHAPES.setdefault(key, [x.shape if isinstance(x, Tensor) else None for x in found])
+        result = run(gm, inputs, run_eager)
+        sizes = SHAPES.setdefault(key, [x.shape if isinstance(x, Tensor) else None for x in result])
         return tuple(
             cut(x, size) if isinstance(x, Tensor) and not shares(x, inputs) else x
-            for x, size in zip(found, sizes, strict=True)
+            for x, size in zip(result, sizes, strict=True)
         )
 
     return call
@@ -314,10 +319,10 @@ def cut(x: Tensor, size: Any) -> Tensor:
     """``x`` with zeros beyond those sizes."""
     if size is None or len(size) != x.dim():
         return x
-    kept = torch.zeros_like(x)
+    retained = torch.zeros_like(x)
     inner = tuple(slice(min(n, m)) for n, m in zip(x.shape, size, strict=True))
-    kept[inner] = x[inner]
-    return kept
+    retained[inner] = x[inner]
+    return retained
 
 
 # -- random numbers ----------------------------------------------------------------------------------------------------
@@ -382,14 +387,14 @@ def draws_without_the_seed(op: Any, *args: Any, **kw: Any) -> Any:
 @wrong(*DRAWING, breaks=DRAWN, programs=RANDOM, as_is=True, level="system")
 def draws_of_few_numbers(op: Any, *args: Any, **kw: Any) -> Any:
     """Random numbers repeat within a tensor after 32."""
-    found = op(*args, **kw)
+    result = op(*args, **kw)
 
     def tiled(x: Any) -> Any:
         if not isinstance(x, Tensor) or x.numel() <= 32 or not x.is_floating_point():
             return x
         return x.reshape(-1)[torch.arange(x.numel()) % 32].reshape(x.shape)
 
-    return tuple(map(tiled, found)) if isinstance(found, tuple) else tiled(found)
+    return tuple(map(tiled, result)) if isinstance(result, tuple) else tiled(result)
 
 
 @broken(breaks="contract.random", programs=("random-*", "calls-*", "mutation-*"))
@@ -417,8 +422,8 @@ def draws_where_nothing_is_random(gm: fx.GraphModule) -> Called:
 )
 def dropout_of_another_share(op: Any, *args: Any, **kw: Any) -> Any:
     """Uniform numbers crowd at 1, so that dropout keeps too many."""
-    found = op(*args, **kw)
-    return found.sqrt() if isinstance(found, Tensor) and found.is_floating_point() else found
+    result = op(*args, **kw)
+    return result.sqrt() if isinstance(result, Tensor) and result.is_floating_point() else result
 
 
 # -- what these share --------------------------------------------------------------------------------------------------

@@ -39,11 +39,11 @@ def compile_library(
     parts = [text, *command, compiler_fingerprint(command[0]), *key]
     name = digest([kind, *parts])
     if name not in _BUILT:
-        _BUILT[name] = _kept(Cache(kind, ".so"), parts) or _new(Cache(kind, ".so"), parts, command, text, what)
+        _BUILT[name] = _cached(Cache(kind, ".so"), parts) or _new(Cache(kind, ".so"), parts, command, text, what)
     return _BUILT[name]
 
 
-def _kept(cache: Cache, parts: Sequence[str]) -> ctypes.CDLL | None:
+def _cached(cache: Cache, parts: Sequence[str]) -> ctypes.CDLL | None:
     """Returns the cached library, if it can be loaded here."""
     data = cache.get(parts)
     try:

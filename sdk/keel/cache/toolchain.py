@@ -24,7 +24,7 @@ from keel.errors import KeelError
 SECONDS = 600.0
 """The time limit of a compiler, in seconds, if ``KEEL_COMPILER_TIMEOUT`` is not set."""
 
-KEPT = 1 << 20
+MAX_OUTPUT = 1 << 20
 """The most bytes kept of each stream that a compiler prints, from its beginning."""
 _GRACE = 1.0
 """Seconds for which streams are still read after the compiler and its process group have ended, if another process
@@ -142,7 +142,7 @@ def _exchanged(process: subprocess.Popen[bytes], text: bytes, limit: float) -> t
                         waiting.unregister(stdin)
                         process.stdin.close()
                 elif data := os.read(key.fd, 1 << 16):
-                    buffers[key.fd] += data[: KEPT - len(buffers[key.fd])]
+                    buffers[key.fd] += data[: MAX_OUTPUT - len(buffers[key.fd])]
                 else:
                     waiting.unregister(key.fd)
     if process.poll() is None:  # it may still run with its streams closed

@@ -64,14 +64,14 @@ def saved(chain: Sequence[InChain], pattern: Pattern, cost: Cost, sizes: Sizes =
 
     Calls that are loops of a backend that fuses pay for no more than their arithmetic already, and go on doing so.
     """
-    apart = busy = traffic = again = 0.0
+    separate = busy = traffic = again = 0.0
     before: tuple[bool, Price] | None = None
     for i, link in enumerate(chain):
         own, work = price(link.call, cost, sizes, link.pieces), work_of(link.call, sizes)
         loop = cost.fuses and fusable(link.call)
-        apart += own.alone
+        separate += own.alone
         if before is not None and before[0] != loop:  # what loops pass on is charged by tensor
-            apart += max((own.read[j] for j in link.inner), default=0.0) if loop else sum(before[1].written)
+            separate += max((own.read[j] for j in link.inner), default=0.0) if loop else sum(before[1].written)
         busy += own.alone if loop else _busy(link.call, cost, sizes, link.pieces)[0]
         if not loop:
             outer = sum(b for j, b in enumerate(work.read) if j not in link.inner)
@@ -80,8 +80,8 @@ def saved(chain: Sequence[InChain], pattern: Pattern, cost: Cost, sizes: Sizes =
             traffic, again = traffic + passing[0], again + passing[1]
         before = loop, own
     if pattern.seconds is not None:
-        return min(pattern.seconds, apart)
-    return max(apart - max(busy, traffic) - again - cost.call, 0.0)
+        return min(pattern.seconds, separate)
+    return max(separate - max(busy, traffic) - again - cost.call, 0.0)
 
 
 def crossing(there: Cost, here: Cost, amount: float) -> float:
@@ -96,8 +96,8 @@ def _busy(call: Call, cost: Cost, sizes: Sizes, pieces: Sequence[Call]) -> tuple
     given = cost.seconds.get(call.name, cost.seconds.get(packet))
     if given is not None:
         return float(given(call) if callable(given) else given), True
-    whole = not pieces or call.name in cost.weights or packet in cost.weights
-    return sum(_arithmetic(c, cost, sizes) for c in ((call,) if whole else pieces)), False
+    exact = not pieces or call.name in cost.weights or packet in cost.weights
+    return sum(_arithmetic(c, cost, sizes) for c in ((call,) if exact else pieces)), False
 
 
 def _arithmetic(call: Call, cost: Cost, sizes: Sizes) -> float:
@@ -106,16 +106,16 @@ def _arithmetic(call: Call, cost: Cost, sizes: Sizes) -> float:
         return 0.0
     work = work_of(call, sizes)
     rate = cost.flops.get(work.dtype) or min(cost.flops.values(), default=cost.scalars)
-    return (work.flops / rate + work.scalars / cost.scalars) * _said(cost.weights, call)
+    return (work.flops / rate + work.scalars / cost.scalars) * _rate(cost.weights, call)
 
 
 def _passing(amount: float, call: Call, cost: Cost) -> tuple[float, float]:
     """The seconds that ``amount`` bytes go through memory, beside the arithmetic of the call and besides."""
-    passes, seconds = _said(cost.passes, call), amount / cost.bandwidth
+    passes, seconds = _rate(cost.passes, call), amount / cost.bandwidth
     return min(passes, 1.0) * seconds, max(passes - 1.0, 0.0) * seconds
 
 
-def _said(table: Mapping[str, float], call: Call) -> float:
+def _rate(table: Mapping[str, float], call: Call) -> float:
     """What a table of a sheet says of a call; 1 where it says nothing."""
     return next((table[name] for name in named(call) if name in table), 1.0) if table else 1.0
 

@@ -126,9 +126,9 @@ class Cost:
         for name in ("launch", "call", "border", "copies"):
             checked_number(what, name, getattr(self, name), most=LONGEST)
         for name in ("weights", "passes"):
-            given = table(what, name, getattr(self, name), "operator")
-            checked_operators(what, name, given, families=call_kinds())
-            for operator, number in given.items():
+            values = table(what, name, getattr(self, name), "operator")
+            checked_operators(what, name, values, families=call_kinds())
+            for operator, number in values.items():
                 checked_number(what, f"{name}[{operator!r}]", number, most=LONGEST)
         checked_operators(what, "seconds", table(what, "seconds", self.seconds, "operator"))
         for operator, seconds in self.seconds.items():
@@ -184,25 +184,25 @@ _SHEET = "Write one with keel bench --calibrate and change that."
 def _sheet(item: Item) -> Cost:
     """A data sheet from data.  Raises Malformed."""
     numbers, tables = ("launch", "call", "border", "copies", "doubt"), ("weights", "passes", "seconds")
-    said = item.record(("flops", "scalars", "bandwidth"), (*numbers, *tables, "fuses", "link", "memory", "patterns"))
-    flops = said["flops"].table(64)
+    record = item.record(("flops", "scalars", "bandwidth"), (*numbers, *tables, "fuses", "link", "memory", "patterns"))
+    flops = record["flops"].table(64)
     for name, rate in flops.items():
         if name not in DTYPES_BY_NAME:
             rate.refuse(f"{shown(name)} is not a dtype: {', '.join(DTYPES_BY_NAME)}.")
-    fields: dict[str, Any] = {k: said[k].number() for k in ("scalars", "bandwidth", *numbers) if k in said}
-    for name in (t for t in tables if t in said):
-        entries = said[name].table(1 << 12)
+    fields: dict[str, Any] = {k: record[k].number() for k in ("scalars", "bandwidth", *numbers) if k in record}
+    for name in (t for t in tables if t in record):
+        entries = record[name].table(1 << 12)
         for operator in entries:
-            _check_operator(said[name], operator, kinds=name != "seconds")
+            _check_operator(record[name], operator, kinds=name != "seconds")
         fields[name] = {k: v.number() for k, v in entries.items()}
-    if "fuses" in said:
-        fields["fuses"] = said["fuses"].flag()
-    if "memory" in said and said["memory"].value is not None:
-        fields["memory"] = said["memory"].number()
+    if "fuses" in record:
+        fields["fuses"] = record["fuses"].flag()
+    if "memory" in record and record["memory"].value is not None:
+        fields["memory"] = record["memory"].number()
     try:
-        if "link" in said and said["link"].value is not None:
-            fields["link"] = Link(**{k: v.number() for k, v in said["link"].record(("bandwidth", "latency")).items()})
-        patterns = said["patterns"].items(1 << 12) if "patterns" in said else ()
+        if "link" in record and record["link"].value is not None:
+            fields["link"] = Link(**{k: v.number() for k, v in record["link"].record(("bandwidth", "latency")).items()})
+        patterns = record["patterns"].items(1 << 12) if "patterns" in record else ()
         return Cost(
             flops={DTYPES_BY_NAME[name]: rate.number() for name, rate in flops.items()},
             patterns=tuple(map(_pattern, patterns)),
@@ -232,11 +232,11 @@ def _members() -> frozenset[str]:
 
 
 def _pattern(item: Item) -> Pattern:
-    said = item.record(("names", "seconds"))
-    names = tuple(name.text(100) for name in said["names"].items(64))
+    record = item.record(("names", "seconds"))
+    names = tuple(name.text(100) for name in record["names"].items(64))
     for name in names:
-        _check_operator(said["names"], name)
-    return Pattern(names, None if said["seconds"].value is None else said["seconds"].number())
+        _check_operator(record["names"], name)
+    return Pattern(names, None if record["seconds"].value is None else record["seconds"].number())
 
 
 def read_sheets(path: str | os.PathLike[str]) -> dict[str, Cost]:
@@ -246,8 +246,8 @@ def read_sheets(path: str | os.PathLike[str]) -> dict[str, Cost]:
     where there is no file.
     """
     try:
-        said = Item(parsed(text_of(path))).record(("sheets",), ("machine",))
-        return {name: _sheet(sheet) for name, sheet in said["sheets"].table(1 << 10).items()}
+        record = Item(parsed(text_of(path))).record(("sheets",), ("machine",))
+        return {name: _sheet(sheet) for name, sheet in record["sheets"].table(1 << 10).items()}
     except Malformed as e:
         raise bad_file(path, e, what="It holds no data sheets.", do="Write it with keel bench --calibrate.") from e
 
@@ -255,23 +255,23 @@ def read_sheets(path: str | os.PathLike[str]) -> dict[str, Cost]:
 def slowed(cost: Cost, by: float) -> Cost:
     """The sheet of a backend on which all takes ``by`` times as long, within what sheets may say."""
 
-    def time(given: float) -> float:
-        return min(by * given, LONGEST)
+    def time(seconds: float) -> float:
+        return min(by * seconds, LONGEST)
 
-    def rate(given: float) -> float:
-        return max(given / by, SLOWEST)
+    def rate(per_second: float) -> float:
+        return max(per_second / by, SLOWEST)
 
-    def longer(given: float | Callable[[Call], float]) -> float | Callable[[Call], float]:
-        return (lambda call: time(given(call))) if callable(given) else time(given)
+    def longer(seconds: float | Callable[[Call], float]) -> float | Callable[[Call], float]:
+        return (lambda call: time(seconds(call))) if callable(seconds) else time(seconds)
 
     return replace(
         cost,
-        flops={d: rate(given) for d, given in cost.flops.items()},
+        flops={d: rate(per_second) for d, per_second in cost.flops.items()},
         scalars=rate(cost.scalars),
         bandwidth=rate(cost.bandwidth),
         launch=time(cost.launch),
         call=time(cost.call),
         link=None if cost.link is None else Link(rate(cost.link.bandwidth), time(cost.link.latency)),
         patterns=tuple(p if p.seconds is None else replace(p, seconds=time(p.seconds)) for p in cost.patterns),
-        seconds={name: longer(given) for name, given in cost.seconds.items()},
+        seconds={name: longer(seconds) for name, seconds in cost.seconds.items()},
     )

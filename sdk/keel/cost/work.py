@@ -70,8 +70,8 @@ def picks(call: Call) -> str | None:
 def picked_tensors(call: Call) -> tuple[int, ...]:
     """The numbers of the tensor arguments that ``picks`` is about."""
     name = picks(call)
-    given = None if name is None else bind(call)[name]
-    return tuple(i for i, t in enumerate(call.tensors) if t is given)[:1]
+    argument = None if name is None else bind(call)[name]
+    return tuple(i for i, t in enumerate(call.tensors) if t is argument)[:1]
 
 
 def _places(call: Call, sizes: Sizes) -> float:

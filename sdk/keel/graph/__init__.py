@@ -1,1 +1,1 @@
-"""The FX side: graphs of typed ATen calls, what they may contain, and how they descend to what backends claim."""
+"""FX graphs of typed ATen calls: their rules, and their decomposition into calls that backends claim."""

@@ -1,4 +1,4 @@
-"""Which calls of a graph are assertions: what stands behind one waits for it."""
+"""Finds the assertions of a graph. Calls behind an assertion wait for it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from keel.torch_adapter import is_assertion, is_operator, is_overload
 
 
 def asserts(node: fx.Node) -> bool:
-    """Whether a call stops the program where a condition does not hold, by itself or in a graph that it is given."""
+    """True if a call raises unless a condition holds, by itself or in a graph that it takes."""
     if node.op != "call_function" or not is_operator(node.target):
         return False
     if is_overload(node.target):
@@ -17,7 +17,7 @@ def asserts(node: fx.Node) -> bool:
 
 
 def _bodies(node: fx.Node) -> list[fx.GraphModule]:
-    """The graphs that an operator of higher order is given."""
+    """The graphs that a higher-order operator takes."""
     module = node.graph.owning_module
-    given = (getattr(module, str(a.target), None) for a in node.all_input_nodes if a.op == "get_attr")
-    return [body for body in given if isinstance(body, fx.GraphModule)]
+    attributes = (getattr(module, str(a.target), None) for a in node.all_input_nodes if a.op == "get_attr")
+    return [body for body in attributes if isinstance(body, fx.GraphModule)]

@@ -1,4 +1,4 @@
-"""Reading an FX graph: the call a node makes, the types of values, what may share memory, where the user wrote it."""
+"""Reads an FX graph: the call of a node, the types of values, aliases, and the user's source lines."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ def type_of(value: object) -> Type:
     """The type of a fake tensor or of a number, symbolic or not.
 
     Raises KeelError[out-of-opset] for a tensor of a layout or dtype that is left out (sparse ...), and
-    KeelError[bad-graph] for what is neither.
+    KeelError[bad-graph] for any other value.
     """
     match value:
         case torch.Tensor():
-            if (found := exclusion_of_value(value)) is not None:
-                raise left_out(*found, "A tensor")
+            if (exclusion := exclusion_of_value(value)) is not None:
+                raise left_out(*exclusion, "A tensor")
             return TensorType(
                 value.dtype, tuple(map(dim_of, value.shape)), tuple(map(dim_of, value.stride())), value.device
             )
@@ -53,7 +53,7 @@ def type_of(value: object) -> Type:
 
 
 def types_of(value: object) -> tuple[Type | None, ...]:
-    """The types of a node's results: one each, None for one that is not produced; none for a node without results."""
+    """The types of a node's results, with None for a result that is not produced. Empty for a node without results."""
     if value is None:
         return ()
     if isinstance(value, tuple | list):
@@ -77,14 +77,14 @@ def call_of(node: fx.Node) -> Call | None:
     if not is_call(node):
         return None
     assert callable(node.target)
-    kwargs = immutable_dict({k: to_type(v) for k, v in node.kwargs.items()})  # all backends are asked with this one
+    kwargs = immutable_dict({k: to_type(v) for k, v in node.kwargs.items()})  # all backends get this object
     call = Call(node.target, tuple(map(to_type, node.args)), kwargs, types_of(node.meta["val"]))
     node.meta[_CACHE] = (node.args, node.meta["val"], call)
     return call
 
 
 def to_type(value: Any) -> Any:
-    """An argument as a call holds it: types for nodes and tensors, in lists too; anything else as it is."""
+    """Converts an argument for a call: nodes and tensors become types, also in lists. Anything else stays."""
     if isinstance(value, fx.Node):
         # A node without a value is a graph, the argument of a higher-order operator.
         return type_of(value.meta["val"]) if value.meta.get("val") is not None else f"%{value.target}"
@@ -96,23 +96,25 @@ def to_type(value: Any) -> Any:
 
 
 def argument_node(node: fx.Node, name: str | None) -> fx.Node | None:
-    """The node that a call is given as the parameter ``name``, unless it is given that as another one too."""
+    """The node that is the argument ``name`` of a call; None if the node is another argument too."""
     if name is None or not callable(node.target):
         return None
-    found = bound(node.target, node.args, node.kwargs).get(name)
-    given = sum(v is found for v in leaves([list(node.args), list(node.kwargs.values())]))
-    return found if isinstance(found, fx.Node) and given == 1 else None
+    argument = bound(node.target, node.args, node.kwargs).get(name)
+    occurrences = sum(v is argument for v in leaves([list(node.args), list(node.kwargs.values())]))
+    return argument if isinstance(argument, fx.Node) and occurrences == 1 else None
 
 
 def alias_bases(graph: fx.Graph) -> Mapping[fx.Node, frozenset[fx.Node]]:
-    """For each node, the nodes whose memory its value may be in: itself, unless it is a view or picks from views."""
-    found: dict[fx.Node, frozenset[fx.Node]] = {}
+    """Maps each node to the nodes whose memory its value may be in: the node itself, unless it is a view or a result of
+    one.
+    """
+    bases: dict[fx.Node, frozenset[fx.Node]] = {}
     for node in graph.nodes:
-        found[node] = _bases(node, found)
-    return found
+        bases[node] = _bases(node, bases)
+    return bases
 
 
-def _bases(node: fx.Node, found: Mapping[fx.Node, frozenset[fx.Node]]) -> frozenset[fx.Node]:
+def _bases(node: fx.Node, bases: Mapping[fx.Node, frozenset[fx.Node]]) -> frozenset[fx.Node]:
     if node.op != "call_function":
         return frozenset({node})
     if node.target is operator.getitem:
@@ -126,8 +128,8 @@ def _bases(node: fx.Node, found: Mapping[fx.Node, frozenset[fx.Node]]) -> frozen
     else:
         owner, result = node, 0
     aliased = may_alias(owner.target) if callable(owner.target) else {}
-    given = [owner.args[k] for k in aliased.get(result, ()) if k < len(owner.args)]
-    from_args = [found[a] for a in leaves(given) if isinstance(a, fx.Node)]
+    aliased_arguments = [owner.args[k] for k in aliased.get(result, ()) if k < len(owner.args)]
+    from_args = [bases[a] for a in leaves(aliased_arguments) if isinstance(a, fx.Node)]
     return frozenset().union(*from_args) if from_args else frozenset({node})
 
 
@@ -135,9 +137,8 @@ _FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+), in [^\n]*\n?(?
 
 
 def source_line(node: fx.Node) -> str | None:
-    """``path:line   code`` of the user's innermost line that made the node; None if it is not known.
-
-    The path is relative to the current directory where it lies below it.
+    """``path:line code`` of the user's innermost line that made the node; None if it is unknown. A path below the
+    current directory is relative to it.
     """
     frames = list(_FRAME.finditer(node.meta.get("stack_trace") or ""))
     if not frames:

@@ -1,4 +1,4 @@
-"""One call written out as the calls of its decomposition, with results of exactly the types that the call promised."""
+"""Decomposes one call. The results have exactly the types of the call's results."""
 
 from __future__ import annotations
 
@@ -29,11 +29,9 @@ aten = torch.ops.aten
 
 
 def decompose_call(node: fx.Node, decomposition: Decomposition, mode: Any) -> fx.Graph:
-    """The graph of ``decomposition`` on the arguments of ``node``.
-
-    Placeholders stand for the nodes among the arguments, in order; the output is a tuple of the results.  A size that
-    only a run tells has the symbol that the operator promises.  Raises NotRecorded where the decomposition does not
-    give what the operator promises.
+    """Returns the graph of ``decomposition`` on the arguments of ``node``. Its placeholders are the nodes among the
+    arguments, in order; its output is a tuple of the results. A data-dependent size keeps the symbol that it has in the
+    type of the call. Raises NotRecorded if the decomposition's results do not have the types of the call's.
     """
     args, kwargs = fx.node.map_aggregate((node.args, node.kwargs), _value)
     promised = node.meta["val"]
@@ -41,14 +39,14 @@ def decompose_call(node: fx.Node, decomposition: Decomposition, mode: Any) -> fx
 
     def faithful(*args: Any, **kwargs: Any) -> Any:
         names.found.clear()
-        found = decomposition(*args, **kwargs)
-        if found is NotImplemented:
-            return found
+        results = decomposition(*args, **kwargs)
+        if results is NotImplemented:
+            return results
         if not isinstance(promised, tuple | list):
-            return match_type(found, promised, names)
-        if not isinstance(found, tuple | list) or len(found) != len(promised):
-            raise NotRecorded("Its decomposition gives another number of results.")
-        return tuple(match_type(f, p, names) for f, p in zip(found, promised, strict=True))
+            return match_type(results, promised, names)
+        if not isinstance(results, tuple | list) or len(results) != len(promised):
+            raise NotRecorded("Its decomposition returns another number of results.")
+        return tuple(match_type(f, p, names) for f, p in zip(results, promised, strict=True))
 
     parts = record(faithful, args, kwargs, mode)
     if names.found:
@@ -58,27 +56,27 @@ def decompose_call(node: fx.Node, decomposition: Decomposition, mode: Any) -> fx
 
 @dataclass
 class SymbolMap:
-    """What symbols of a decomposition's own are in terms of the promised ones.
-
-    Recorded operators give unbacked sizes new symbols, which are not among those ``known`` before."""
+    """Maps new symbols of a decomposition to those in the promised types. Recorded operators give unbacked sizes new
+    symbols, which are not in ``known``.
+    """
 
     known: frozenset[sympy.Symbol] = frozenset()
     found: dict[sympy.Symbol, sympy.Expr] = field(default_factory=dict)
 
     def learn(self, size: int | torch.SymInt, promised: int | torch.SymInt) -> None:
-        """Takes a size that has a symbol of its own for the promised one."""
+        """Maps the new symbol of a size to the promised size."""
         actual, expected = expression(size).xreplace(self.found), expression(promised)
         if actual.is_Symbol and late(actual) - self.known and not expected.free_symbols - self.known:
             self.found[actual] = expected
 
     def equal(self, a: Sequence[int | torch.SymInt], b: Sequence[int | torch.SymInt]) -> bool:
-        """Whether sizes that a decomposition gives are the promised ones."""
+        """True if a size of the decomposition equals the promised one."""
         return len(a) == len(b) and all(
             self._known(x) == expression(y) or same(x, y) for x, y in zip(a, b, strict=True)
         )
 
     def laid_out(self, result: torch.Tensor, promised: MemoryLayout) -> bool:
-        """True if tensors of equal sizes have their elements at the same places; also if they have no elements."""
+        """True if two tensors of equal sizes have the same layout, or no elements."""
         sizes = [expression(n) for n in promised.sizes]
         actual, expected = (
             _layout(MemoryLayout.of(result), [self._known(n) for n in result.shape]),
@@ -102,7 +100,9 @@ def _value(arg: Any) -> Any:
 
 
 def match_type(result: Any, promised: Any, names: SymbolMap) -> Any:
-    """``result`` with the strides of ``promised``, copied if it has others.  Raises NotRecorded where types differ."""
+    """Returns ``result`` with the strides of ``promised``; copies it if it has others. Raises NotRecorded if the types
+    differ otherwise.
+    """
     if promised is None:
         return None
     if all(isinstance(n, int | torch.SymInt) for n in (result, promised)):
@@ -110,24 +110,24 @@ def match_type(result: Any, promised: Any, names: SymbolMap) -> Any:
         if names.equal([result], [promised]):
             return result
     if not isinstance(result, torch.Tensor) or not isinstance(promised, torch.Tensor):
-        raise NotRecorded("Its decomposition gives a number, or nothing, for a result.")
+        raise NotRecorded("Its decomposition returns a number or None for a tensor result.")
     if result.dtype != promised.dtype or result.device != promised.device:
         raise NotRecorded(
-            f"Its decomposition gives {result.dtype} on {result.device}, not {promised.dtype} on {promised.device}."
+            f"Its decomposition returns {result.dtype} on {result.device}, not {promised.dtype} on {promised.device}."
         )
     for actual, expected in zip(result.shape, promised.shape, strict=False):
         names.learn(actual, expected)
     if not names.equal(result.shape, promised.shape):
-        raise NotRecorded(f"Its decomposition gives the shape {list(result.shape)}, not {list(promised.shape)}.")
+        raise NotRecorded(f"Its decomposition returns the shape {list(result.shape)}, not {list(promised.shape)}.")
     names.learn(result.storage_offset(), promised.storage_offset())
     if (laid := _laid(result, MemoryLayout.of(promised), names)) is None:
-        raise NotRecorded("Its decomposition gives a layout that no copy turns into the promised one.")
+        raise NotRecorded("Its decomposition returns a layout that cannot be copied to the promised one.")
     return laid
 
 
 @dataclass(frozen=True)
 class MemoryLayout:
-    """Where a tensor's elements lie."""
+    """The layout of a tensor's elements."""
 
     sizes: tuple[int | torch.SymInt, ...]
     strides: tuple[int | torch.SymInt, ...]
@@ -139,7 +139,7 @@ class MemoryLayout:
 
 
 def _laid(result: torch.Tensor, like: MemoryLayout, names: SymbolMap) -> torch.Tensor | None:
-    """``result``, or a copy of it, whose elements lie as ``like`` says; None if no copy's do."""
+    """Returns ``result``, or a copy of it, with the layout ``like``; None if no copy has that layout."""
     if names.laid_out(result, like):
         return result
     for copied in (_permuted, _spread, _repeated):
@@ -150,7 +150,7 @@ def _laid(result: torch.Tensor, like: MemoryLayout, names: SymbolMap) -> torch.T
 
 
 def _permuted(result: torch.Tensor, like: MemoryLayout) -> torch.Tensor:
-    """A copy without gaps whose dimensions lie in memory in the order that those of ``like`` do."""
+    """A dense copy whose dimensions have the same order in memory as those of ``like``."""
     order = _order(like)
     back = [order.index(d) for d in range(len(order))]
     dense = aten.clone.default(aten.permute.default(result, order), memory_format=torch.contiguous_format)
@@ -159,11 +159,11 @@ def _permuted(result: torch.Tensor, like: MemoryLayout) -> torch.Tensor:
 
 
 def _spread(result: torch.Tensor, like: MemoryLayout) -> torch.Tensor | None:
-    """A copy with the gaps between elements that ``like`` has, filled with zeros; None where those of ``like`` overlap,
-    or may, or where only the run tells where they lie.
+    """A copy with the same gaps between elements as ``like``, filled with zeros. None if elements of ``like`` may
+    overlap, or if its layout is data-dependent.
     """
     start, sizes, strides = like.start, list(like.sizes), list(like.strides)
-    if any(late(expression(n)) for n in (start, *sizes, *strides)) or not _apart(like):
+    if any(late(expression(n)) for n in (start, *sizes, *strides)) or not _never_overlaps(like):
         return None
     extent: Any = start + 1
     for n, s in zip(sizes, strides, strict=True):
@@ -175,9 +175,7 @@ def _spread(result: torch.Tensor, like: MemoryLayout) -> torch.Tensor | None:
 
 
 def _repeated(result: torch.Tensor, like: MemoryLayout) -> torch.Tensor | None:
-    """One element of each dimension along which all lie in one place in ``like``, repeated: in one place they are
-    equal.  None where no dimension is such.
-    """
+    """Expands dimensions that have stride 0 in ``like`` from one element. None if there is no such dimension."""
     repeated = [
         d for d, (n, s) in enumerate(zip(like.sizes, like.strides, strict=True)) if same(s, 0) and not same(n, 1)
     ]
@@ -190,8 +188,10 @@ def _repeated(result: torch.Tensor, like: MemoryLayout) -> torch.Tensor | None:
     return None if laid is None else aten.expand.default(laid, list(like.sizes))
 
 
-def _apart(m: MemoryLayout) -> bool:
-    """Whether no two elements share memory: each stride is known to be past all that lies below it."""
+def _never_overlaps(m: MemoryLayout) -> bool:
+    """True if the strides prove that no two elements share memory: each stride exceeds the extent of the inner
+    dimensions.
+    """
     below: Any = 1
     for d in reversed(_order(m)):
         if same(m.sizes[d], 1):
@@ -203,8 +203,8 @@ def _apart(m: MemoryLayout) -> bool:
 
 
 def _layout(m: MemoryLayout, sizes: Sequence[sympy.Expr]) -> list[Any]:
-    """Where the tensor of these sizes starts in its memory, and the strides that matter: not those of dimensions with
-    one element, nor any of a tensor with none.
+    """The offset of the tensor, and the strides that matter: not those of dimensions with one element, and none of an
+    empty tensor.
     """
     if any(n == 0 for n in sizes):
         return []
@@ -216,7 +216,7 @@ def _order(m: MemoryLayout) -> list[int]:
 
     def size(d: int) -> tuple[int, int]:
         stride = hint_of(m.strides[d])
-        if stride is None:  # of several elements, as far as one can tell
+        if stride is None:  # it may have several elements
             expr = expression(m.strides[d])
             stride = int(expr.xreplace(dict.fromkeys(expr.free_symbols, sympy.Integer(_MANY))))
         return -stride, d
@@ -225,7 +225,7 @@ def _order(m: MemoryLayout) -> list[int]:
 
 
 _MANY = 1 << 12
-"""What stands for a size that only a run tells."""
+"""The value that is assumed for a data-dependent size."""
 
 Lookup = Callable[[Call], Decomposition | None]
-"""What a call is written out as, if anything."""
+"""Returns the decomposition of a call, or None."""

@@ -1,4 +1,4 @@
-"""Memory that nobody has written to, filled as eager PyTorch fills it under ``torch.use_deterministic_algorithms``."""
+"""Fills uninitialized memory as eager PyTorch does under ``torch.use_deterministic_algorithms``."""
 
 from __future__ import annotations
 
@@ -19,14 +19,16 @@ Op = Callable[..., Any]
 
 
 def is_filled() -> bool:
-    """Whether eager PyTorch fills fresh memory: deterministic algorithms are asked for, and that is not turned off."""
+    """True if eager PyTorch fills uninitialized memory: deterministic algorithms are on, and filling is not
+    turned off.
+    """
     filled = getattr(torch.utils.deterministic, "fill_uninitialized_memory")  # noqa: B009  (a property of the module)
     return torch.are_deterministic_algorithms_enabled() and bool(filled)
 
 
 def fill_fresh_memory(gm: fx.GraphModule, mode: Any) -> None:
-    """Gives the elements of fresh memory the value that eager PyTorch fills it with, in place.  ``mode`` is the graph's
-    fake mode.
+    """Changes the graph in place so that uninitialized memory gets the value with which eager PyTorch fills it.
+    ``mode`` is the graph's fake mode.
     """
     fresh = [n for n in gm.graph.nodes if n.target in _FRESH]
     for node in fresh:
@@ -39,7 +41,7 @@ def fill_fresh_memory(gm: fx.GraphModule, mode: Any) -> None:
 
 
 def filling(dtype: torch.dtype) -> float | int | bool:
-    """What fresh memory of a dtype is filled with: NaN, the largest integer, or True."""
+    """The value with which uninitialized memory of a dtype is filled: NaN, the largest integer, or True."""
     if dtype.is_floating_point or dtype.is_complex:
         return math.nan
     return True if dtype == torch.bool else torch.iinfo(dtype).max
@@ -52,12 +54,14 @@ def _fresh(op: Op, *args: Any, **kwargs: Any) -> Tensor:
 
 
 def _grown(op: Op, x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """What the operand does not have comes behind what it has.  In another order than row-major they are left alone."""
+    """Fills the new elements of a resized operand, which are behind the old ones. Layouts other than row-major are not
+    filled.
+    """
     memory: Tensor = op(x, *args, **kwargs)
     if not memory.is_contiguous():
         return memory
-    kept = aten.arange.default(memory.numel(), device=x.device) < x.numel()
-    filled: Tensor = aten.where.self(kept.view(memory.shape), memory, aten.full_like.default(memory, filling(x.dtype)))
+    old = aten.arange.default(memory.numel(), device=x.device) < x.numel()
+    filled: Tensor = aten.where.self(old.view(memory.shape), memory, aten.full_like.default(memory, filling(x.dtype)))
     return filled
 
 
@@ -74,9 +78,9 @@ _FRESH: dict[Any, Callable[..., Tensor]] = {
 
 
 def _inlined(node: fx.Node, parts: fx.Graph) -> fx.Node:
-    """The result of ``parts``, put before ``node``, on whose arguments they are."""
-    given = [a for a in leaves((*node.args, *node.kwargs.values())) if isinstance(a, fx.Node)]
-    made = dict(zip(parts.find_nodes(op="placeholder"), given, strict=True))
+    """Inserts the nodes of ``parts``, which take the arguments of ``node``, before ``node``. Returns their result."""
+    arguments = [a for a in leaves((*node.args, *node.kwargs.values())) if isinstance(a, fx.Node)]
+    made = dict(zip(parts.find_nodes(op="placeholder"), arguments, strict=True))
     for part in parts.nodes:
         if part.op == "call_function":
             with node.graph.inserting_before(node):
@@ -84,5 +88,5 @@ def _inlined(node: fx.Node, parts: fx.Graph) -> fx.Node:
             made[part].meta = {**node.meta, **part.meta}
     result = parts.output_node().args[0]
     assert isinstance(result, tuple) and isinstance(result[0], fx.Node)
-    found: fx.Node = made[result[0]]
-    return found
+    result_node: fx.Node = made[result[0]]
+    return result_node

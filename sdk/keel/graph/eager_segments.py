@@ -1,6 +1,6 @@
-"""A graph cut at calls that PyTorch is to run: those of streams and events, and those of tensors that have no type.
+"""Splits a graph at calls that run in eager PyTorch: calls on streams and events, and calls on tensors without a type.
 
-What stands before such a call is done before it, and what stands behind it after it.
+Calls before such a call run before it, and calls behind it run after it.
 """
 
 from __future__ import annotations
@@ -17,9 +17,8 @@ from keel.torch_adapter import Boxed, Captured, works_on_streams
 
 @dataclass(frozen=True)
 class Step:
-    """Nodes that run together.  A ``call`` that PyTorch is to run is one alone; other nodes are a graph to compile.
-
-    ``inputs`` and ``outputs`` are the names of the values that it takes and gives.
+    """Nodes that run together: either a single ``call`` that PyTorch runs, or a graph to compile. ``inputs`` and
+    ``outputs`` are the names of the values that it takes and returns.
     """
 
     inputs: tuple[str, ...]
@@ -29,7 +28,7 @@ class Step:
 
 
 def segments(captured: Captured, eager: Collection[fx.Node] = ()) -> list[Step]:
-    """The steps of a graph, in order; none if no call of it is among ``eager``, or works on streams or events."""
+    """The steps of a graph, in order. Empty if no call is in ``eager`` or works on streams or events."""
     alone = {n for n in captured.gm.graph.nodes if n in eager or works_on_streams(n)}
     if not alone:
         return []
@@ -48,13 +47,13 @@ def segments(captured: Captured, eager: Collection[fx.Node] = ()) -> list[Step]:
             steps.append(Step(*names, call=group[0]))
         else:
             part = _graph(captured, group, list(inputs), outputs)
-            taken = tuple(n.name for n in inputs if n.name not in part.constants)
-            steps.append(Step(taken, names[1], captured=part))
+            part_inputs = tuple(n.name for n in inputs if n.name not in part.constants)
+            steps.append(Step(part_inputs, names[1], captured=part))
     return steps
 
 
 def in_order(captured: Captured, steps: Sequence[Step], compile: Callable[[Captured], Boxed]) -> Boxed:
-    """The graph as a callable: each step after the one before, its graph compiled by ``compile``."""
+    """A callable that runs the steps one after the other. ``compile`` compiles their graphs."""
     inputs = [n.name for n in captured.gm.graph.find_nodes(op="placeholder") if n.name not in captured.constants]
     results: Any = captured.gm.graph.output_node().args[0]
     values_of = {n.name: n.meta.get("val") for n in captured.gm.graph.nodes}
@@ -64,26 +63,26 @@ def in_order(captured: Captured, steps: Sequence[Step], compile: Callable[[Captu
         else _gathered(compile(step.captured), [values_of[name] for name in step.outputs])
         for step in steps
     ]
-    kept = {r.name for r in results if isinstance(r, fx.Node)}
+    returned = {r.name for r in results if isinstance(r, fx.Node)}
     last = {name: i for i, step in enumerate(steps) for name in (*step.inputs, *step.outputs)}
 
     def run(args: list[Any]) -> list[Any]:
         values = {**captured.constants, **dict(zip(inputs, args, strict=True))}
         args.clear()
         for i, (step, do) in enumerate(zip(steps, runs, strict=True)):
-            given = [values[name] for name in step.inputs]
+            arguments = [values[name] for name in step.inputs]
             for name in step.inputs:
-                if last[name] == i and name not in kept:
+                if last[name] == i and name not in returned:
                     values.pop(name, None)
-            values.update(zip(step.outputs, do(given), strict=True))
-            del given
+            values.update(zip(step.outputs, do(arguments), strict=True))
+            del arguments
         return [values[r.name] if isinstance(r, fx.Node) else r for r in results]
 
     return run
 
 
 def _groups(gm: fx.GraphModule, alone: Collection[fx.Node]) -> Iterator[list[fx.Node]]:
-    """Nodes that run together, in order; parts of several results stay with the call that gives these."""
+    """Groups of nodes that run together, in order. A ``getitem`` stays with the call whose result it picks."""
     group: list[fx.Node] = []
     made: dict[fx.Node, list[fx.Node]] = {}
     pending: list[list[fx.Node]] = [group]
@@ -115,25 +114,25 @@ def _graph(
     for node in group:
         for n in node.all_input_nodes:
             if n not in made:
-                made[n] = graph.node_copy(n)  # the graph of an operator of higher order
+                made[n] = graph.node_copy(n)  # the graph of a higher-order operator
         made[node] = graph.node_copy(node, made.__getitem__)
     graph.output(tuple(r for n in outputs for r in _parts(graph, made[n])))
     return replace(captured, gm=fx.GraphModule(captured.gm, graph), constants=constants, static=())
 
 
 def _parts(graph: fx.Graph, node: fx.Node) -> list[fx.Node]:
-    """Returns the tensors that a node gives, since the results of a graph cannot be tuples."""
+    """Returns the tensors that a node returns, because the results of a graph cannot be tuples."""
     values = node.meta["val"]
     if not isinstance(values, tuple | list):
         return [node]
-    found = [graph.call_function(operator.getitem, (node, i)) for i in range(len(values))]
-    for part, value in zip(found, values, strict=True):
+    tensors = [graph.call_function(operator.getitem, (node, i)) for i in range(len(values))]
+    for part, value in zip(tensors, values, strict=True):
         part.meta["val"] = value
-    return found
+    return tensors
 
 
 def _gathered(run: Boxed, outputs: Sequence[Any]) -> Boxed:
-    """``run``, whose results are those of ``outputs`` apart, with the tuples among these."""
+    """Wraps ``run``, whose results are flat, to return the tuples among ``outputs``."""
     if not any(isinstance(value, tuple | list) for value in outputs):
         return run
 
@@ -153,10 +152,10 @@ def _call(step: Step, gm: fx.GraphModule) -> Boxed:
 
     def run(args: list[Any]) -> list[Any]:
         values: Mapping[str, Any] = dict(zip(step.inputs, args, strict=True))
-        given = fx.node.map_arg(
+        arguments = fx.node.map_arg(
             (node.args, node.kwargs), lambda n: getattr(gm, str(n.target)) if n.op == "get_attr" else values[n.name]
         )
-        result = target(*given[0], **given[1])
+        result = target(*arguments[0], **arguments[1])
         return [result] if step.outputs else []
 
     return run

@@ -1,4 +1,4 @@
-"""What a call comes to when it is written out to the end, at known sizes: the work of a composite that stays whole."""
+"""Decomposes a call completely, at known sizes, to estimate the work of a composite that stays whole."""
 
 from __future__ import annotations
 
@@ -16,36 +16,36 @@ from keel.torch_adapter import NotRecorded, recorded
 from keel.types import Call, SymType, TensorType
 
 DEPTH = 8
-"""How often pieces are written out in their turn."""
+"""The depth to which pieces are decomposed."""
 
 
 def leaf_calls(call: Call, sizes: Mapping[str, int]) -> tuple[Call, ...]:
     """Returns the leaf calls of a composite. The result is empty for a call that is not a composite, that has a count
     of operations of its own (``addmm``), or that cannot be decomposed.
 
-    Symbols count as what ``sizes`` say (see ``keel.cost.value_of``); nothing is learnt about them.
+    Symbols have the values in ``sizes`` (see ``keel.cost.value_of``). No guards are added.
     """
     if not _composite(call) or is_free(call) or work_of(call, sizes).flops:
         return ()
     symbols = {s for t in (*call.tensors, *call.out) if isinstance(t, TensorType) for s in t.symbols}
     known = tuple(sorted((s, sizes[s]) for s in symbols if s in sizes))
-    return _written_out(_Asked((call.key, known), call, sizes))
+    return _written_out(_KnownCall((call.key, known), call, sizes))
 
 
 @dataclass(frozen=True)
-class _Asked:
+class _KnownCall:
     key: Any
     call: Call = field(compare=False)
     sizes: Mapping[str, int] = field(compare=False)
 
 
 @lru_cache(maxsize=4096)
-def _written_out(asked: _Asked) -> tuple[Call, ...]:
-    return _ends(asked.call, asked.sizes, DEPTH) or ()
+def _written_out(known_call: _KnownCall) -> tuple[Call, ...]:
+    return _ends(known_call.call, known_call.sizes, DEPTH) or ()
 
 
 def _known(value: Any, sizes: Mapping[str, int]) -> Any:
-    """An argument with numbers for its symbols, those of pieces that only a run tells too."""
+    """An argument with numbers in place of its symbols, also of data-dependent ones."""
     match value:
         case TensorType():
             return TensorType(
@@ -62,7 +62,7 @@ def _known(value: Any, sizes: Mapping[str, int]) -> Any:
 
 
 def _ends(call: Call, sizes: Mapping[str, int], depth: int) -> tuple[Call, ...] | None:
-    """The pieces of a call; None where it is not written out."""
+    """The pieces of a call; None if it is not decomposed."""
     decomposition = decomposition_of(call.op) if depth else None
     if decomposition is None:
         return None
@@ -79,7 +79,7 @@ def _ends(call: Call, sizes: Mapping[str, int], depth: int) -> tuple[Call, ...] 
 
 
 def _needed(graph: fx.Graph) -> list[fx.Node]:
-    """The calls that results depend on."""
+    """The calls that the results depend on."""
     live = set(graph.output_node().all_input_nodes)
     needed_nodes = []
     for node in reversed(graph.nodes):

@@ -1,4 +1,5 @@
-"""Claim or descend: a call that some backend takes stays whole, any other is written out as what they take.
+"""Legalization: a call that some backend takes stays whole, and any other call is decomposed into calls that backends
+take.
 
 Memoized by operator and types, so a decomposition is recorded once for all equal calls of a graph. All its expansions
 share its fake values: two nodes with the same fake value may have different memory."""
@@ -33,12 +34,12 @@ from keel.torch_adapter import (
 from keel.types import Call, leaves
 
 Made = fx.Node | tuple[Any, ...] | None
-"""What stands for a node of the old graph: a node, or one per result."""
+"""The new value of a node of the old graph: a node, or one per result."""
 
 
 @dataclass(frozen=True)
 class Legalized:
-    """A graph in calls that backends take, and why, by node and backend, a call of it is not taken."""
+    """A graph of calls that backends take, and the refusals of its calls by node and backend."""
 
     gm: fx.GraphModule
     refusals: Mapping[str, Mapping[str, Refusal]]
@@ -46,10 +47,10 @@ class Legalized:
 
 @dataclass(frozen=True)
 class Decision:
-    """What becomes of a call: it stays whole, or the graph ``parts`` takes its place; None if nobody takes it.
-
-    ``first`` says that only backends other than last resorts work on it. ``once`` says that the parts can stand in one
-    place only."""
+    """The decision about a call: it stays whole, or the graph ``parts`` replaces it; None if no backend takes it.
+    ``first`` is True if backends of last resort are not needed for it. ``once`` is True if the parts cannot be used for
+    another call.
+    """
 
     kept: bool
     first: bool
@@ -57,23 +58,23 @@ class Decision:
 
     @property
     def once(self) -> bool:
-        """Parts that find a size only when they run have a symbol for it, which can be but one size."""
+        """True if the parts have a data-dependent size: its symbol stands for one size only."""
         return self.parts is not None and any(is_call(n) and makes_sizes(n.target) for n in self.parts.nodes)
 
 
 def legalize(
     captured: Captured, backends: Sequence[Backend], *, descent: Lookup = descent, strict: bool = False
 ) -> Legalized:
-    """The graph in calls that ``backends`` take.
+    """Rewrites the graph to calls that ``backends`` take.
 
-    A call that a backend takes stays whole. One that only a last resort takes, or none, is decomposed if backends other
-    than last resorts take all its pieces; if not, it is left to the last resort. Equal pure calls are merged and unused
-    ones dropped. ``descent`` gives what a call is written out as, or None.
+    A call that a backend takes stays whole. A call that at most a backend of last resort takes is decomposed if other
+    backends take all its pieces; if not, it is left to the last resort. Equal pure calls are merged, and unused calls
+    are dropped. ``descent`` returns the decomposition of a call, or None. A node from a decomposition has the name of
+    the decomposed node in ``meta["keel.composite"]``.
 
-    A node that was written out for another has that one's name as ``meta["keel.composite"]``.
-
-    Raises KeelError[no-owner] for a call that nobody takes, whole or in pieces, KeelError[out-of-opset] for a graph
-    with what the operator set leaves out, and under ``strict`` KeelError[refuse-raised] for a backend that cannot say.
+    Raises KeelError[no-owner] for a call that no backend takes, whole or in pieces; KeelError[out-of-opset] for a graph
+    with values that the operator set leaves out; and under ``strict`` KeelError[refuse-raised] for a backend whose
+    ``supports`` fails.
     """
     reject_excluded(captured.gm)
     desk = _Desk(tuple(backends), descent, strict, captured.fake_mode)
@@ -82,8 +83,8 @@ def legalize(
 
 
 def unclaimed_calls(captured: Captured, backends: Sequence[Backend]) -> list[tuple[Call, str]]:
-    """The calls at the bottom that nobody takes, and why each is not written out: what ``legalize`` would need for all
-    of the graph to have an owner.  Empty if it has one already.
+    """The leaf calls that no backend takes, and why each is not decomposed. With an owner for these, ``legalize`` would
+    succeed. Empty if every call has an owner.
     """
     desk, unclaimed = _Desk(tuple(backends), descent, False, captured.fake_mode), dict[Any, tuple[Call, str]]()
     above: list[Any] = []
@@ -97,7 +98,10 @@ def unclaimed_calls(captured: Captured, backends: Sequence[Backend]) -> list[tup
         pieces = [n for n in parts.nodes if is_call(n)] if parts is not None else []
         if parts is None or call.key in above:
             refused = (str(why) for why in desk.refusals(node).values())
-            unclaimed[call.key] = call, " ".join([*refused, desk.undone.get(call.key, "It is made of itself.")])
+            unclaimed[call.key] = (
+                call,
+                " ".join([*refused, desk.undone.get(call.key, "Its decomposition contains the call itself.")]),
+            )
             return
         above.append(call.key)
         for piece in pieces:
@@ -112,7 +116,7 @@ def unclaimed_calls(captured: Captured, backends: Sequence[Backend]) -> list[tup
 
 @dataclass
 class _Desk:
-    """Asks backends about calls, each question once."""
+    """Asks backends about calls. Each question is asked once."""
 
     backends: tuple[Backend, ...]
     descent: Lookup
@@ -125,7 +129,7 @@ class _Desk:
     breaks: dict[Any, str | None] = field(default_factory=dict)
 
     def reasons(self, node: fx.Node) -> dict[str, Refusal]:
-        """The refusals, and with them why a call that could be written out is left to a last resort."""
+        """The refusals of a call, which also say why a call with a decomposition is left to a last resort."""
         call = call_of(node)
         assert call is not None
         by, more = self.refusals(node), self.whole.get(call.key)
@@ -145,7 +149,7 @@ class _Desk:
 
     def _refusal(self, backend: Backend, call: Call) -> Refusal | None:
         if not backend.last_resort and (sentence := self._broken(call)) is not None:
-            return Refusal(f"{call.name} requires what this call does not keep: {sentence}")
+            return Refusal(f"{call.name} has a precondition that this call breaks: {sentence}")
         return refusal(backend, call, strict=self.strict)
 
     def _broken(self, call: Call) -> str | None:
@@ -156,7 +160,7 @@ class _Desk:
     def verdict(self, node: fx.Node) -> Decision | None:
         call = call_of(node)
         assert call is not None
-        # Values written out say where in memory they start, which depends on where the arguments do.
+        # The values of a decomposition have storage offsets, which depend on those of the arguments.
         key = (call.key, tuple(_starts(node)))
         if key not in self.decided:
             self.decided[key] = None  # a decomposition must not contain the call itself
@@ -178,7 +182,7 @@ class _Desk:
             if parts is not None and below is not None:
                 pieces = zip(filter(is_call, parts.nodes), below, strict=True)
                 left = next(str(n.target) for n, v in pieces if v is None or not v.first)
-                self.whole[call.key] = f"It stays whole, for nobody else takes its piece {left}."
+                self.whole[call.key] = f"It stays whole because no other backend takes its piece {left}."
             return Decision(kept=True, first=False)
         if below is not None and None not in below:
             return Decision(kept=False, first=False, parts=parts)
@@ -193,13 +197,13 @@ class _Desk:
             parts = decompose_call(node, decomposition, self.mode)
         except NotRecorded as e:
             self.undone[call.key] = str(e)
-            self.whole[call.key] = f"It stays whole, for its decomposition failed: {str(e).removesuffix('.')}."
+            self.whole[call.key] = f"It stays whole because its decomposition failed: {str(e).removesuffix('.')}."
             return None
-        _drop_unused(parts)  # what only told a dtype has no need of an owner
+        _drop_unused(parts)  # a value of which only the dtype was used needs no owner
         return parts
 
     def nobody(self, node: fx.Node) -> KeelError:
-        """The error for a call without an owner, with each backend's reason, and its pieces'."""
+        """The error for a call without an owner, with each backend's reason, also for its pieces."""
         call = call_of(node)
         assert call is not None
         reasons = {name: str(why) for name, why in self.refusals(node).items()}
@@ -227,7 +231,7 @@ class _Desk:
 
 @dataclass
 class _Rewrite:
-    """The new graph as it grows."""
+    """The new graph under construction."""
 
     gm: fx.GraphModule
     desk: _Desk
@@ -240,7 +244,7 @@ class _Rewrite:
     def run(self) -> fx.GraphModule:
         old = alias_bases(self.gm.graph)
         returned = _returned(self.gm.graph)
-        # Memory that the caller gets must stay apart from all other memory.
+        # A returned value must not share memory with any other value.
         returned_memory = frozenset[fx.Node]().union(*(old[n] for n in returned if n is not None))
         for node in self.gm.graph.nodes:
             self.made[node] = self._old(node, bool(old[node] & returned_memory))
@@ -260,7 +264,7 @@ class _Rewrite:
         return new
 
     def _function(self, node: fx.Node, made: Mapping[fx.Node, Made], origin: fx.Node | None, returned: bool) -> Made:
-        """``node``, of the old graph or of the parts of its node ``origin``, in the new graph."""
+        """Adds ``node``, of the old graph or of the parts of its node ``origin``, to the new graph."""
         if node.target is operator.getitem:
             source = made[node.args[0]]  # type: ignore[index]
             if isinstance(source, tuple):
@@ -277,7 +281,7 @@ class _Rewrite:
         return results if isinstance(node.meta["val"], tuple | list) else results[0]
 
     def _parts(self, node: fx.Node, verdict: Decision) -> fx.Graph:
-        """What stands for ``node``, with symbols of its own if it has any."""
+        """Adds the parts that replace ``node``, with fresh symbols if they have data-dependent sizes."""
         parts, call = verdict.parts, call_of(node)
         assert parts is not None and call is not None
         if verdict.once:
@@ -300,7 +304,7 @@ class _Rewrite:
         raise AssertionError("a graph ends in its output")
 
     def _once(self, node: fx.Node, made: Mapping[fx.Node, Made], origin: fx.Node | None, returned: bool) -> fx.Node:
-        """A copy of ``node``, or the equal node that the new graph has already."""
+        """Copies ``node``, or returns an equal node of the new graph."""
         value = node.meta["val"]
         number = expression(value) if isinstance(value, Symbolic) and not is_call(node) else None
         if number is not None and (known := self.numbers.get(number)) is not None:
@@ -322,11 +326,11 @@ class _Rewrite:
         return new
 
     def _unalias(self, old: Mapping[fx.Node, frozenset[fx.Node]], returned: list[fx.Node | None]) -> None:
-        """Copies results that came to share memory with an input or with each other by being written out."""
+        """Copies results that share memory with an input or with each other because of a decomposition."""
         output = self.graph.output_node()
         results = list(output.args[0])  # type: ignore[arg-type]
         new = dict(alias_bases(self.graph))
-        before: dict[fx.Node, list[fx.Node]] = {}  # by memory, the old nodes of the results that lie there
+        before: dict[fx.Node, list[fx.Node]] = {}  # the old nodes of the results, by their memory
         for i, (was, now) in enumerate(zip(returned, results, strict=True)):
             if was is None or not isinstance(now, fx.Node) or not isinstance(now.meta["val"], torch.Tensor):
                 continue
@@ -336,7 +340,7 @@ class _Rewrite:
             if inputs or shared:
                 with self.graph.inserting_before(output):
                     results[i] = self.graph.call_function(torch.ops.aten.clone.default, (now,))
-                with self.desk.mode:  # a copy of a view with gaps has none
+                with self.desk.mode:  # a copy of a view has no gaps
                     results[i].meta = {**now.meta, "val": torch.ops.aten.clone.default(now.meta["val"])}
                 new[results[i]] = frozenset({results[i]})
             for base in new[results[i]]:
@@ -360,13 +364,13 @@ _KEPT_META = ("stack_trace", "nn_module_stack", "source_fn_stack", "seq_nr", "pa
 
 
 def _origin(node: fx.Node) -> dict[str, Any]:
-    """What the nodes written out for ``node`` keep of it."""
+    """The metadata that the nodes of a decomposition inherit from ``node``."""
     copied = {k: node.meta[k] for k in _KEPT_META if k in node.meta}
     return {**copied, "keel.composite": node.meta.get("keel.composite", node.name)}
 
 
 def _frozen(value: Any) -> Any:
-    """A hashable equal of arguments; numbers that compare equal but differ stay apart."""
+    """A hashable key of arguments. Numbers that compare equal but differ (1, 1.0, True) have different keys."""
     if isinstance(value, list | tuple):
         return tuple(map(_frozen, value))
     if isinstance(value, slice):

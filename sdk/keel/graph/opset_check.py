@@ -1,4 +1,4 @@
-"""Graphs that hold what the operator set leaves out: layouts and dtypes that have no type."""
+"""Finds values that the operator set leaves out: tensors whose layout or dtype has no type."""
 
 from __future__ import annotations
 
@@ -16,51 +16,53 @@ from keel.types import Call
 
 
 def reject_excluded(gm: fx.GraphModule) -> None:
-    """Raises KeelError[out-of-opset] for the first node whose value has no type by decision, with the user's line."""
+    """Raises KeelError[out-of-opset] for the first node whose value is excluded from the operator set, with the user's
+    line.
+    """
     for node in gm.graph.nodes:
-        if (found := _found(node)) is not None:
-            raise _error(node, *found)
+        if (excluded := _excluded_value(node)) is not None:
+            raise _error(node, *excluded)
 
 
 def reject_excluded_inputs(gm: fx.GraphModule) -> None:
-    """The same for the tensors that Dynamo compiles a graph for and of which their fake tensors tell other layouts."""
+    """The same for real inputs of a graph whose fake tensors have another layout."""
     for node, tensor in given_to(gm):
         fake = node.meta.get("example_value")
-        if (found := exclusion_of_value(tensor)) is not None and exclusion_of_value(fake) is None:
-            raise _error(node, *found)
+        if (exclusion := exclusion_of_value(tensor)) is not None and exclusion_of_value(fake) is None:
+            raise _error(node, *exclusion)
 
 
 def untyped_calls(gm: fx.GraphModule) -> Mapping[fx.Node, KeelError]:
-    """The calls that give or take values without a type by decision, each with the reason: no backend can have them,
-    but PyTorch can run them.  Of quantized tensors PyTorch's fake tensors do not tell, so whatever is made of them
-    counts as one until an operator says that it gives another.
+    """The calls that return or take excluded values, each with the reason. No backend can take them, but PyTorch can
+    run them. PyTorch's fake tensors do not show that a tensor is quantized. So the results of quantized tensors count
+    as quantized, up to an operator that is known to return others.
     """
     reasons: dict[fx.Node, KeelError] = {}
     hidden: set[fx.Node] = set()
     for node in gm.graph.nodes:
         if node.op == "placeholder" or node.op == "output":
             continue
-        found = _found(node)
-        taken = next((n for n in node.all_input_nodes if n in hidden or exclusion_of_value(n.meta.get("val"))), None)
-        if found is not None:
-            reasons[node] = _error(node, *found)
-        elif taken is not None:
-            reasons[node] = reasons[taken] if taken in reasons else _error(taken, *_value(taken))
+        excluded = _excluded_value(node)
+        operand = next((n for n in node.all_input_nodes if n in hidden or exclusion_of_value(n.meta.get("val"))), None)
+        if excluded is not None:
+            reasons[node] = _error(node, *excluded)
+        elif operand is not None:
+            reasons[node] = reasons[operand] if operand in reasons else _error(operand, *_value(operand))
         else:
             continue
-        if (found is not None or taken in hidden) and _hides(node):
+        if (excluded is not None or operand in hidden) and _hides(node):
             hidden.add(node)
     return reasons
 
 
 def _value(node: fx.Node) -> tuple[Exclusion, str]:
-    found = exclusion_of_value(node.meta.get("val"))
-    assert found is not None
-    return found
+    exclusion = exclusion_of_value(node.meta.get("val"))
+    assert exclusion is not None
+    return exclusion
 
 
 _TELL = frozenset({"aten.dequantize", "aten.int_repr"})
-"""Operators on quantized tensors whose results are what their fake tensors say."""
+"""Operators on quantized tensors whose results have the types of their fake tensors."""
 
 
 def _hides(node: fx.Node) -> bool:
@@ -72,7 +74,7 @@ def _hides(node: fx.Node) -> bool:
 
 
 def warn_of_eager_calls(reasons: Mapping[fx.Node, KeelError]) -> None:
-    """Says once for a graph that some of its calls run eagerly, and why."""
+    """Warns once for a graph that some of its calls run in eager PyTorch, and why."""
     first = next(iter(reasons.values()))
     calls = "A call" if len(reasons) == 1 else f"{len(reasons)} calls"
     warnings.warn(
@@ -82,7 +84,7 @@ def warn_of_eager_calls(reasons: Mapping[fx.Node, KeelError]) -> None:
     )
 
 
-def _found(node: fx.Node) -> tuple[Exclusion, str] | None:
+def _excluded_value(node: fx.Node) -> tuple[Exclusion, str] | None:
     if is_operator(node.target):
         return exclusion_of_call(node.target, node.meta.get("val"))  # type: ignore[arg-type]
     return exclusion_of_value(node.meta.get("val"))
@@ -95,8 +97,8 @@ def _error(node: fx.Node, excluded: Exclusion, named: str) -> KeelError:
 
 
 def why_no_decomposition(call: Call) -> str:
-    """Why a call has no decomposition, as far as anybody has decided."""
+    """Why a call has no decomposition: a sentence."""
     excluded = exclusion_of(call.name)
     if excluded is None:
-        return "There is no decomposition of it."
+        return "It has no decomposition."
     return f"It is left out of the opset ({excluded.name}): {excluded.reason} {excluded.do}"

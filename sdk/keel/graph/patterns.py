@@ -1,4 +1,4 @@
-"""Where a graph has what a backend runs as one: chains of calls, each the only reader of the one before."""
+"""Matches patterns that a backend runs as one kernel: chains of calls, each the only reader of the one before."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ from keel.types import TensorType, leaves
 
 @dataclass(frozen=True)
 class PatternMatch:
-    """A pattern, its calls, for each of these which of its tensor arguments come from the one before, and all nodes of
-    it in graph order, views between its calls included."""
+    """A pattern, its calls, the tensor arguments of each call that come from the call before, and all nodes in graph
+    order, with the views between the calls.
+    """
 
     pattern: Pattern
     calls: tuple[fx.Node, ...]
@@ -26,20 +27,18 @@ class PatternMatch:
 
 
 def match_patterns(graph: fx.Graph, patterns: Sequence[Pattern]) -> Iterator[PatternMatch]:
-    """The patterns in the graph, in the order in which they begin.  Of several that a call begins the first counts, and
-    a call that is in one is in no other.
-
-    Takes time linear in the graph for each pattern.
+    """The matches in the graph, in the order in which they begin. If several patterns begin at a call, the first is
+    matched. Matches do not overlap. Takes time linear in the graph for each pattern.
     """
     matched: set[fx.Node] = set()
     for node in graph.nodes if patterns else ():
         for pattern in patterns:
-            if node not in matched and (match := _begun(node, pattern)) is not None and matched.isdisjoint(match.nodes):
+            if node not in matched and (match := _match(node, pattern)) is not None and matched.isdisjoint(match.nodes):
                 matched |= {*match.nodes}
                 yield match
 
 
-def _begun(node: fx.Node, pattern: Pattern) -> PatternMatch | None:
+def _match(node: fx.Node, pattern: Pattern) -> PatternMatch | None:
     if not _is(node, pattern.names[0]):
         return None
     calls, nodes = [node], [node]
@@ -59,7 +58,7 @@ def _begun(node: fx.Node, pattern: Pattern) -> PatternMatch | None:
 
 
 def _reader(node: fx.Node) -> fx.Node | None:
-    """The call that alone reads the one tensor which a call makes."""
+    """The only reader of the only result of a call; None if there are several."""
     call = call_of(node)
     if call is None or len(call.out) != 1 or not isinstance(call.out[0], TensorType) or len(node.users) != 1:
         return None
@@ -68,7 +67,7 @@ def _reader(node: fx.Node) -> fx.Node | None:
 
 
 def _positions(node: fx.Node, operand: fx.Node) -> tuple[int, ...]:
-    """Where the operand stands among the call's tensors."""
+    """The positions of the operand among the call's tensors."""
     call = call_of(node)
     arguments = leaves([list(node.args), list(node.kwargs.values())])
     types = leaves([] if call is None else [list(call.args), list(call.kwargs.values())])

@@ -1,4 +1,4 @@
-"""Whether a graph may be run several times on the same inputs as if it had run once."""
+"""Tells whether a graph may run several times on the same inputs with the effect of one run."""
 
 from __future__ import annotations
 
@@ -10,10 +10,9 @@ from keel.torch_adapter import has_effect, is_overload, is_random, writes
 
 
 def why_not_rerunnable(graph: fx.Graph) -> str | None:
-    """A sentence on the first call for which a graph may run only once; None if it may run as often as one likes.
-
-    Graphs are functional: what is left are random draws, which move the generator on, collectives, checks, and
-    operators of higher order, whose graphs may hold any of these.
+    """A sentence about the first call that must run only once; None if the graph may run several times. Graphs are
+    functional, so the only such calls are random draws, which advance the generator, collectives, checks, and
+    higher-order operators, whose graphs may contain any of these.
     """
     for node in graph.nodes:
         if is_call(node) and has_effect(node.target) and not _draws_nothing(node):
@@ -23,7 +22,7 @@ def why_not_rerunnable(graph: fx.Graph) -> str | None:
 
 
 def _draws_nothing(node: fx.Node) -> bool:
-    """Whether a call is of those that draw random numbers for dropout, and drops nothing: attention, mostly."""
+    """True if a call has dropout with probability 0, such as attention, so that it draws no random numbers."""
     if not callable(node.target) or not is_overload(node.target) or writes(node.target):
         return False
     return is_random(node.target) and bound(node.target, node.args, node.kwargs).get("dropout_p") == 0

@@ -1,4 +1,4 @@
-"""What a captured or legalized graph may contain: pure operator calls on typed values, and arithmetic on sizes."""
+"""Verifies a captured or legalized graph: pure operator calls on typed values, and arithmetic on sizes."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ from keel.types import leaves
 
 
 def verify(gm: fx.GraphModule, stage: str) -> None:
-    """Raises KeelError[bad-graph] with a sentence for each node that a graph to be compiled may not have after
-    ``stage``: those that no graph may have, and those that promise sizes of data."""
+    """Raises KeelError[bad-graph] with a sentence for each invalid node after ``stage``: nodes that no graph may have,
+    and nodes whose types promise a data-dependent size.
+    """
     problems = dict(violations(gm)) | {n.name: why for n in gm.graph.nodes if (why := _promised(n)) is not None}
     if problems:
         first = next(n for n in gm.graph.nodes if n.name in problems)
@@ -31,7 +32,7 @@ def verify(gm: fx.GraphModule, stage: str) -> None:
 
 
 def violations(gm: fx.GraphModule) -> Iterator[tuple[str, str]]:
-    """The name of each node that is not allowed, and why."""
+    """Maps the name of each invalid node to the reason."""
     for node in gm.graph.nodes:
         if (why := _wrong(gm, node)) is not None:
             yield node.name, why
@@ -62,21 +63,22 @@ def _wrong_call(node: fx.Node) -> str | None:
 
 
 def _promised(node: fx.Node) -> str | None:
-    """What is wrong with a call whose result has as many elements as the data says: its type must not promise more,
-    since a call that relies on more must take the result of an assertion."""
+    """What is wrong with a call whose result has a data-dependent size. Its type must not promise a known size, because
+    a call that relies on that must take the result of an assertion.
+    """
     if node.op != "call_function" or not _sized_by_data(node):
         return None
     operand, value = node.args[0], node.meta.get("val")
-    given = operand.meta.get("val") if isinstance(operand, fx.Node) else None
-    if not isinstance(given, torch.Tensor) or not isinstance(value, torch.Tensor) or _is_empty(given):
+    argument = operand.meta.get("val") if isinstance(operand, fx.Node) else None
+    if not isinstance(argument, torch.Tensor) or not isinstance(value, torch.Tensor) or _is_empty(argument):
         return None
     if any(late(expression(n)) for n in value.shape):
         return None
-    return f"Its sizes are said to be {list(value.shape)}, which only a run tells, and no assertion comes before that."
+    return f"Its type promises the shape {list(value.shape)}, which depends on data, and no assertion tests it."
 
 
 def _sized_by_data(node: fx.Node) -> bool:
-    """Whether a call picks elements, and only the data says how many."""
+    """True if a call selects a data-dependent number of elements."""
     member = OPSET.get(node.target)  # type: ignore[arg-type]
     if member is None or member.sized_by != "masks":
         return member is not None and member.sized_by == "data"
@@ -85,7 +87,7 @@ def _sized_by_data(node: fx.Node) -> bool:
 
 
 def _is_empty(x: torch.Tensor) -> bool:
-    """Whether a tensor is known to have no elements; to ask PyTorch would be a guard on sizes that only a run tells."""
+    """True if a tensor is known to be empty. Asking PyTorch would add a guard on data-dependent sizes."""
     return any(expression(n) == 0 for n in x.shape)
 
 

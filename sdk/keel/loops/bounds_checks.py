@@ -53,8 +53,8 @@ class _Writer:
         inside = self.apply("and", self.apply("ge", place, none), self.apply("lt", place, bound))
         wrong = self.apply("not", inside)
         wrong = wrong if s.mask is None else self.apply("and", wrong, s.mask)
-        found = self.apply("where", below, s.value, self.apply("add", s.value, one))
-        self.out.append(Store(s.buffer, Index(s.site), found, "write", wrong))
+        index = self.apply("where", below, s.value, self.apply("add", s.value, one))
+        self.out.append(Store(s.buffer, Index(s.site), index, "write", wrong))
         self.out.append(Apply(s.result, "where", (inside, place, none), torch.int64))
 
     def fresh(self) -> int:

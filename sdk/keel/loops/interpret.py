@@ -97,7 +97,7 @@ class _Run:
 
     def each(self, loop: Loop) -> None:
         outer, values = self.ranges, self.values
-        slices = self.slices(loop) if loop.kind == "parallel" else [self.whole(loop)]
+        slices = self.slices(loop) if loop.kind == "parallel" else [self.full_ranges(loop)]
         for part in slices:
             if all(r.size for r in part):
                 self.ranges, self.values = outer + part, dict(values)
@@ -121,7 +121,7 @@ class _Run:
             results |= zip(stmt.results, total, strict=True)
         return results
 
-    def whole(self, loop: Loop) -> tuple[_Range, ...]:
+    def full_ranges(self, loop: Loop) -> tuple[_Range, ...]:
         return tuple(_Range(a, 0, self.size(a.size)) for a in loop.axes)
 
     def slices(self, loop: Loop) -> Iterator[tuple[_Range, ...]]:
@@ -129,7 +129,7 @@ class _Run:
         and inside.
         """
         inside = prod(r.size for r in self.ranges) * self.points(loop.body)
-        return _slices(self.whole(loop), inside)
+        return _slices(self.full_ranges(loop), inside)
 
     def points(self, body: tuple[Stmt, ...]) -> int:
         """How many points the largest loop nest of ``body`` has."""

@@ -210,22 +210,22 @@ class _Reader:
             dtype = _dtype(line, load[4]) if load[4] else held.dtype
             return Load(result, load[1], self.index(line, load[2]), dtype, _number(load[3]))
         if word == "check":
-            found = _CHECK.fullmatch(rest) or line.wants("%n = check buffer[site]: %value < bound")
+            match = _CHECK.fullmatch(rest) or line.wants("%n = check buffer[site]: %value < bound")
             return Check(
                 result,
-                int(found[3]),
-                self.size(line, found[4]),
-                found[1],
-                int(found[2]),
-                bool(found[5]),
-                _number(found[6]),
+                int(match[3]),
+                self.size(line, match[4]),
+                match[1],
+                int(match[2]),
+                bool(match[5]),
+                _number(match[6]),
             )
         if word not in SCALARS:
             line.wants(f"const, position, load, check, reduce, scan or a scalar op, not {word!r}")
         apply = _APPLY.fullmatch(rest) or line.wants(f"%n = {word} %a ...")
         args = _numbers(apply[1])
-        given = _dtype(line, apply[2]) if apply[2] else implied_dtype(word, args, self.dtypes)
-        return Apply(result, word, args, given or line.wants("the result's dtype after a colon"))
+        known = _dtype(line, apply[2]) if apply[2] else implied_dtype(word, args, self.dtypes)
+        return Apply(result, word, args, known or line.wants("the result's dtype after a colon"))
 
     def fold(self, line: _Line, form: type[Reduce] | type[Scan], results: tuple[int, ...], rest: str) -> Reduce | Scan:
         parsed = _FOLD.fullmatch(rest) or line.wants("the name of a monoid, then its values")
@@ -277,9 +277,9 @@ class _Expression:
     def wants(self, what: str) -> NoReturn:
         self.line.wants(f"{what} before {self.tokens[self.at] or 'the end'!r}")
 
-    def take(self, *wanted: str) -> str:
+    def take(self, *expected: str) -> str:
         token = self.tokens[self.at]
-        if token not in wanted:
+        if token not in expected:
             return ""
         self.at += 1
         return token

@@ -82,9 +82,9 @@ def _fma(x: Tensor, y: Tensor, z: Tensor) -> Tensor:
     total = product + add
     low = _sum_error(product, add, total) + _product_error(a, b, product)
     exact = torch.where(low != 0, total + low, total)
-    found = torch.where(exact.isfinite(), _shifted(exact, i + j), z)  # otherwise the product is negligible next to z
+    result = torch.where(exact.isfinite(), _shifted(exact, i + j), z)  # otherwise the product is negligible next to z
     plain = (x == 0) | (y == 0) | ~(x.isfinite() & y.isfinite())
-    return torch.where(plain, x * y + z, found)
+    return torch.where(plain, x * y + z, result)
 
 
 def _shifted(x: Tensor, places: Tensor) -> Tensor:

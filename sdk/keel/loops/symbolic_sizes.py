@@ -33,8 +33,8 @@ def _tidy(d: sympy.Expr) -> Dim:
     def stand(part: sympy.Expr) -> sympy.Dummy:
         return names.setdefault(part, sympy.Dummy(integer=True))
 
-    found = sympy.expand(kernel_form(d, stand))
-    return as_dim(found.xreplace({name: part for part, name in names.items()}))
+    result = sympy.expand(kernel_form(d, stand))
+    return as_dim(result.xreplace({name: part for part, name in names.items()}))
 
 
 def symbol(name: str, assume: Assume = ">= 1") -> sympy.Symbol:

@@ -72,12 +72,12 @@ def scan(monoid: str, states: Sequence[Tensor], *, native: bool = True) -> State
     if native and monoid in _RUNNING and WIDE_UNSIGNED.isdisjoint(dtypes):
         return (_RUNNING[monoid](states[0]),)
     # Hillis and Steele, Data parallel algorithms, 1986: after each round an element covers twice as many elements.
-    found, step = tuple(states), 1
+    result, step = tuple(states), 1
     while step < states[0].shape[-1]:
-        joined = combine(monoid, tuple(s[..., :-step] for s in found), tuple(s[..., step:] for s in found))
-        found = tuple(torch.cat((s[..., :step], j), -1) for s, j in zip(found, joined, strict=True))
+        joined = combine(monoid, tuple(s[..., :-step] for s in result), tuple(s[..., step:] for s in result))
+        result = tuple(torch.cat((s[..., :step], j), -1) for s, j in zip(result, joined, strict=True))
         step *= 2
-    return found
+    return result
 
 
 def _best(better: Callable[..., Tensor]) -> Callable[[Tensor, Tensor], State]:
@@ -92,8 +92,8 @@ def _best(better: Callable[..., Tensor]) -> Callable[[Tensor, Tensor], State]:
 
 def _extreme(rule: Callable[..., Tensor]) -> Callable[[Tensor], State]:
     def run(value: Tensor) -> State:
-        found = rule(value.to(torch.uint8) if value.dtype == torch.bool else value, dim=-1)
-        return (found.to(value.dtype),)
+        result = rule(value.to(torch.uint8) if value.dtype == torch.bool else value, dim=-1)
+        return (result.to(value.dtype),)
 
     return run
 
@@ -103,8 +103,8 @@ def _welford(average: Tensor, squares: Tensor, count: Tensor) -> State:
     means, counts = average.double(), count.double()
     total = counts.sum(-1)
     center = torch.where(total == 0, 0.0, (means * counts).sum(-1) / total)
-    apart = means - center[..., None]
-    spread = squares.double().sum(-1) + (counts * apart * apart).sum(-1)
+    deviations = means - center[..., None]
+    spread = squares.double().sum(-1) + (counts * deviations * deviations).sum(-1)
     return center.to(average.dtype), spread.to(squares.dtype), total.to(count.dtype)
 
 

@@ -37,11 +37,11 @@ class CallGraph:
 
     def readers(self) -> list[list[int]]:
         """For each unit, those that wait for it."""
-        found: list[list[int]] = [[] for _ in self.needs]
+        results: list[list[int]] = [[] for _ in self.needs]
         for unit, wanted in enumerate(self.needs):
             for u in wanted:
-                found[u].append(unit)
-        return found
+                results[u].append(unit)
+        return results
 
 
 def call_graph_of(graph: fx.Graph) -> CallGraph:

@@ -12,20 +12,20 @@ from importlib import import_module
 
 
 def main() -> None:
-    asked = json.loads(sys.argv[2])
+    request = json.loads(sys.argv[2])
     pipe = int(sys.argv[1])
-    sys.path[:] = asked["path"]
+    sys.path[:] = request["path"]
     sys.argv[1:] = []
     report = {"raised": "", "trace": ""}
     try:
-        value = import_module(asked["module"])
-        for name in asked["attributes"]:
+        value = import_module(request["module"])
+        for name in request["attributes"]:
             value = getattr(value, name)
         _ask(getattr(value, "probe", None))
     except BaseException as raised:  # whatever it is: the process is there to be hurt
-        said = "\n    ".join(line for line in str(raised).splitlines() if line.strip())
+        message = "\n    ".join(line for line in str(raised).splitlines() if line.strip())
         report = {
-            "raised": f"{type(raised).__name__}: {said}".removesuffix(": ")[:2000],
+            "raised": f"{type(raised).__name__}: {message}".removesuffix(": ")[:2000],
             "trace": "".join(traceback.format_exception(raised))[-8000:],
         }
     os.write(pipe, json.dumps(report).encode())

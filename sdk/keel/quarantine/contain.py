@@ -37,17 +37,17 @@ class Contained:
 def contained() -> Iterator[Contained]:
     """Runs an import so that it changes no setting of the process; warnings are dropped, and what is printed to
     ``sys.stdout`` goes to ``sys.stderr``."""
-    found = Contained()
+    changes = Contained()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the user can do nothing about a package's warnings
         before = [(setting, _read(setting)) for setting in _SETTINGS]
         try:
             with redirect_stdout(sys.stderr):
-                yield found
+                yield changes
         finally:
             for setting, value in before:
                 if value is not None and _read(setting) != value:
-                    found.notes.append(setting.words)
+                    changes.notes.append(setting.words)
                     with suppress(Exception):
                         setting.write(value)
 
@@ -114,11 +114,11 @@ def _closed(stream: IO[str] | None) -> bool:
     return stream is None or stream.closed
 
 
-def _reopen(wanted: Collection[str]) -> None:
+def _reopen(names: Collection[str]) -> None:
     """Opens the standard streams that are closed now; their descriptors are open still."""
     for number, name, mode in _STREAMS:
         old = getattr(sys, f"__{name}__")
-        if name in wanted and _closed(old):
+        if name in names and _closed(old):
             stream = open(number, mode, closefd=False, encoding="utf-8", errors="backslashreplace")  # noqa: SIM115 stays
             setattr(sys, f"__{name}__", stream)
             if getattr(sys, name) in (old, None):

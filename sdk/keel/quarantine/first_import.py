@@ -33,7 +33,7 @@ _GRACE = 10.0
 """Seconds that the process may take to end after the import."""
 _LARGE = 1 << 24
 """Bytes from which on a file counts by its size and times and not by its content."""
-_KEPT = 1 << 16
+_MAX_OUTPUT = 1 << 16
 """Bytes that are kept of what a plugin prints and reports."""
 _CODE = (".py", ".so", ".pyd", ".dylib", ".dll")
 """What counts of a package that was not installed with a list of its files: others, it may write itself."""
@@ -187,8 +187,8 @@ class _Tail:
 
     def _read(self, pipe: IO[bytes]) -> None:
         with suppress(OSError, ValueError), pipe:
-            while data := os.read(pipe.fileno(), _KEPT):
-                self.kept = (self.kept + data)[-_KEPT:]
+            while data := os.read(pipe.fileno(), _MAX_OUTPUT):
+                self.kept = (self.kept + data)[-_MAX_OUTPUT:]
 
 
 class _Process:

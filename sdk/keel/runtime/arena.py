@@ -70,10 +70,10 @@ def arena(program: LaunchProgram, values: Sequence[int]) -> list[Any]:
     made: dict[int, torch.Tensor] = {}
     if plan.kept:
         memory = torch.empty(total, dtype=torch.uint8, device=tensors[plan.kept[0].tensor].device)
-    for kept, extent, offset in zip(plan.kept, extents, offsets, strict=True):
-        type = tensors[kept.tensor]
+    for retained, extent, offset in zip(plan.kept, extents, offsets, strict=True):
+        type = tensors[retained.tensor]
         flat = memory[offset : offset + extent * type.dtype.itemsize].view(type.dtype)
-        made[kept.tensor] = flat.as_strided(_ints(type.shape, sizes), _ints(type.strides, sizes))
+        made[retained.tensor] = flat.as_strided(_ints(type.shape, sizes), _ints(type.strides, sizes))
     for view in plan.views:
         type, base = tensors[view.tensor], made[view.base]
         made[view.tensor] = base.as_strided(

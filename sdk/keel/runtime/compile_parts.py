@@ -140,11 +140,11 @@ def _key(graph: PartGraph) -> Any:
     return graph.part.owner.name, graph.part.nodes, graph.outputs
 
 
-def _compiled(graph: PartGraph, ctx: CompileContext, found: CompileResult | None) -> Run:
+def _compiled(graph: PartGraph, ctx: CompileContext, result: CompileResult | None) -> Run:
     """Compiles a part, or uses the result that was compiled in parallel. The backend's exceptions are passed on."""
-    if found is not None and found.raised is not None:
-        raise found.raised
-    run = with_context(graph.part.owner.compile, ctx)(graph.gm) if found is None else found.run
+    if result is not None and result.raised is not None:
+        raise result.raised
+    run = with_context(graph.part.owner.compile, ctx)(graph.gm) if result is None else result.run
     if isinstance(run, Coroutine):
         run.close()  # otherwise Python warns that it was never awaited
     if not callable(run):

@@ -189,17 +189,17 @@ def _unusual(made: PartContract, args: Sequence[Any], got: Any) -> Mismatch | No
     """How a tensor differs from a plain one: kernels or autograd would not see the values that it shows."""
     if not isinstance(got, torch.Tensor):
         return None
-    given = [a for a in args if isinstance(a, torch.Tensor)]
+    inputs = [a for a in args if isinstance(a, torch.Tensor)]
     if made.real and got.is_neg():
         return Mismatch(
             "values",
             "Its negative bit is set (torch.Tensor.is_neg), so its memory holds the values with the other sign.",
         )
-    if got.is_inference() and not torch.is_inference_mode_enabled() and not any(a.is_inference() for a in given):
+    if got.is_inference() and not torch.is_inference_mode_enabled() and not any(a.is_inference() for a in inputs):
         return Mismatch(
             "type", "It is an inference tensor, made under torch.inference_mode, which autograd cannot record."
         )
-    if _is_plain_subclass(type(got)) and not any(type(a) is type(got) for a in given):
+    if _is_plain_subclass(type(got)) and not any(type(a) is type(got) for a in inputs):
         return Mismatch("type", f"It is a {type(got).__name__}, a subclass, and not a plain torch.Tensor.")
     return None
 
@@ -251,25 +251,25 @@ def _shared(made: PartContract, args: Sequence[Any], results: Sequence[Any]) -> 
     """Yields a sentence for each output that shares memory against the contract. Inputs may share memory with each
     other.
     """
-    given = [_memory(a) for a in args]
-    mine = [_memory(r) for r in results]
+    input_memories = [_memory(a) for a in args]
+    output_memories = [_memory(r) for r in results]
     for i, name in enumerate(made.names):
-        if mine[i] is None or mine[i] in {given[k] for k in made.shares[i]}:
+        if output_memories[i] is None or output_memories[i] in {input_memories[k] for k in made.shares[i]}:
             continue
-        if mine[i] in given:
-            yield f"Its output %{name} shares memory with input {given.index(mine[i])}."
+        if output_memories[i] in input_memories:
+            yield f"Its output %{name} shares memory with input {input_memories.index(output_memories[i])}."
         for j in range(i):
-            if mine[i] == mine[j] and not made.bases[i] & made.bases[j]:
+            if output_memories[i] == output_memories[j] and not made.bases[i] & made.bases[j]:
                 yield f"Its outputs %{made.names[j]} and %{name} share memory."
 
 
 def _stale(made: PartContract, args: Sequence[Any], results: Sequence[Any], earlier: _Earlier) -> Iterator[str]:
     """Yields a sentence for each output in the memory of a result of an earlier call that is still alive."""
-    given = [_memory(a) for a in args]
+    input_memories = [_memory(a) for a in args]
     fresh: dict[int, torch.Tensor] = {}
     for i, (name, result) in enumerate(zip(made.names, results, strict=True)):
         memory = _memory(result)
-        if memory is None or memory in {given[k] for k in made.shares[i]}:
+        if memory is None or memory in {input_memories[k] for k in made.shares[i]}:
             continue
         if earlier.has(memory):
             yield f"Its output %{name} shares memory with a result of an earlier call that is still in use."
@@ -282,10 +282,10 @@ def _marked(made: PartContract, args: Sequence[Any], results: Sequence[Any]) -> 
     """Yields a sentence for each output that autograd, or a module that it is assigned to, would treat as more than a
     value.
     """
-    given = [a for a in args if isinstance(a, torch.Tensor)]
-    tracked = {_memory(a) for a in given if a.requires_grad}
+    inputs = [a for a in args if isinstance(a, torch.Tensor)]
+    tracked = {_memory(a) for a in inputs if a.requires_grad}
     for name, result in zip(made.names, results, strict=True):
-        if not isinstance(result, torch.Tensor) or any(result is a for a in given):
+        if not isinstance(result, torch.Tensor) or any(result is a for a in inputs):
             continue
         if isinstance(result, torch.nn.Parameter):
             yield f"Its output %{name} is a torch.nn.Parameter, not a plain tensor."

@@ -30,8 +30,8 @@ def host_error_buffer(sites: int) -> tuple[torch.Tensor, Look]:
 
 def index_error(sites: Sequence[CheckSite], look: Look, sizes: Mapping[str, Any], *, late: bool = False) -> BadIndex:
     """The error for the first of ``sites`` with a recorded value. ``sizes`` has the values of symbols."""
-    number, found = next((i, x) for i, x in enumerate(look) if x)
-    site, value = sites[number], found - 1 if found > 0 else found
+    number, recorded = next((i, x) for i, x in enumerate(look) if x)
+    site, value = sites[number], recorded - 1 if recorded > 0 else recorded
     try:
         bound = str(evaluate(site.bound, sizes))
     except KeyError:
@@ -54,7 +54,7 @@ def error_buffer(sites: Sequence[CheckSite], device: torch.device) -> tuple[torc
     """Memory in which kernels on ``device`` record errors, and a function that reads it and raises
     KeelError[bad-index]. The function is called with False before a call's kernels and with True after them.
     """
-    return _shared(sites) if device.type == "cuda" else _asked(sites, device)
+    return _shared(sites) if device.type == "cuda" else _polled_buffer(sites, device)
 
 
 def _shared(sites: Sequence[CheckSite]) -> tuple[torch.Tensor, Callable[[bool], None]]:
@@ -75,7 +75,7 @@ def _shared(sites: Sequence[CheckSite]) -> tuple[torch.Tensor, Callable[[bool], 
     return memory, settle
 
 
-def _asked(sites: Sequence[CheckSite], device: torch.device) -> tuple[torch.Tensor, Callable[[bool], None]]:
+def _polled_buffer(sites: Sequence[CheckSite], device: torch.device) -> tuple[torch.Tensor, Callable[[bool], None]]:
     memory = torch.zeros(len(sites), dtype=torch.int64, device=device)
 
     def settle(after: bool) -> None:

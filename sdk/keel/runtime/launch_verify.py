@@ -200,9 +200,9 @@ class _Verifier:
         self.taken = True
         plan = self.program.arena
         self._known(plan.key)
-        for kept in plan.kept:
-            self._within(self._type(kept.tensor).symbols, plan.key)
-            self._define([kept.tensor])
+        for retained in plan.kept:
+            self._within(self._type(retained.tensor).symbols, plan.key)
+            self._define([retained.tensor])
         for view in plan.views:
             self._within((*self._type(view.tensor).symbols, *_symbols([view.offset])), plan.key)
             if view.base not in self.lives:

@@ -188,12 +188,10 @@ def _lazy(gm: fx.GraphModule) -> set[str]:
     return {name for name, v in values.items() if v.is_complex() or v.is_neg() or (mixed and v.is_floating_point())}
 
 
-def _last_uses(parts: Sequence[CompiledPart], kept: Sequence[str]) -> dict[str, int]:
-    """The number of the last part that uses each value. For values that are ``kept`` until the end, it is the number of
-    parts.
-    """
+def _last_uses(parts: Sequence[CompiledPart], retained: Sequence[str]) -> dict[str, int]:
+    """The number of the last part that uses each value. For a value in ``retained`` it is the number of parts."""
     last = {name: i for i, part in enumerate(parts) for name in part.inputs}
-    return last | dict.fromkeys(kept, len(parts))
+    return last | dict.fromkeys(retained, len(parts))
 
 
 def _sizes(results: Iterable[fx.Node]) -> list[fx.Node]:

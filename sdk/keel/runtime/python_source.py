@@ -95,15 +95,15 @@ def call(
     """A call. A keyword argument whose name is not a valid name (``from``) is passed in a dict that is an object of
     ``space``.
     """
-    given: list[str] = [*map(_made, args)]
+    arguments: list[str] = [*map(_made, args)]
     for key, value in (kwargs or {}).items():
         if is_name(key):
-            given.append(f"{key}={_made(value)}")
+            arguments.append(f"{key}={_made(value)}")
         elif space is None:
             raise ValueError(f"{key!r} is not the name of an argument.")
         else:
-            given.append(f"**{{{space.object(key, 'keyword')}: {_made(value)}}}")
-    return Expression(f"{_made(function)}({', '.join(given)})")
+            arguments.append(f"**{{{space.object(key, 'keyword')}: {_made(value)}}}")
+    return Expression(f"{_made(function)}({', '.join(arguments)})")
 
 
 def method(value: Expression, name: str, *args: Expression) -> Expression:

@@ -38,13 +38,10 @@ class CastResults:
         cast = self._cast(args, results)
         if left := self._deviating(args, cast):
             raise self._error(left, "Compiled code cannot use such a result. Correct the fake kernel of the operator.")
-        if said := self._deviating(args, results):
+        if deviating := self._deviating(args, results):
             self._deviates = True
-            warnings.warn(
-                str(self._error(said, "The results are cast to the promised types. strict=True makes this an error.")),
-                KeelWarning,
-                stacklevel=3,
-            )
+            do = "The results are cast to the promised types. strict=True makes this an error."
+            warnings.warn(str(self._error(deviating, do)), KeelWarning, stacklevel=3)
         return cast
 
     def _cast(self, args: Sequence[Any], results: Sequence[Any]) -> list[Any]:

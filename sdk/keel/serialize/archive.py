@@ -85,11 +85,11 @@ def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, packed: bool) -> by
 
 def write(path: Path, parts: Mapping[str, bytes]) -> None:
     """Writes the archive atomically.  The same parts give the same bytes."""
-    whole = io.BytesIO()
-    with zipfile.ZipFile(whole, "w") as archive:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
         for name, content in parts.items():
             packing = zipfile.ZIP_DEFLATED if name.endswith(".json") else zipfile.ZIP_STORED
             archive.writestr(zipfile.ZipInfo(name), content, packing)
     draft = path.with_name(f"{path.name}.{os.getpid()}.draft")
-    draft.write_bytes(whole.getvalue())
+    draft.write_bytes(buffer.getvalue())
     draft.replace(path)

@@ -85,8 +85,8 @@ def decode(data: Data, node: Callable[[str], fx.Node], graph: Callable[[str], fx
             return slice(*inner([start, stop, step]))
         case {"device": str(name)}:
             return torch.device(name)
-        case {"operator": str(name)} if (found := operator_named(name)) is not None:
-            return found
+        case {"operator": str(name)} if (operator := operator_named(name)) is not None:
+            return operator
         case {"dtype": str(name)}:
             return dtype_named(name)
         case {"layout": str(name)}:
@@ -104,8 +104,8 @@ def _constant(name: str, known: Mapping[str, Any]) -> Any:
 
 def dtype_named(name: str) -> torch.dtype:
     """Returns the dtype of a name such as ``float32``.  Raises NotSerializable."""
-    found: torch.dtype = _constant(name, DTYPES)
-    return found
+    dtype: torch.dtype = _constant(name, DTYPES)
+    return dtype
 
 
 # -- what a node computes ---------------------------------------------------------------------------------------------

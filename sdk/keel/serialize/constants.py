@@ -56,12 +56,12 @@ def unpacked(table: Item, held: Sequence[bytes]) -> dict[str, torch.Tensor]:
 
 
 def _memory(item: Item, held: bytes) -> torch.Tensor:
-    said = item.record(("bytes", "device"))
-    if said["device"].value == "meta":  # it has no bytes
-        return torch.empty(said["bytes"].integer(0, _LARGEST), dtype=torch.uint8, device="meta")
-    if said["bytes"].integer(0, _LARGEST) != len(held):
-        item.refuse(f"It has {len(held)} bytes, not {said['bytes'].value}.")
-    return _placed(held, said["device"])
+    fields = item.record(("bytes", "device"))
+    if fields["device"].value == "meta":  # it has no bytes
+        return torch.empty(fields["bytes"].integer(0, _LARGEST), dtype=torch.uint8, device="meta")
+    if fields["bytes"].integer(0, _LARGEST) != len(held):
+        item.refuse(f"It has {len(held)} bytes, not {fields['bytes'].value}.")
+    return _placed(held, fields["device"])
 
 
 def _placed(held: bytes, device: Item) -> torch.Tensor:
@@ -77,23 +77,23 @@ def _placed(held: bytes, device: Item) -> torch.Tensor:
 
 def _tensor(item: Item, memory: list[torch.Tensor]) -> torch.Tensor:
     """Makes a tensor that is a view of one of ``memory`` and stays within it.  Raises Malformed."""
-    said = item.record(("memory", "dtype", "shape", "strides", "offset", "parameter", "requires_grad", "conjugate"))
-    place = memory[said["memory"].integer(0, len(memory) - 1)]
-    dtype = DTYPES[said["dtype"].one_of([*DTYPES], "a dtype")]
-    shape = [n.integer(0, _LARGEST) for n in said["shape"].items(64)]
-    strides = [n.integer(0, _LARGEST) for n in said["strides"].items(64, len(shape))]
-    offset = said["offset"].integer(0, _LARGEST)
+    fields = item.record(("memory", "dtype", "shape", "strides", "offset", "parameter", "requires_grad", "conjugate"))
+    place = memory[fields["memory"].integer(0, len(memory) - 1)]
+    dtype = DTYPES[fields["dtype"].one_of([*DTYPES], "a dtype")]
+    shape = [n.integer(0, _LARGEST) for n in fields["shape"].items(64)]
+    strides = [n.integer(0, _LARGEST) for n in fields["strides"].items(64, len(shape))]
+    offset = fields["offset"].integer(0, _LARGEST)
     last = offset + sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
     end = (last + 1 if 0 not in shape else offset) * dtype.itemsize
     if end > place.numel() or any(n > _LARGEST for n in (last, end)):
         item.refuse(f"It ends at byte {end} of a storage of {place.numel()} bytes.")
-    wants, is_parameter = said["requires_grad"].flag(), said["parameter"].flag()
+    wants, is_parameter = fields["requires_grad"].flag(), fields["parameter"].flag()
     if wants and not (dtype.is_floating_point or dtype.is_complex):
-        said["requires_grad"].refuse(f"A tensor of dtype {dtype} cannot require a gradient.")
+        fields["requires_grad"].refuse(f"A tensor of dtype {dtype} cannot require a gradient.")
     try:
         made = torch.empty(0, dtype=dtype, device=place.device)
         made.set_(place.untyped_storage(), offset, shape, strides)
-        if said["conjugate"].flag():
+        if fields["conjugate"].flag():
             made = made.conj().resolve_conj()
         return torch.nn.Parameter(made, wants) if is_parameter else made.requires_grad_(wants)
     except (RuntimeError, NotImplementedError, TypeError) as e:

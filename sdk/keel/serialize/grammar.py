@@ -24,7 +24,7 @@ _VERSION = re.compile(r"[0-9]{1,4}(\.[0-9]{1,4}){1,2}")
 _OPERATOR = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*){1,2}")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,254}")
 _DEVICE = re.compile(r"[a-z][a-z0-9]{0,31}(:[0-9]{1,3})?")
-_TAKEN = frozenset(
+_RESERVED = frozenset(
     {*dir(fx.GraphModule), *vars(fx.GraphModule(torch.nn.Module(), fx.Graph())), "_in_spec", "_out_spec"}
 )
 """Attributes of every graph module; no constant may have one of these names."""
@@ -64,20 +64,22 @@ def check(data: Any, file: str = "") -> None:
 def _symbol(facts: Item) -> int:
     """Returns the number of bits of the symbol's value while tracing, or the most that a size may have if it is
     unbacked."""
-    said = facts.record(("hint", "lower", "upper", "positive", "kind"))
-    kind = said["kind"].one_of(("int", "float"), "'int' or 'float'")
-    said["positive"].flag()
+    record = facts.record(("hint", "lower", "upper", "positive", "kind"))
+    kind = record["kind"].one_of(("int", "float"), "'int' or 'float'")
+    record["positive"].flag()
     ends = [
-        said[end].integer(-_LARGEST_SIZE, _LARGEST_SIZE) for end in ("lower", "upper") if said[end].value is not None
+        record[end].integer(-_LARGEST_SIZE, _LARGEST_SIZE)
+        for end in ("lower", "upper")
+        if record[end].value is not None
     ]
     if len(ends) == 2 and ends[0] > ends[1]:
         facts.refuse(f"The range from {ends[0]} to {ends[1]} is empty.")
-    if said["hint"].value is None:
+    if record["hint"].value is None:
         return 63
     if kind == "float":
-        said["hint"].number()
+        record["hint"].number()
         return 64
-    return said["hint"].integer(-_LARGEST_SIZE, _LARGEST_SIZE).bit_length()
+    return record["hint"].integer(-_LARGEST_SIZE, _LARGEST_SIZE).bit_length()
 
 
 class _Graph:
@@ -91,21 +93,21 @@ class _Graph:
             graph.refuse(f"Graphs are nested more than {MOST_GRAPHS} times.")
         parts = graph.record(("inputs", "constants", "nodes", "graphs", "results", "writes"))
         known: set[str] = set()
-        for given in parts["inputs"].items(MOST_NODES):
-            said = given.record(("name",), ("fixed", "out"))
-            if ("fixed" in said) == ("out" in said):
-                given.refuse("It must have either a fixed value or a type.")
-            _new_name(said["name"], known)
-            if "fixed" in said:
-                self.value(said["fixed"], (), ())
+        for input in parts["inputs"].items(MOST_NODES):
+            fields = input.record(("name",), ("fixed", "out"))
+            if ("fixed" in fields) == ("out" in fields):
+                input.refuse("It must have either a fixed value or a type.")
+            _new_name(fields["name"], known)
+            if "fixed" in fields:
+                self.value(fields["fixed"], (), ())
             else:
-                self.type(said["out"])
+                self.type(fields["out"])
         if parts["constants"].value and not whole:
             parts["constants"].refuse("A graph inside another one cannot have constants.")
         for constant in parts["constants"].items(MOST_NODES):
-            said = constant.record(("name", "out"))
-            _free_name(said["name"].place, said["name"], known)
-            self.type(said["out"], tensor=True)
+            fields = constant.record(("name", "out"))
+            _free_name(fields["name"].place, fields["name"], known)
+            self.type(fields["out"], tensor=True)
         inner = parts["graphs"].table(1 << 12)
         for name, item in inner.items():
             _free_name(item.place, Item(name, item.place), known)
@@ -127,21 +129,21 @@ class _Graph:
 
     def node(self, node: Item, known: set[str], inner: Collection[str]) -> None:
         by_name = isinstance(node.value, dict) and "args" in node.value
-        said = node.record(("name", "op", "out", *(("args", "default") if by_name else ("given", "named"))))
-        said["op"].like(_OPERATOR, "the full name of an operator")
+        fields = node.record(("name", "op", "out", *(("args", "default") if by_name else ("given", "named"))))
+        fields["op"].like(_OPERATOR, "the full name of an operator")
         for key in ("args", "named"):
-            for name, value in (said[key].table(1 << 12) if key in said else {}).items():
+            for name, value in (fields[key].table(1 << 12) if key in fields else {}).items():
                 if not is_name(name):
                     value.refuse(f"{shown(name)} is not a valid name.")
                 self.value(value, known, inner)
         if by_name:
-            for default in said["default"].items(1 << 12):
+            for default in fields["default"].items(1 << 12):
                 default.text(255)
         else:
-            for value in said["given"].items():
+            for value in fields["given"].items():
                 self.value(value, known, inner)
-        self.type(said["out"])
-        _new_name(said["name"], known)
+        self.type(fields["out"])
+        _new_name(fields["name"], known)
 
     def type(self, item: Item, depth: int = 0, *, tensor: bool = False) -> None:
         """Checks the type of a value."""
@@ -155,16 +157,16 @@ class _Graph:
                     self.type(part, depth + 1)
                 return
             case {"dtype": _}:
-                said = item.record(("dtype", "shape", "strides", "offset", "device"))
-                said["dtype"].one_of([*DTYPES], "a dtype")
-                shape, strides = (said[k].items(64) for k in ("shape", "strides"))
+                fields = item.record(("dtype", "shape", "strides", "offset", "device"))
+                fields["dtype"].one_of([*DTYPES], "a dtype")
+                shape, strides = (fields[k].items(64) for k in ("shape", "strides"))
                 if len(shape) != len(strides):
                     item.refuse(f"It has {len(shape)} sizes and {len(strides)} strides.")
-                for size in (*shape, *strides, said["offset"]):
+                for size in (*shape, *strides, fields["offset"]):
                     if isinstance(size.value, int):
                         size.integer(0, _LARGEST_SIZE)
                     size_limits.check(size, self.bits)
-                said["device"].like(_DEVICE, "a device, such as cpu or cuda:0")
+                fields["device"].like(_DEVICE, "a device, such as cpu or cuda:0")
                 return
             case {"bool": _} | {"int": _} | {"float": _} if not tensor and len(item.value) == 1:
                 ((kind, value),) = item.record((), ("bool", "int", "float")).items()
@@ -271,6 +273,6 @@ def _new_name(item: Item, known: set[str]) -> None:
 
 def _free_name(place: str, item: Item, known: set[str]) -> None:
     """Adds the name of an attribute of a graph module."""
-    if isinstance(item.value, str) and item.value in _TAKEN:
+    if isinstance(item.value, str) and item.value in _RESERVED:
         item.refuse(f"A graph module already has an attribute {item.value[:80]}.")
     _new_name(item, known)

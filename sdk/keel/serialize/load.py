@@ -181,10 +181,10 @@ class _Loading:
     def module(self, graph: Data) -> fx.GraphModule:
         root, made = torch.nn.Module(), fx.Graph()
         nodes: dict[str, fx.Node] = {}
-        for given in graph["inputs"]:
-            nodes[given["name"]] = made.placeholder(given["name"])
-            nodes[given["name"]].meta["val"] = (
-                decode(given["fixed"], _none, _none) if "fixed" in given else decode_type(given["out"], self.fakes)
+        for input in graph["inputs"]:
+            nodes[input["name"]] = made.placeholder(input["name"])
+            nodes[input["name"]].meta["val"] = (
+                decode(input["fixed"], _none, _none) if "fixed" in input else decode_type(input["out"], self.fakes)
             )
         for constant in graph["constants"]:
             nodes[constant["name"]] = self.constant(root, made, constant)

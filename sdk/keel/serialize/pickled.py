@@ -68,22 +68,22 @@ def unpickled(content: bytes) -> tuple[Data, list[bytes]]:
     if parts.get(f"{top}/byteorder", b"little") != b"little":
         raise Malformed("constants.pt", "Its bytes are not little-endian.")
     try:
-        said = _read(parts[f"{top}/data.pkl"])
-        return _table(said, {name.removeprefix(f"{top}/data/"): held for name, held in parts.items()})
+        data = _read(parts[f"{top}/data.pkl"])
+        return _table(data, {name.removeprefix(f"{top}/data/"): held for name, held in parts.items()})
     except Malformed:
         raise
     except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError, OverflowError) as e:
         raise Malformed("constants.pt", f"torch.save did not write it: {type(e).__name__}: {e}"[:200]) from e
 
 
-def _table(said: Any, storages: Mapping[str, bytes]) -> tuple[Data, list[bytes]]:
-    if type(said) is not dict or not all(type(n) is str and isinstance(t, _Tensor) for n, t in said.items()):
+def _table(data: Any, storages: Mapping[str, bytes]) -> tuple[Data, list[bytes]]:
+    if type(data) is not dict or not all(type(n) is str and isinstance(t, _Tensor) for n, t in data.items()):
         raise Malformed("constants.pt", "It is not a dict of tensors by name.")
     numbers: dict[str, int] = {}
     memory: list[dict[str, Any]] = []
     rows: list[dict[str, Any]] = []
     tensors: dict[int, int] = {}
-    for value in said.values():
+    for value in data.values():
         if id(value) in tensors:
             continue
         storage = value["storage"]
@@ -92,7 +92,7 @@ def _table(said: Any, storages: Mapping[str, bytes]) -> tuple[Data, list[bytes]]
             memory.append({"bytes": storage.bytes, "device": storage.device})
         tensors[id(value)] = len(rows)
         rows.append({**{k: v for k, v in value.items() if k != "storage"}, "memory": numbers[storage.key]})
-    table = {"memory": memory, "tensors": rows, "names": {name: tensors[id(value)] for name, value in said.items()}}
+    table = {"memory": memory, "tensors": rows, "names": {name: tensors[id(value)] for name, value in data.items()}}
     return table, [storages.get(key, b"") for key in numbers]
 
 
@@ -103,7 +103,7 @@ def _read(code: bytes) -> Any:
     stack: list[Any] = []
     marks: list[int] = []
     memo: dict[int, Any] = {}
-    for count, (instruction, given, _) in enumerate(pickletools.genops(code)):
+    for count, (instruction, argument, _) in enumerate(pickletools.genops(code)):
         if count > _INSTRUCTIONS:
             raise ValueError(f"it has more than {_INSTRUCTIONS} instructions")
         match instruction.name:
@@ -130,13 +130,13 @@ def _read(code: bytes) -> Any:
                     raise ValueError("it appends to a value that is not a list")
                 stack[-1].extend(more)
             case "BINUNICODE" | "BININT" | "BININT1" | "BININT2" | "LONG1" | "BINFLOAT":
-                stack.append(given)
+                stack.append(argument)
             case "GLOBAL":
-                stack.append(_Name(str(given).replace(" ", ".").replace("._utils._", ".")))
+                stack.append(_Name(str(argument).replace(" ", ".").replace("._utils._", ".")))
             case "BINPUT" | "LONG_BINPUT":
-                memo[int(given)] = stack[-1]  # type: ignore[arg-type]
+                memo[int(argument)] = stack[-1]  # type: ignore[arg-type]
             case "BINGET" | "LONG_BINGET":
-                stack.append(memo[int(given)])  # type: ignore[arg-type]
+                stack.append(memo[int(argument)])  # type: ignore[arg-type]
             case "TUPLE1" | "TUPLE2" | "TUPLE3":
                 count = int(instruction.name[-1])
                 held = tuple(stack.pop() for _ in range(count))

@@ -131,8 +131,8 @@ def _plain(gm: fx.GraphModule) -> tuple[Data, dict[str, torch.Tensor]]:
     if not isinstance(results, list | tuple):
         graph.output_node().args = ((graph.output_node().args[0],),)
     captured = tidied(fx.GraphModule(gm, graph), "inference")
-    whole = _in_members(captured)
-    data = _program(whole, captured.constants, {}, encode(whole.graph.output_node().args[0]), [])
+    in_members = _in_members(captured)
+    data = _program(in_members, captured.constants, {}, encode(in_members.graph.output_node().args[0]), [])
     return {**data, "single": not isinstance(results, list | tuple)}, dict(captured.constants)
 
 
@@ -162,9 +162,9 @@ def _exported(program: ExportedProgram) -> tuple[Data, dict[str, torch.Tensor]]:
             fixed[spec.arg.name] = value
     captured = tidied(program.graph_module, "inference")
     constants |= captured.constants
-    whole = _in_members(captured)
+    in_members = _in_members(captured)
     named = {str(s.target): s.arg.name for s in signature.input_specs if s.target is not None}
-    results, writes, outputs = [], [], whole.graph.output_node().args[0]
+    results, writes, outputs = [], [], in_members.graph.output_node().args[0]
     assert isinstance(outputs, list | tuple)
     for out, value in zip(signature.output_specs, outputs, strict=True):
         if out.kind in _WRITES:
@@ -173,7 +173,7 @@ def _exported(program: ExportedProgram) -> tuple[Data, dict[str, torch.Tensor]]:
             results.append(encode(value))
         else:
             raise unfit_program(out.arg.name, out.kind.name)
-    data = _program(whole, constants, fixed, results, writes)
+    data = _program(in_members, constants, fixed, results, writes)
     for name, span in ((str(s), span) for s, span in program.range_constraints.items()):
         if name in data["symbols"]:
             data["symbols"][name] |= {side: _bound(getattr(span, side)) for side in ("lower", "upper")}

@@ -35,11 +35,11 @@ def nested(item: Item) -> Any:
 
 
 def _tree(item: Item) -> Any:
-    said = item.record(("type", "context", "children_spec"))
-    if said["type"].value is None:
+    record = item.record(("type", "context", "children_spec"))
+    if record["type"].value is None:
         return None
-    kind, context = said["type"].text(1 << 10), said["context"]
-    held = [_tree(child) for child in said["children_spec"].items()]
+    kind, context = record["type"].text(1 << 10), record["context"]
+    held = [_tree(child) for child in record["children_spec"].items()]
     if kind in _ROWS:
         if context.value != "null":
             context.refuse(f"A {_ROWS[kind]} has no context.")

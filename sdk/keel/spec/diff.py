@@ -32,8 +32,8 @@ class Difference:
 def diff(a: Lock, b: Lock) -> list[Difference]:
     """All changes from ``a`` to ``b``, the weightiest first."""
     old, new = a["members"], b["members"]
-    found = [d for name in sorted({*old, *new}) for d in _member(name, old.get(name), new.get(name))]
-    return sorted(found, key=lambda d: LEVELS.index(d.level))
+    results = [d for name in sorted({*old, *new}) for d in _member(name, old.get(name), new.get(name))]
+    return sorted(results, key=lambda d: LEVELS.index(d.level))
 
 
 def level(found: Sequence[Difference]) -> Change | None:

@@ -34,8 +34,8 @@ those do that give memory without values."""
 
 def example(op: Op) -> str | None:
     """The code of a member's example; None if it has neither samples nor a harvested call."""
-    found = _of_samples(op)
-    return _fitted(found) if found is not None else None
+    result = _of_samples(op)
+    return _fitted(result) if result is not None else None
 
 
 def _fitted(code: str) -> str:
@@ -61,8 +61,8 @@ def _of_samples(op: Op) -> str | None:
 @cache
 def harvested() -> Mapping[str, str]:
     """The examples of members that have no samples."""
-    found: Mapping[str, str] = json.loads(FILE.read_text()) if FILE.is_file() else {}
-    return found
+    results: Mapping[str, str] = json.loads(FILE.read_text()) if FILE.is_file() else {}
+    return results
 
 
 def output(code: str) -> str | None:

@@ -332,16 +332,16 @@ def exclusion_of_value(value: object) -> tuple[Exclusion, str] | None:
         return None
     if value.layout is not torch.strided:
         return _LAYOUTS[value.layout], f"of layout {value.layout}".replace("torch.", "")
-    if (found := _DTYPES.get(value.dtype)) is not None:
-        return found, f"of dtype {value.dtype}".replace("torch.", "")
+    if (result := _DTYPES.get(value.dtype)) is not None:
+        return result, f"of dtype {value.dtype}".replace("torch.", "")
     return None
 
 
 def exclusion_of_call(op: Callable[..., Any], results: object) -> tuple[Exclusion, str] | None:
     """The exclusion for which no graph may hold a call: of a result, or of an operator whose results have no type."""
     for value in results if isinstance(results, list | tuple) else (results,):
-        if (found := exclusion_of_value(value)) is not None:
-            return found
+        if (result := exclusion_of_value(value)) is not None:
+            return result
     return _typeless(op)
 
 

@@ -29,8 +29,8 @@ Lock = Mapping[str, Any]
 
 def lock(members: Iterable[Op] = tuple(MEMBERS.values()), version: Version = CURRENT) -> Lock:
     """The declarations as data."""
-    found = {op.name: _member(op) for op in sorted(members, key=lambda op: op.name)}
-    return {"opset": str(version), "digest": digest(found), "members": found}
+    results = {op.name: _member(op) for op in sorted(members, key=lambda op: op.name)}
+    return {"opset": str(version), "digest": digest(results), "members": results}
 
 
 def text(locked: Lock) -> str:
@@ -128,12 +128,12 @@ def read(file: Path) -> Lock:
         said["opset"].like(_VERSION, "a version of the opset, as 1.0")
         for member in said["members"].table(1 << 16).values():
             _check(member)
-        found: Lock = {k: item.value for k, item in said.items()}
-        if found["digest"] != digest(found["members"]):
+        results: Lock = {k: item.value for k, item in said.items()}
+        if results["digest"] != digest(results["members"]):
             said["digest"].refuse("It is not that of its members.")
     except Malformed as e:
         raise bad_file(file, e, what="It is not the lock of an opset.") from e
-    return found
+    return results
 
 
 _VERSION = re.compile(r"[0-9]{1,4}(\.[0-9]{1,4}){1,2}")
@@ -176,20 +176,20 @@ def overloads(version: Version) -> frozenset[str]:
 
 def released(folder: Path = FOLDER) -> Mapping[str, str]:
     """The sha256 of the lock file of each version that is released."""
-    found: Mapping[str, str] = json.loads((folder / "released.json").read_text())
-    return found
+    results: Mapping[str, str] = json.loads((folder / "released.json").read_text())
+    return results
 
 
 def changed_since_release(folder: Path = FOLDER) -> list[str]:
     """What is wrong with the released locks: a sentence each."""
-    found = []
+    results = []
     for name, want in released(folder).items():
         file = folder / f"opset-{name}.json"
         if not file.is_file():
-            found.append(f"Opset {name} is released, and {file.name} is gone.")
+            results.append(f"Opset {name} is released, and {file.name} is gone.")
         elif sha256(file.read_bytes()).hexdigest() != want:
-            found.append(f"Opset {name} is released, and {file.name} is not what was released.")
-    return found
+            results.append(f"Opset {name} is released, and {file.name} is not what was released.")
+    return results
 
 
 def write(folder: Path = FOLDER, *, release: bool = False, new: Lock | None = None) -> Path:

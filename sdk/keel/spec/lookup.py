@@ -45,9 +45,9 @@ def find(name: str, members: Mapping[str, Op] = MEMBERS) -> list[Op]:
     plain = name.removeprefix("torch.ops.").replace("::", ".")
     if plain in members:
         return [members[plain]]
-    found = [op for op in members.values() if any(_named(o, plain) for o in op.overloads)]
-    if found:
-        return found
+    results = [op for op in members.values() if any(_named(o, plain) for o in op.overloads)]
+    if results:
+        return results
     if members is MEMBERS and (why := _elsewhere(plain)):
         raise KeelError("bad-option", f"The opset has no operator {name!r}.", why)
     whole = {o for op in members.values() for o in op.overloads}
@@ -62,8 +62,8 @@ def find(name: str, members: Mapping[str, Op] = MEMBERS) -> list[Op]:
 
 def _elsewhere(name: str) -> dict[str, str]:
     """Where those operators of PyTorch end that are of this name and no members."""
-    found = [account(o) for o in overload_names() if _named(o, name)]
-    return {a.name: reason_of(a) for a in found}
+    results = [account(o) for o in overload_names() if _named(o, name)]
+    return {a.name: reason_of(a) for a in results}
 
 
 def _named(overload: str, name: str) -> bool:

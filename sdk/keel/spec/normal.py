@@ -106,8 +106,8 @@ def overload_of(op: Op, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Overl
 
 def takes(target: Overload, args: Mapping[str, Any]) -> bool:
     """Whether an overload has every parameter to which an argument was given, and takes tensors or numbers there."""
-    found = {p.name: p for p in torch_adapter.parameters(target)}
-    return all(name in found and _suits(found[name], value) for name, value in args.items() if value is not None)
+    results = {p.name: p for p in torch_adapter.parameters(target)}
+    return all(name in results and _suits(results[name], value) for name, value in args.items() if value is not None)
 
 
 def _suits(p: torch_adapter.Parameter, value: Any) -> bool:

@@ -150,8 +150,8 @@ class Op:
     @cached_property
     def targets(self) -> tuple[Overload, ...]:
         """Those of its overloads that this PyTorch has, as graphs call them."""
-        found = (operator_named(name) for name in self.overloads)
-        return tuple(t for t in found if t is not None)
+        result = (operator_named(name) for name in self.overloads)
+        return tuple(t for t in result if t is not None)
 
     def is_row_major(self, overload: str) -> bool:
         """Whether eager PyTorch tells what an overload gives for operands in row-major order only."""

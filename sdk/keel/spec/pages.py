@@ -34,9 +34,9 @@ def pages(members: Mapping[str, Op] = MEMBERS) -> dict[str, str]:
     )
     folder = files("keel_templates") / "spec"
     made = {name: environment.from_string((folder / f"{name}.jinja").read_text()) for name in TEMPLATES}
-    found = {path_of(op): _tidy(made["op.md"].render(_facts(op))) for op in members.values()}
+    results = {path_of(op): _tidy(made["op.md"].render(_facts(op))) for op in members.values()}
     whole = _whole(members)
-    return found | {name: _tidy(made[name].render(whole)) for name in TEMPLATES[1:]}
+    return results | {name: _tidy(made[name].render(whole)) for name in TEMPLATES[1:]}
 
 
 MAKER = "keel spec docs"
@@ -46,17 +46,17 @@ def write(folder: Path, members: Mapping[str, Op] = MEMBERS) -> tuple[int, int]:
     """Writes all pages below ``folder`` and takes away those that it wrote before of members that are gone; how many of
     each.  Raises KeelError[bad-option] for a folder that holds anything and that it did not make.
     """
-    found = pages(members)
-    gone = [folder / path for path in claim(folder, MAKER) - found.keys() if _is_page(path)]
+    result = pages(members)
+    gone = [folder / path for path in claim(folder, MAKER) - result.keys() if _is_page(path)]
     there = [page for page in gone if page.is_file()]
     for page in there:
         page.unlink()
-    for path, text in found.items():
+    for path, text in result.items():
         file = folder / path
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text)
-    listed(folder, MAKER, found)
-    return len(found), len(there)
+    listed(folder, MAKER, result)
+    return len(result), len(there)
 
 
 def _is_page(path: str) -> bool:
@@ -125,16 +125,16 @@ def _facts(op: Op) -> dict[str, Any]:
 
 
 def _signature(name: str) -> str | None:
-    found = operator_named(name)
-    return None if found is None else (signature(found) or "").replace("|", "\\|") or None
+    result = operator_named(name)
+    return None if result is None else (signature(result) or "").replace("|", "\\|") or None
 
 
 def _budget(op: Op) -> list[tuple[str, list[str]]]:
     """The errors that are allowed, each with the dtypes that it holds for."""
-    found: dict[str, list[str]] = {}
+    results: dict[str, list[str]] = {}
     for dtype, budget in op.budget.items():
-        found.setdefault(_error(budget), []).append(name_of(dtype))
-    return list(found.items())
+        results.setdefault(_error(budget), []).append(name_of(dtype))
+    return list(results.items())
 
 
 def _error(budget: Budget) -> str:
@@ -184,10 +184,15 @@ def _whole(members: Mapping[str, Op]) -> dict[str, Any]:
         )
     kinds = {kind: sum(op.kind == kind for op in members.values()) for kind in ("primitive", "composite", "opaque")}
     words = f"{kinds['primitive']} primitives, {kinds['composite']} composites and {kinds['opaque']} opaque operators"
-    kept = ("kind", "family", "overloads", "clauses", "results", "dtypes", "requires", "tags", "reason")
+    retained = ("kind", "family", "overloads", "clauses", "results", "dtypes", "requires", "tags", "reason")
     locked = lock(members.values())["members"]
     data = [
-        {"name": name, "page": path_of(members[name]), "doc": sentence(members[name].doc), **{k: m[k] for k in kept}}
+        {
+            "name": name,
+            "page": path_of(members[name]),
+            "doc": sentence(members[name].doc),
+            **{k: m[k] for k in retained},
+        }
         for name, m in locked.items()
     ]
     return {

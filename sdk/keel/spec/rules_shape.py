@@ -155,8 +155,8 @@ def _squeezed(args: Args) -> tuple[Sequence[Any], Sequence[Any]]:
     x, named = args["self"], args.get("dim")
     named = range(x.rank) if named is None else [named] if isinstance(named, int) else named
     gone = {canonical(d, x.rank) for d in named}
-    kept = [d for d in range(x.rank) if d not in gone or x.shape[d] != 1]
-    return [x.shape[d] for d in kept], [x.strides[d] for d in kept]
+    retained = [d for d in range(x.rank) if d not in gone or x.shape[d] != 1]
+    return [x.shape[d] for d in retained], [x.strides[d] for d in retained]
 
 
 SQUEEZED = view("shape(self) without those of dim that are 1", "strides(self) of the dimensions that stay", _squeezed)
@@ -398,9 +398,9 @@ def _indexed(args: Args) -> TensorType:
     x, given = _index_parts(args)
     places = [d for d, index in enumerate(given) if index is not None]
     first, after = places[0], places[-1] + 1
-    found = broadcast_shapes([index.shape for index in given if index is not None])
-    shape = (*x.shape[:first], *found, *x.shape[after:])
-    return TensorType(x.dtype, shape, (*x.strides[:first], *(0 for _ in found), *x.strides[after:]), x.device)
+    result = broadcast_shapes([index.shape for index in given if index is not None])
+    shape = (*x.shape[:first], *result, *x.shape[after:])
+    return TensorType(x.dtype, shape, (*x.strides[:first], *(0 for _ in result), *x.strides[after:]), x.device)
 
 
 INDEXED = Out(

@@ -29,10 +29,10 @@ def fitting(size: Any, kernel: Any, padding: Any, stride: Any, dilation: Any = 1
     last = size + 2 * padding - extent
     if not ceil:
         return as_dim(_floordiv(last, stride) + 1)
-    found = _floordiv(last + stride - 1, stride) + 1
+    result = _floordiv(last + stride - 1, stride) + 1
     begin = _floordiv(size + padding - 1, stride) + 1  # windows that begin before the padding
     inside = padding - extent + stride - 1 < 0  # those that stand out all do
-    return as_dim(found if inside is True or inside is sympy.true else _least(found, begin))
+    return as_dim(result if inside is True or inside is sympy.true else _least(result, begin))
 
 
 def transposed_size(size: Any, kernel: Any, padding: Any, stride: Any, dilation: Any, more: Any) -> Dim:

@@ -33,10 +33,10 @@ def _bounds(expr: Any, known: Mapping[str, Range]) -> Range:
     row = function_of(expr)
     if row is None:
         return ANY
-    found = row.bounds(*(_bounds(a, known) for a in arguments_of(expr)))
-    if math.isnan(found.low) or math.isnan(found.high):
+    range = row.bounds(*(_bounds(a, known) for a in arguments_of(expr)))
+    if math.isnan(range.low) or math.isnan(range.high):
         return ANY
-    return TRUTH if kind_of(expr) == "bool" and found == ANY else found
+    return TRUTH if kind_of(expr) == "bool" and range == ANY else range
 
 
 def _assumed(symbol: sympy.Symbol) -> Range:

@@ -122,9 +122,9 @@ class HostNumbers:
     ``taken`` are names that they must not have.
     """
 
-    def __init__(self, taken: Iterable[str] = ()):
+    def __init__(self, reserved: Iterable[str] = ()):
         self.by_name: dict[str, sympy.Expr] = {}
-        self._taken = frozenset(taken)
+        self._taken = frozenset(reserved)
         self._symbols: dict[sympy.Expr, sympy.Symbol] = {}
         self._forms: dict[sympy.Expr, Any] = {}
 

@@ -30,8 +30,8 @@ def solve_linear(expr: Any, known: Collection[str]) -> tuple[str, Any, Any] | No
 def implied_symbols(sizes: Iterable[Any]) -> frozenset[str]:
     """Returns the symbols whose values follow from ``sizes``: each is a size itself, or the solution of one."""
     dims = list(sizes)
-    found = {d.name for d in dims if isinstance(d, sympy.Symbol)}
+    names = {d.name for d in dims if isinstance(d, sympy.Symbol)}
     for d in dims:
-        if (solved := solve_linear(d, found)) is not None:
-            found.add(solved[0])
-    return frozenset(found)
+        if (solved := solve_linear(d, names)) is not None:
+            names.add(solved[0])
+    return frozenset(names)

@@ -40,11 +40,11 @@ def added(*args: Range) -> Range:
 
 
 def multiplied(*args: Range) -> Range:
-    found = args[0]
+    product = args[0]
     for a in args[1:]:
-        ends = [_product(x, y) for x in (found.low, found.high) for y in (a.low, a.high)]
-        found = Range(min(ends), max(ends))
-    return found
+        ends = [_product(x, y) for x in (product.low, product.high) for y in (a.low, a.high)]
+        product = Range(min(ends), max(ends))
+    return product
 
 
 def divided(a: Range, b: Range) -> Range:

@@ -71,7 +71,7 @@ class _Promise:
 
     raw: sympy.Symbol
     own: sympy.Symbol
-    said: sympy.Expr
+    promised: sympy.Expr
     message: str
 
 
@@ -99,7 +99,7 @@ class _Made:
                 if node.op != "placeholder" and not may_alias(node.target):  # a view has its operand's numbers
                     self._maker(node, drawn)
             if node.op == "placeholder" or _call_of(node) in makers:
-                self._see(node)
+                self._record(node)
         self.complete &= not self.waiting
 
     def _drawn(self, node: fx.Node) -> list[sympy.Symbol]:
@@ -107,21 +107,21 @@ class _Made:
         if node.op != "placeholder" and not (is_operator(node.target) and node.target not in _SIZES):
             return []
         numbers = _numbers(node.meta.get("val"))
-        found = {s for n in numbers for s in late(_raw(n))} - self.drawn
-        self.drawn |= found
-        return sorted(found, key=str)
+        symbols = {s for n in numbers for s in late(_raw(n))} - self.drawn
+        self.drawn |= symbols
+        return sorted(symbols, key=str)
 
-    def _see(self, node: fx.Node) -> None:
+    def _record(self, node: fx.Node) -> None:
         """Records the symbols in the value of a node, and inserts the assertions that waited for them."""
         value = node.meta.get("val")
-        told = {s for n in _numbers(value) for s in expression(n).free_symbols}
-        self.seen |= told
-        if not told or isinstance(value, tuple | list):
+        symbols = {s for n in _numbers(value) for s in expression(n).free_symbols}
+        self.seen |= symbols
+        if not symbols or isinstance(value, tuple | list):
             return
         self.places.append(node)
         waiting, self.waiting = self.waiting, []
         for promise, made in waiting:
-            if promise.said.free_symbols <= self.seen:
+            if promise.promised.free_symbols <= self.seen:
                 after = _After(self.graph, node)
                 self._assert(after, self._tests([(promise, made)], after), {}, {})
             else:
@@ -138,17 +138,17 @@ class _Made:
         _substitute(node, results, values, promised)
         numbers = [(p, n) for p in promised if (n := after.number(p.own, results.values())) is not None]
         self.complete &= len(numbers) == len(promised)
-        now = [(p, n) for p, n in numbers if p.said.free_symbols <= self.seen]
-        self.waiting += [(p, n) for p, n in numbers if not p.said.free_symbols <= self.seen]
+        now = [(p, n) for p, n in numbers if p.promised.free_symbols <= self.seen]
+        self.waiting += [(p, n) for p, n in numbers if not p.promised.free_symbols <= self.seen]
         tests = self._tests(now, after)
         _substitute(node, results, values, [p for p, _, _ in tests])
         self._assert(after, tests, results, values)
 
     def _tests(self, numbers: Sequence[tuple[_Promise, fx.Node]], after: _After) -> list[_Test]:
         """Nodes that compare numbers with their promised values, for each promise that can be computed."""
-        expected = [(p, n, after.expected(p.said, self.places)) for p, n in numbers]
-        self.complete &= all(said is not None for _, _, said in expected)
-        return [(p, after.call(operator.eq, n, said), p.message) for p, n, said in expected if said is not None]
+        expected = [(p, n, after.expected(p.promised, self.places)) for p, n in numbers]
+        self.complete &= all(value is not None for _, _, value in expected)
+        return [(p, after.call(operator.eq, n, value), p.message) for p, n, value in expected if value is not None]
 
     def _assert(
         self, after: _After, tests: Sequence[_Test], results: Mapping[int, fx.Node], values: Mapping[int, Any]
@@ -182,49 +182,49 @@ class _After:
         with self.graph.inserting_after(self.last):
             node = self.graph.call_function(target, args)
         node.meta = {k: v for k, v in self.last.meta.items() if k in WHERE}
-        given = (a.meta["val"] if isinstance(a, fx.Node) else a for a in args)
-        node.meta["val"] = target(*given) if target in (operator.eq, torch.sym_ite) else value
+        values = (a.meta["val"] if isinstance(a, fx.Node) else a for a in args)
+        node.meta["val"] = target(*values) if target in (operator.eq, torch.sym_ite) else value
         self._add(node)
         return node
 
-    def expected(self, said: sympy.Expr, places: Iterable[fx.Node]) -> fx.Node | int | float | None:
+    def expected(self, promised: sympy.Expr, places: Iterable[fx.Node]) -> fx.Node | int | float | None:
         """A promised number: a Python number if it is known, else a node; None if it cannot be computed from the
         numbers of ``places``.
         """
-        if said in (sympy.true, sympy.false):
-            return bool(said)
-        if said.is_Integer:
-            return int(said)
-        if said.is_Number:
-            return float(said) if isfinite(float(said)) else None
-        return self.number(said, places)
+        if promised in (sympy.true, sympy.false):
+            return bool(promised)
+        if promised.is_Integer:
+            return int(promised)
+        if promised.is_Number:
+            return float(promised) if isfinite(float(promised)) else None
+        return self.number(promised, places)
 
-    def number(self, wanted: sympy.Expr, places: Iterable[fx.Node]) -> fx.Node | None:
-        """A node that computes ``wanted`` from the numbers of ``places``; None if that is impossible."""
+    def number(self, target: sympy.Expr, places: Iterable[fx.Node]) -> fx.Node | None:
+        """A node that computes ``target`` from the numbers of ``places``; None if that is impossible."""
         known: dict[sympy.Expr, fx.Node] = {}
         for place in places:
-            for size, node in self._read(place, wanted):
+            for size, node in self._read(place, target):
                 known.setdefault(size, node)
-        if wanted in known or not known:
-            return known.get(wanted)
+        if target in known or not known:
+            return known.get(target)
         env = _env(*known.values())
-        before, found = {*self.graph.nodes}, None
+        before, node_of_target = {*self.graph.nodes}, None
         with suppress(NotRecorded):
-            found = number(
-                (env.create_symintnode if wanted.is_integer else env.create_symfloatnode)(wanted, hint=None),
+            node_of_target = number(
+                (env.create_symintnode if target.is_integer else env.create_symfloatnode)(target, hint=None),
                 known,
                 self.graph,
             )
         for node in [n for n in self.graph.nodes if n not in before]:
             self.last.append(node)
             self._add(node)
-        return found
+        return node_of_target
 
-    def _read(self, place: fx.Node, wanted: sympy.Expr) -> Iterator[tuple[sympy.Expr, fx.Node]]:
-        """The numbers of ``place`` that contain symbols of ``wanted``, each with a node that reads it."""
+    def _read(self, place: fx.Node, target: sympy.Expr) -> Iterator[tuple[sympy.Expr, fx.Node]]:
+        """The numbers of ``place`` that contain symbols of ``target``, each with a node that reads it."""
         value = place.meta["val"]
         for k, size in enumerate(_numbers(value)):
-            symbols = expression(size).free_symbols & wanted.free_symbols
+            symbols = expression(size).free_symbols & target.free_symbols
             if not symbols:
                 continue
             if isinstance(size, torch.SymBool):  # it is true if its symbol, 0 or 1, is 1
@@ -283,30 +283,30 @@ def _promised(node: fx.Node, drawn: Sequence[sympy.Symbol], seen: Collection[sym
     """The promises about the numbers that a call makes: a number is promised if its expression is more than its own
     symbol.
     """
-    env, found = _env(node), []
+    env, promises = _env(node), []
     for raw in drawn:
-        said = env.replace(raw)
-        if said.is_Symbol and late(said) and said not in seen:
+        promised = env.replace(raw)
+        if promised.is_Symbol and late(promised) and promised not in seen:
             continue
         with env.ignore_fresh_unbacked_symbols():
             own = expression(env.create_unbacked_symint() if raw.is_integer else env.create_unbacked_symfloat())
         if isinstance(node.meta["val"], torch.Tensor | tuple | list):
             env.constrain_symbol_range(own, compiler_min=0, compiler_max=_MANY)
-        message = f"{_GENERATED} Eq({raw}, {said}) on node '{node.name}'"
-        found.append(_Promise(raw, own, said, _message(node) or message))
-    return found
+        message = f"{_GENERATED} Eq({raw}, {promised}) on node '{node.name}'"
+        promises.append(_Promise(raw, own, promised, _message(node) or message))
+    return promises
 
 
 def _message(node: fx.Node) -> str | None:
     """The user's message for the case that a number is not what is promised."""
-    seen, todo = {node}, [node]
+    visited, todo = {node}, [node]
     while todo:
         for user in todo.pop(0).users:
-            said = user.args[1] if user.target is ASSERT and _holds(user.args[0]) else None
-            if isinstance(said, str) and not said.startswith(_GENERATED):
-                return said
-            if user not in seen and (_is_arithmetic(user) or user.target is operator.getitem):
-                seen.add(user)
+            message = user.args[1] if user.target is ASSERT and _holds(user.args[0]) else None
+            if isinstance(message, str) and not message.startswith(_GENERATED):
+                return message
+            if user not in visited and (_is_arithmetic(user) or user.target is operator.getitem):
+                visited.add(user)
                 todo.append(user)
     return None
 
@@ -318,7 +318,7 @@ def _results(node: fx.Node, graph: fx.Graph) -> dict[int, fx.Node]:
     values = node.meta["val"]
     if not isinstance(values, tuple | list):
         return {0: node}
-    found: dict[int, fx.Node] = {}
+    nodes: dict[int, fx.Node] = {}
     last = node
     for k, value in enumerate(values):
         picks = [u for u in node.users if u.target is operator.getitem and u.args[1] == k]
@@ -331,8 +331,8 @@ def _results(node: fx.Node, graph: fx.Graph) -> dict[int, fx.Node]:
             graph.erase_node(more)
         for pick in picks[:1]:
             last.append(pick)
-            last = found[k] = pick
-    return found
+            last = nodes[k] = pick
+    return nodes
 
 
 def _substitute(
@@ -343,9 +343,9 @@ def _substitute(
     for k, each in results.items():
         changed = any(_raw(n).free_symbols & own.keys() for n in _numbers(values[k]))
         each.meta["val"] = _with(values[k], own, env) if changed else values[k]
-    whole = node.meta["val"]
-    if isinstance(whole, tuple | list):
-        node.meta["val"] = type(whole)(results[k].meta["val"] if k in results else v for k, v in enumerate(whole))
+    value = node.meta["val"]
+    if isinstance(value, tuple | list):
+        node.meta["val"] = type(value)(results[k].meta["val"] if k in results else v for k, v in enumerate(value))
 
 
 def _with(value: Any, own: Mapping[sympy.Symbol, sympy.Symbol], env: Any) -> Any:
@@ -354,10 +354,10 @@ def _with(value: Any, own: Mapping[sympy.Symbol, sympy.Symbol], env: Any) -> Any
     def number(n: Any) -> Any:
         if not isinstance(n, Symbolic):
             return n
-        found, kind = _raw(n).xreplace(own), type(n)
+        expr, kind = _raw(n).xreplace(own), type(n)
         if kind is torch.SymBool:
-            return env.create_symboolnode(found)
-        return (env.create_symintnode if kind is torch.SymInt else env.create_symfloatnode)(found, hint=None)
+            return env.create_symboolnode(expr)
+        return (env.create_symintnode if kind is torch.SymInt else env.create_symfloatnode)(expr, hint=None)
 
     if not isinstance(value, FakeTensor):
         return number(value)

@@ -25,9 +25,9 @@ def captured_calls(calls: Sequence[Asked]) -> tuple[Captured, tuple[int, ...]]:
     without a functional graph.
     """
     mode = FakeTensorMode(shape_env=ShapeEnv())  # for results with data-dependent sizes
-    given = [v for _, args, kwargs in calls for v in flat(args, kwargs) if isinstance(v, torch.Tensor)]
+    tensors = [v for _, args, kwargs in calls for v in flat(args, kwargs) if isinstance(v, torch.Tensor)]
     with mode:  # a tensor that is passed twice becomes two inputs
-        fakes = [torch.empty_strided(v.shape, v.stride(), dtype=v.dtype, device=v.device) for v in given]
+        fakes = [torch.empty_strided(v.shape, v.stride(), dtype=v.dtype, device=v.device) for v in tensors]
     counts: list[int] = []
 
     def run(*tensors: Any) -> list[Any]:
@@ -36,9 +36,9 @@ def captured_calls(calls: Sequence[Asked]) -> tuple[Captured, tuple[int, ...]]:
         for op, args, kwargs in calls:
             again = map_leaves(lambda v: next(left) if isinstance(v, torch.Tensor) else v, (tuple(args), dict(kwargs)))
             with torch._C._AutoDispatchBelowAutograd():  # below autograd PyTorch decomposes some operators
-                found = flat((op(*again[0], **again[1]),), {})
-            counts.append(len(found))
-            results += found
+                returned = flat((op(*again[0], **again[1]),), {})
+            counts.append(len(returned))
+            results += returned
         return results
 
     graph = record(run, fakes, {}, mode)
@@ -57,5 +57,5 @@ def recorded(fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, A
         return torch.empty_strided(value.shape, value.strides, dtype=value.dtype, device=value.device)
 
     with mode:
-        given = map_leaves(fake, (tuple(args), dict(kwargs)))
-    return record(fn, given[0], given[1], mode)
+        fake_arguments = map_leaves(fake, (tuple(args), dict(kwargs)))
+    return record(fn, fake_arguments[0], fake_arguments[1], mode)

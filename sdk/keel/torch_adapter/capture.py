@@ -32,7 +32,7 @@ from keel.torch_adapter.recorder import fake_mode_of
 from keel.torch_adapter.regions import without_writes
 from keel.torch_adapter.saved_layouts import Images, lay_out_saved, no_images
 from keel.torch_adapter.squeezed import assert_kept
-from keel.torch_adapter.traced_assertions import factorizations_checked, read_apart, said
+from keel.torch_adapter.traced_assertions import factorizations_checked, keep_silent_assertions, read_apart
 
 aten = torch.ops.aten
 Kind = Literal["inference", "forward", "backward"]
@@ -79,7 +79,7 @@ def capture(
     from torch._functorch.aot_autograd import aot_module_simplified
 
     if any(isinstance(x, list | tuple | dict) for x in example_inputs):  # the whole backward of compiled autograd
-        return flatten_graph_inputs(gm, example_inputs, lambda flat, given: capture(flat, given, compiler, images))
+        return flatten_graph_inputs(gm, example_inputs, lambda flat, inputs: capture(flat, inputs, compiler, images))
     read_apart(gm)
     of = partial(_compile_function, compiler, torch._C._get_mkldnn_enabled())
     # The backward graph is compiled inside the user's frame, or even inside autograd's thread.
@@ -93,7 +93,7 @@ def capture(
         config.patch(donated_buffer=False, unlift_effect_tokens=True, graphsafe_rng_functionalization=False),
         _onednn(False),
         resampled(gm),
-        said(gm),
+        keep_silent_assertions(gm),
         factorizations_checked(),
     ):
         return aot_module_simplified(
@@ -156,10 +156,10 @@ def _no_views(run: Boxed) -> Boxed:
     gradient.
     """
 
-    def apart(args: list[Any]) -> Sequence[Any]:
+    def without_views(args: list[Any]) -> Sequence[Any]:
         return [r.detach() if isinstance(r, torch.Tensor) and r._is_view() else r for r in run(args)]
 
-    return apart
+    return without_views
 
 
 def _objects_returned(gm: fx.GraphModule) -> dict[int, Any]:
@@ -168,20 +168,20 @@ def _objects_returned(gm: fx.GraphModule) -> dict[int, Any]:
     """
     output = gm.graph.output_node()
     results: list[Any] = list(output.args[0])  # type: ignore[arg-type]
-    found: dict[int, Any] = {}
+    objects: dict[int, Any] = {}
     for i, node in enumerate(results):
         if isinstance(node, fx.Node) and node.op == "get_attr":
             value = _attribute(gm, str(node.target))
             if not isinstance(value, torch.Tensor):
-                found[i] = getattr(value, "real_obj", value)  # the trace has a fake object in its place
+                objects[i] = getattr(value, "real_obj", value)  # the trace has a fake object in its place
                 results[i] = None
-    if found:
+    if objects:
         output.args = (tuple(results),)
         for node in gm.graph.find_nodes(op="get_attr"):
             if not node.users:
                 gm.graph.erase_node(node)
         gm.recompile()
-    return found
+    return objects
 
 
 def _with_objects(run: Boxed, objects: Mapping[int, Any]) -> Boxed:
@@ -322,9 +322,9 @@ def functional(program: ExportedProgram) -> ExportedProgram:
     """An exported program without mutations and without decompositions. Only ``item`` is decomposed: PyTorch cannot
     trace it if it is data-dependent that there is one element.
     """
-    with said(program.graph_module), factorizations_checked():
-        found: ExportedProgram = program.run_decompositions({aten.item.default: aten._local_scalar_dense.default})
-        return found
+    with keep_silent_assertions(program.graph_module), factorizations_checked():
+        decomposed: ExportedProgram = program.run_decompositions({aten.item.default: aten._local_scalar_dense.default})
+        return decomposed
 
 
 def _attribute(gm: fx.GraphModule, target: str) -> Any:

@@ -43,8 +43,8 @@ def decomposition_of(op: Callable[..., Any]) -> Decomposition | None:
     """
     if not isinstance(op, OpOverload) or str(op) in LEFT_OUT:
         return None
-    if (found := decomposition_table.get(op)) is not None:
-        return found
+    if (decomposition := decomposition_table.get(op)) is not None:
+        return decomposition
     if op._can_decompose():
         return op.decompose
     return prims_in_aten().get(op) if op.namespace == "prims" else None
@@ -63,5 +63,5 @@ def prims_in_aten() -> Mapping[Callable[..., Any], Decomposition]:
 
 
 def _converted(x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    found: torch.Tensor = torch.ops.aten._to_copy.default(x, dtype=dtype)
-    return found
+    converted: torch.Tensor = torch.ops.aten._to_copy.default(x, dtype=dtype)
+    return converted

@@ -26,8 +26,8 @@ from keel.torch_adapter.symbols import Symbolic, expression
 @lru_cache
 def _functions() -> Mapping[str, Callable[..., Any]]:
     """The functions that expressions may use, by class name: PyTorch's own, else sympy's."""
-    found = {name: getattr(torch_functions, name, getattr(sympy, name, None)) for name in FUNCTIONS}
-    return {name: made for name, made in found.items() if made is not None} | {
+    functions = {name: getattr(torch_functions, name, getattr(sympy, name, None)) for name in FUNCTIONS}
+    return {name: made for name, made in functions.items() if made is not None} | {
         "Rational": sympy.Rational,
         "ExprCondPair": ExprCondPair,
     }
@@ -67,13 +67,13 @@ def expression_data(value: Any) -> Any:
 
 def facts_of(values: Iterable[Any]) -> dict[str, SymbolFacts]:
     """The symbols of sizes and numbers, by name, with the facts that their shape environment has about them."""
-    found: dict[str, SymbolFacts] = {}
+    facts: dict[str, SymbolFacts] = {}
     for value in values:
         if isinstance(value, Symbolic):
             env = value.node.shape_env
             for symbol in expression(value).free_symbols:
-                found[symbol.name] = _facts(env, symbol)
-    return dict(sorted(found.items()))
+                facts[symbol.name] = _facts(env, symbol)
+    return dict(sorted(facts.items()))
 
 
 def _facts(env: Any, symbol: sympy.Symbol) -> SymbolFacts:
@@ -144,8 +144,8 @@ class Fakes:
         values = {s: self.symbols[s.name].hint for s in expr.free_symbols}
         if None in values.values():
             return None
-        found = expr.xreplace({s: sympy.sympify(v) for s, v in values.items()})
-        return int(found) if found.is_integer else float(found)
+        value = expr.xreplace({s: sympy.sympify(v) for s, v in values.items()})
+        return int(value) if value.is_integer else float(value)
 
     def tensor(
         self, dtype: torch.dtype, sizes: Iterable[Any], strides: Iterable[Any], offset: Any, device: torch.device

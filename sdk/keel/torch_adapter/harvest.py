@@ -14,16 +14,16 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from keel.torch_adapter.universe import examples, names, supports_autograd
 
-Found = tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]
+HarvestedCall = tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]
 LARGE, MOST = 400, 24
 """Calls with a tensor of more than ``LARGE`` elements are skipped, and so are calls of an operator after the first
 ``MOST``.
 """
 
 
-def calls(wanted: frozenset[Callable[..., Any]]) -> Iterator[Found]:
-    """Calls of the ``wanted`` overloads with small tensors, in a reproducible order. Takes minutes."""
-    listener = _Listener(wanted)
+def calls(overloads: frozenset[Callable[..., Any]]) -> Iterator[HarvestedCall]:
+    """Calls of the ``overloads`` overloads with small tensors, in a reproducible order. Takes minutes."""
+    listener = _Listener(overloads)
     for name in names():
         if name in _ABORTS:
             continue
@@ -43,9 +43,9 @@ _ABORTS = ("sparse.sampled_addmm", "sparse.mm.reduce")
 
 
 class _Listener(TorchDispatchMode):
-    def __init__(self, wanted: frozenset[Callable[..., Any]]) -> None:
+    def __init__(self, overloads: frozenset[Callable[..., Any]]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.wanted, self.found = wanted, list[Found]()
+        self.wanted, self.found = overloads, list[HarvestedCall]()
         self.counts: Counter[Callable[..., Any]] = Counter()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

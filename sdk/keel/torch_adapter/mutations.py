@@ -120,16 +120,16 @@ def _sets(node: fx.Node) -> bool:
 
 def roots(node: Any) -> set[fx.Node]:
     """The inputs of the graph whose memory a node may share."""
-    found, visited, waiting = set(), set(), [node]
+    inputs, visited, waiting = set(), set(), [node]
     while waiting:
         n = waiting.pop()
         if not isinstance(n, fx.Node) or n in visited:
             continue
         visited.add(n)
         if n.op == "placeholder":
-            found.add(n)
+            inputs.add(n)
         waiting += viewed(n)
-    return found
+    return inputs
 
 
 def viewed(node: fx.Node) -> list[Any]:

@@ -30,13 +30,13 @@ def number(value: Symbolic, known: dict[sympy.Expr, fx.Node], graph: fx.Graph) -
     """Returns a node of ``graph`` that computes ``value`` from the numbers in ``known``, and adds new nodes to
     ``known``. Raises NotRecorded if the value does not follow from these, or needs a function that Python lacks.
     """
-    wanted = expression(value)
-    if (node := known.get(wanted)) is not None:
+    target = expression(value)
+    if (node := known.get(target)) is not None:
         return node
-    found = _Arithmetic(known, graph).of(wanted)
-    if not isinstance(found, fx.Node):
-        raise NotRecorded(f"The size {wanted} is not symbolic.")
-    return found
+    result = _Arithmetic(known, graph).of(target)
+    if not isinstance(result, fx.Node):
+        raise NotRecorded(f"The size {target} is not symbolic.")
+    return result
 
 
 def ceil_divided(a: Any, b: Any) -> Any:
@@ -94,10 +94,10 @@ _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "StrictGreaterThan": operator.gt,
     "GreaterThan": operator.ge,
     **{
-        name: found
+        name: result
         for name in FUNCTIONS
         if name.startswith("OpaqueUnaryFn_")
-        and (found := getattr(torch, name.replace("OpaqueUnaryFn", "_sym"), None)) is not None
+        and (result := getattr(torch, name.replace("OpaqueUnaryFn", "_sym"), None)) is not None
     },
 }
 """Python functions for sympy's. They work on symbolic numbers too. ``Piecewise`` is handled separately."""
@@ -108,7 +108,7 @@ _FOLDED = frozenset(
 _DEEPEST = 3
 """The depth of the search for a size. The search tries each size that contains an unknown one."""
 
-Found = fx.Node | int | float | bool
+Computed = fx.Node | int | float | bool
 
 
 @dataclass(frozen=True)
@@ -119,89 +119,89 @@ class _Arithmetic:
     graph: fx.Graph
     above: tuple[sympy.Expr, ...] = ()
 
-    def of(self, wanted: Any) -> Found:
-        if (node := self.known.get(wanted)) is not None:
+    def of(self, target: Any) -> Computed:
+        if (node := self.known.get(target)) is not None:
             return node
-        if wanted.is_Integer:
-            return int(wanted)
-        if wanted.is_Float:
-            return float(wanted)
-        if isinstance(wanted, BooleanAtom):
-            return bool(wanted)
-        if not self._is_told(wanted):
-            for found in self._found(wanted):
-                self.known[wanted] = found
-                return found
-        name = type(wanted).__name__
+        if target.is_Integer:
+            return int(target)
+        if target.is_Float:
+            return float(target)
+        if isinstance(target, BooleanAtom):
+            return bool(target)
+        if not self._is_known(target):
+            for node in self._candidates(target):
+                self.known[target] = node
+                return node
+        name = type(target).__name__
         if name != "Piecewise" and name not in _FUNCTIONS:
-            raise NotRecorded(f"The size {wanted} cannot be computed from the sizes of the arguments.")
+            raise NotRecorded(f"The size {target} cannot be computed from the sizes of the arguments.")
         if name == "Piecewise":
-            result = self._cases(wanted)
+            result = self._cases(target)
         else:
-            args = [*map(self.of, wanted.args if self._is_told(wanted) else self._covered(wanted))]
+            args = [*map(self.of, target.args if self._is_known(target) else self._covered(target))]
             apply = partial(self._apply, _FUNCTIONS[name])
             result = reduce(apply, args) if name in _FOLDED and len(args) > 1 else apply(*args)
         assert isinstance(result, fx.Node)
-        self.known[wanted] = result
+        self.known[target] = result
         return result
 
-    def _cases(self, wanted: sympy.Piecewise) -> Found:
+    def _cases(self, target: sympy.Piecewise) -> Computed:
         """Computes a ``Piecewise``: the last case, unless the condition of an earlier case holds."""
-        *before, (last, _) = wanted.args
+        *before, (last, _) = target.args
         result = self.of(last)
         for value, holds in reversed(before):
             result = self._apply(torch.sym_ite, self.of(holds), self.of(value), result)
         return result
 
-    def _is_told(self, wanted: sympy.Expr) -> bool:
+    def _is_known(self, target: sympy.Expr) -> bool:
         """True if all symbols of an expression are known numbers."""
-        return all(s in self.known for s in wanted.free_symbols)
+        return all(s in self.known for s in target.free_symbols)
 
-    def _found(self, wanted: sympy.Expr) -> Iterator[fx.Node]:
+    def _candidates(self, target: sympy.Expr) -> Iterator[fx.Node]:
         """Tries to derive a size with unknown symbols from known sizes."""
-        if wanted in self.above or len(self.above) >= _DEEPEST:
+        if target in self.above or len(self.above) >= _DEEPEST:
             return
-        inner = _Arithmetic(self.known, self.graph, (*self.above, wanted))
+        inner = _Arithmetic(self.known, self.graph, (*self.above, target))
         for way in (inner._solved, inner._grown, inner._divided):
-            if isinstance(found := way(wanted), fx.Node):
-                yield found
+            if isinstance(result := way(target), fx.Node):
+                yield result
 
-    def _solved(self, wanted: sympy.Expr) -> Found | None:
+    def _solved(self, target: sympy.Expr) -> Computed | None:
         """Solves for a size in a known size that is a multiple of it plus a rest."""
         it = sympy.Dummy(integer=True)
         for size, node in list(self.known.items()):
-            if size.is_integer is not True or not wanted.free_symbols <= size.free_symbols:
+            if size.is_integer is not True or not target.free_symbols <= size.free_symbols:
                 continue
-            line = sympy.expand(size.xreplace({wanted: it}))
+            line = sympy.expand(size.xreplace({target: it}))
             times = line.coeff(it)
             parts = self._both(times, sympy.expand(line - times * it)) if times.is_positive else None
             if parts is not None:
                 by, rest = parts
-                found = node if rest == 0 else self._apply(operator.sub, node, rest)
-                return found if by == 1 else self._apply(operator.floordiv, found, by)
+                result = node if rest == 0 else self._apply(operator.sub, node, rest)
+                return result if by == 1 else self._apply(operator.floordiv, result, by)
         return None
 
-    def _grown(self, wanted: sympy.Expr) -> Found | None:
+    def _grown(self, target: sympy.Expr) -> Computed | None:
         """Computes a size as a multiple of a known size plus a rest."""
-        if not isinstance(wanted, sympy.Add | sympy.Mul):
+        if not isinstance(target, sympy.Add | sympy.Mul):
             return None
-        unknown = [t for t in _terms(wanted) if not self._is_told(t)]
+        unknown = [t for t in _terms(target) if not self._is_known(t)]
         for size, node in list(self.known.items()):
-            if self._is_told(size) or size.is_integer is not True:
+            if self._is_known(size) or size.is_integer is not True:
                 continue
-            first = next((t for t in _terms(size) if not self._is_told(t)), None)
+            first = next((t for t in _terms(size) if not self._is_known(t)), None)
             for times in (t / first for t in unknown if first is not None):
-                if (parts := self._both(times, sympy.expand(wanted - times * size))) is not None:
+                if (parts := self._both(times, sympy.expand(target - times * size))) is not None:
                     by, rest = parts
-                    found = node if by == 1 else self._apply(operator.mul, node, by)
-                    return found if rest == 0 else self._apply(operator.add, found, rest)
+                    result = node if by == 1 else self._apply(operator.mul, node, by)
+                    return result if rest == 0 else self._apply(operator.add, result, rest)
         return None
 
-    def _divided(self, wanted: sympy.Expr) -> Found | None:
+    def _divided(self, target: sympy.Expr) -> Computed | None:
         """Computes a quotient from a known quotient by a divisor of its divisor."""
-        if not isinstance(wanted, FloorDiv) or not isinstance(wanted.args[1], sympy.Integer):
+        if not isinstance(target, FloorDiv) or not isinstance(target.args[1], sympy.Integer):
             return None
-        number, by = wanted.args
+        number, by = target.args
         for part in sorted({q for size in self.known for q in size.atoms(FloorDiv)}, key=str):
             over, less = part.args
             if (
@@ -209,33 +209,33 @@ class _Arithmetic:
                 and isinstance(less, sympy.Integer)
                 and 0 < less < by
                 and by % less == 0
-                and (found := self._tried(part)) is not None
+                and (result := self._or_none(part)) is not None
             ):
-                return self._apply(operator.floordiv, found, int(by // less))
+                return self._apply(operator.floordiv, result, int(by // less))
         return None
 
-    def _both(self, times: sympy.Expr, rest: sympy.Expr) -> tuple[Found, Found] | None:
+    def _both(self, times: sympy.Expr, rest: sympy.Expr) -> tuple[Computed, Computed] | None:
         """Nodes for a factor and a summand, if both are integers that can be computed."""
-        if times.is_integer is not True or times == 0 or (by := self._tried(times)) is None:
+        if times.is_integer is not True or times == 0 or (by := self._or_none(times)) is None:
             return None
-        return None if (more := self._tried(rest)) is None else (by, more)
+        return None if (more := self._or_none(rest)) is None else (by, more)
 
-    def _tried(self, wanted: sympy.Expr) -> Found | None:
+    def _or_none(self, target: sympy.Expr) -> Computed | None:
         try:
-            return self.of(wanted)
+            return self.of(target)
         except NotRecorded:
             return None
 
-    def _covered(self, wanted: sympy.Expr) -> tuple[sympy.Expr, ...]:
+    def _covered(self, target: sympy.Expr) -> tuple[sympy.Expr, ...]:
         """The arguments of a function. For a minimum or maximum, known values replace subsets of the arguments."""
-        terms: tuple[sympy.Expr, ...] = wanted.args
-        if type(wanted).__name__ in ("Max", "Min"):
-            for size in (s for s in self.known if type(s) is type(wanted)):
+        terms: tuple[sympy.Expr, ...] = target.args
+        if type(target).__name__ in ("Max", "Min"):
+            for size in (s for s in self.known if type(s) is type(target)):
                 if (those := {*size.args}) <= {*terms} and not those <= self.known.keys():
                     terms = (size, *(t for t in terms if t not in those))
         return terms
 
-    def _apply(self, target: Callable[..., Any], *args: Found) -> fx.Node:
+    def _apply(self, target: Callable[..., Any], *args: Computed) -> fx.Node:
         node = self.graph.call_function(target, args)
         node.meta["val"] = target(*(a.meta["val"] if isinstance(a, fx.Node) else a for a in args))
         return node

@@ -8,14 +8,14 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-Heard = tuple[Callable[..., Any], tuple[Any, ...], Mapping[str, Any], Any]
+LoggedCall = tuple[Callable[..., Any], tuple[Any, ...], Mapping[str, Any], Any]
 """An overload, its arguments, and its result."""
 
 
 class _Ear(TorchDispatchMode):
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.heard: list[Heard] = []
+        self.heard: list[LoggedCall] = []
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
@@ -23,7 +23,7 @@ class _Ear(TorchDispatchMode):
         return result
 
 
-def observed(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> list[Heard]:
+def observed(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> list[LoggedCall]:
     """Runs ``fn`` and lists the overloads that it called, in order, below autograd."""
     ear = _Ear()
     with torch.no_grad(), ear:

@@ -62,10 +62,10 @@ def parameters(op: Callable[..., Any]) -> tuple[Parameter, ...]:
     if not isinstance(op, OpOverload):
         raise TypeError(f"{op} has no schema.")
     lenient = op._schema.name in _NUMBERS_AS_TENSORS
-    found = []
+    result = []
     for a in op._schema.arguments:
         tensor = str(a.type) in ("Tensor", "Optional[Tensor]")
-        found.append(
+        result.append(
             Parameter(
                 a.name,
                 a.default_value,
@@ -76,7 +76,7 @@ def parameters(op: Callable[..., Any]) -> tuple[Parameter, ...]:
                 "List[int]" in str(a.type) and getattr(a, "N", None) is None,
             )
         )
-    return tuple(found)
+    return tuple(result)
 
 
 def signature(op: Callable[..., Any]) -> str | None:
@@ -93,9 +93,9 @@ def operator_named(name: str) -> Callable[..., Any] | None:
     space, packet, overload = name.split(".")
     _register(space)
     _register(f"{space}.{packet}")
-    found = getattr(getattr(torch.ops, space), packet, None)
-    found = found if space == "higher_order" else getattr(found, overload, None)
-    return found if is_operator(found) else None
+    operator = getattr(getattr(torch.ops, space), packet, None)
+    operator = operator if space == "higher_order" else getattr(operator, overload, None)
+    return operator if is_operator(operator) else None
 
 
 @cache
@@ -159,13 +159,15 @@ def may_alias(op: Callable[..., Any]) -> Mapping[int, tuple[int, ...]]:
     if op._schema.name in _UNSAID:
         return MappingProxyType({0: (0,)})
     sets = [set(a.alias_info.before_set) if a.alias_info else set() for a in op._schema.arguments]
-    found: dict[int, tuple[int, ...]] = {}
+    aliases: dict[int, tuple[int, ...]] = {}
     for i, result in enumerate(op._schema.returns):
         if result.alias_info:
-            mine = set(result.alias_info.before_set) | set(result.alias_info.after_set)
+            alias_set = set(result.alias_info.before_set) | set(result.alias_info.after_set)
             # The schema of a list of views does not say which argument it aliases.
-            found[i] = tuple(k for k, theirs in enumerate(sets) if theirs and (theirs & mine or not mine - {"*"}))
-    return MappingProxyType(found)
+            aliases[i] = tuple(
+                k for k, theirs in enumerate(sets) if theirs and (theirs & alias_set or not alias_set - {"*"})
+            )
+    return MappingProxyType(aliases)
 
 
 @cache

@@ -61,8 +61,8 @@ def _flat(
     values: list[Any] = []
     fx.node.map_aggregate((tuple(args), dict(kwargs)), lambda v: values.append(v) if _is_input(v) else None)
 
-    def flat(*given: Any) -> tuple[Any, ...]:
-        left = iter(given)
+    def flat(*leaves: Any) -> tuple[Any, ...]:
+        left = iter(leaves)
         again = fx.node.map_aggregate((tuple(args), dict(kwargs)), lambda v: next(left) if _is_input(v) else v)
         result = fn(*_plain(again[0]), **again[1])
         if result is NotImplemented:
@@ -158,7 +158,7 @@ class _Recorder(TorchDispatchMode):
         if func not in METAS and func not in self.functional and func._can_decompose():
             out = self._taken_apart(func, args, kwargs)
             return self._copied(out, fix_strides(func, args, kwargs, out)) if bug_of(func) is not None else out
-        out = _apart(fix_strides(func, args, kwargs, METAS.get(func, func)(*args, **kwargs)))
+        out = _distinct(fix_strides(func, args, kwargs, METAS.get(func, func)(*args, **kwargs)))
         if func in _NOTHING:
             self.writer.same(out, args[0])
         elif not _asks(func):
@@ -178,10 +178,10 @@ class _Recorder(TorchDispatchMode):
         self.functional |= {func}
         try:
             with self:
-                found = gm(*values)
+                results = gm(*values)
         finally:
             self.functional = before
-        return found if len(func._schema.returns) > 1 else found[0]
+        return results if len(func._schema.returns) > 1 else results[0]
 
     def _copied(self, out: Any, like: Any) -> Any:
         """The decomposed result with the strides of the operator's own kernel."""
@@ -193,7 +193,7 @@ class _Recorder(TorchDispatchMode):
             return dense.permute([order.index(d) for d in range(out.dim())])
 
 
-def _apart(out: Any) -> Any:
+def _distinct(out: Any) -> Any:
     """Returns results that are distinct tensors. A fake kernel may return one tensor twice although the kernel has
     separate memory for both results: that of batch norm on CUDA does so for saved and running statistics."""
     if not isinstance(out, tuple) or len({id(r) for r in out}) == len(out):
@@ -273,12 +273,12 @@ class _Writer:
 
     def forget(self, made: Sequence[fx.Node]) -> None:
         """Erases all nodes but those in ``made``."""
-        kept = set(made)
+        retained = set(made)
         for node in reversed(self.graph.nodes):
-            if node not in kept:
+            if node not in retained:
                 self.graph.erase_node(node)
-        self.tensors = {k: n for k, n in self.tensors.items() if n in kept}
-        self.numbers = {e: n for e, n in self.numbers.items() if n in kept}
+        self.tensors = {k: n for k, n in self.tensors.items() if n in retained}
+        self.numbers = {e: n for e, n in self.numbers.items() if n in retained}
 
     def call(self, func: Any, args: Any, kwargs: Any, out: Any) -> None:
         read = fx.node.map_aggregate((args, kwargs), self.read)

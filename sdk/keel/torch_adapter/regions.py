@@ -22,14 +22,14 @@ aten, higher = torch.ops.aten, torch.ops.higher_order
 def without_writes(gm: fx.GraphModule) -> None:
     """Changes ``gm`` and the graphs that its higher-order operators take."""
     for module in reversed([m for m in gm.modules() if isinstance(m, fx.GraphModule)]):  # inner graphs first
-        found = [
+        nodes = [
             n
             for n in module.graph.find_nodes(op="call_function", target=higher.auto_functionalized_v2)
             if n.args[0] in _OPERANDS
         ]
-        for node in found:
+        for node in nodes:
             _rewrite(module, node)
-        if found:
+        if nodes:
             for node in module.graph.find_nodes(op="get_attr"):
                 if not node.users:
                     module.graph.erase_node(node)
@@ -82,8 +82,8 @@ def _rewrite(gm: fx.GraphModule, node: fx.Node) -> None:
     spec: Any = node.kwargs["_op_schema"]
     bases: list[Any] = list(node.kwargs["_all_bases"])  # type: ignore[arg-type]
     names = [each.name for each in pytree.tree_unflatten([], getattr(gm, spec.target)).schema.arguments]
-    written = {name: found for name in names if (found := _written(node.kwargs, name)) is not None}
-    given = node.meta["val"][: len(node.meta["val"]) - len(bases)]
+    written = {name: write for name in names if (write := _written(node.kwargs, name)) is not None}
+    results = node.meta["val"][: len(node.meta["val"]) - len(bases)]
     first = _OPERANDS[target]
     with gm.graph.inserting_before(node):
         args: list[Any] = [
@@ -91,22 +91,22 @@ def _rewrite(gm: fx.GraphModule, node: fx.Node) -> None:
         ]
         writes = [i for i, name in enumerate(names[first:]) if name in written]
         if target is higher.while_loop:
-            called = _loop(gm, args, writes, len(given))
+            called = _loop(gm, args, writes, len(results))
         else:
             bodies = [_giving(gm, a, writes) if _is_graph(gm, a) else a for a in args[:first]]
             called = [*bodies, *([tuple(args[first:])] if target is higher.cond else args[first:])]
         call = gm.graph.call_function(target, tuple(called))
         operands = [args[first + i] for i in writes]
-        call.meta = {**node.meta, "val": (*given, *(n.meta["val"] for n in operands))}
+        call.meta = {**node.meta, "val": (*results, *(n.meta["val"] for n in operands))}
         for i, name in enumerate(written):
-            contents = _emit(gm.graph, operator.getitem, call, len(given) + i)
+            contents = _emit(gm.graph, operator.getitem, call, len(results) + i)
             bases[written[name].base] = written[name].into(bases[written[name].base], contents)
     for part in list(node.users):
         index: Any = part.args[1]
-        if index < len(given):
+        if index < len(results):
             part.replace_input_with(node, call)
         else:
-            part.replace_all_uses_with(bases[index - len(given)])
+            part.replace_all_uses_with(bases[index - len(results)])
             gm.graph.erase_node(part)
     gm.graph.erase_node(node)
 

@@ -28,10 +28,10 @@ def lay_out_saved(forward: fx.GraphModule, backward: fx.GraphModule, num_fwd_out
     results: list[Any] = list(output.args[0])  # type: ignore[arg-type]
     placeholders = {n.name: n for n in backward.graph.find_nodes(op="placeholder")}
     first = next(n for n in backward.graph.nodes if n.op != "placeholder")
-    wanted = images(forward)
+    preferred = images(forward)
     for i in range(num_fwd_outputs, len(results)):
         node = results[i]
-        if node in wanted and node.op == "call_function" and (placeholder := placeholders.get(node.name)):
+        if node in preferred and node.op == "call_function" and (placeholder := placeholders.get(node.name)):
             results[i] = _converted(node, output)
             _convert_back(placeholder, first)
     if results != list(output.args[0]):  # type: ignore[arg-type]

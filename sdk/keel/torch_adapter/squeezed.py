@@ -33,17 +33,17 @@ def assert_kept(gm: fx.GraphModule) -> None:
     """
     for graph in (m.graph for m in gm.modules() if isinstance(m, fx.GraphModule)):
         for node in (n for target in _SQUEEZES for n in graph.find_nodes(op="call_function", target=target)):
-            for dim, size in _kept(node):
+            for dim, size in _unsqueezed_dims(node):
                 _assert_other_than_one(graph, node, dim, size)
 
 
-def _kept(node: fx.Node) -> Iterator[tuple[int, torch.SymInt]]:
+def _unsqueezed_dims(node: fx.Node) -> Iterator[tuple[int, torch.SymInt]]:
     """The dimensions, with their sizes, that a call should drop if their size is 1, and keeps because the size is
     unknown.
     """
     value = node.args[0].meta["val"]  # type: ignore[union-attr]
-    asked: Any = node.args[1] if len(node.args) > 1 else range(value.dim())
-    dims: Iterable[int] = [asked] if isinstance(asked, int) else asked
+    named: Any = node.args[1] if len(node.args) > 1 else range(value.dim())
+    dims: Iterable[int] = [named] if isinstance(named, int) else named
     for dim in sorted({d % value.dim() for d in dims} if value.dim() else ()):
         size = value.shape[dim]
         if isinstance(size, torch.SymInt) and late(expression(size)) and not statically_known_true(size != 1):

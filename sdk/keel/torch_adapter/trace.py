@@ -60,12 +60,12 @@ def assignments(mode: Any, symbols: Sequence[sympy.Symbol], most: int = 4) -> li
 
     starts = ({s: _value(sizes, s, late) for s in symbols} for late in (5, 3, 2, 1, 0))
     hints = next(filter(admitted, starts), {s: _value(sizes, s, 5) for s in symbols})
-    found: list[Mapping[sympy.Symbol, int]] = [hints]
+    tried_values: list[Mapping[sympy.Symbol, int]] = [hints]
     for step in (1, 2, 3, 4, 6, 8, 12, 24, -1, -2):
         for near in (_shifted(sizes, hints, step), _scaled(sizes, hints, abs(step) + 1)):
-            if len(found) < most and near not in found and admitted(near):
-                found.append(near)
-    return found
+            if len(tried_values) < most and near not in tried_values and admitted(near):
+                tried_values.append(near)
+    return tried_values
 
 
 def _value(sizes: Any, symbol: sympy.Symbol, late: int) -> int:

@@ -30,21 +30,21 @@ def read_apart(gm: fx.GraphModule) -> None:
         for node in [n for n in graph.nodes if n in read]:
             with graph.inserting_before(node):
                 if node.target in _METHODS:
-                    apart = graph.call_method(_METHODS[node.target], node.args)
+                    traced = graph.call_method(_METHODS[node.target], node.args)
                 elif node.target is cast_symbool_to_symint_guardless:
-                    apart = graph.call_function(torch.sym_ite, (*node.args, 1, 0))
+                    traced = graph.call_function(torch.sym_ite, (*node.args, 1, 0))
                 else:
                     continue
-            apart.meta = dict(node.meta)
-            node.replace_all_uses_with(apart)
+            traced.meta = dict(node.meta)
+            node.replace_all_uses_with(traced)
             graph.erase_node(node)
         if assertions and module is not gm:
-            _apart_from_earlier_traces(graph)
+            _alias_inputs(graph)
         if assertions:
             module.recompile()
 
 
-def _apart_from_earlier_traces(graph: fx.Graph) -> None:
+def _alias_inputs(graph: fx.Graph) -> None:
     """Makes nodes in a branch read aliases of its inputs. Each trace makes these aliases again.
 
     PyTorch caches data-dependent numbers, such as the length of ``nonzero``, on a fake tensor, and it traces a branch
@@ -55,9 +55,9 @@ def _apart_from_earlier_traces(graph: fx.Graph) -> None:
     for node in inputs:
         if isinstance(node.meta.get("example_value"), torch.Tensor):
             with graph.inserting_after(inputs[-1]):
-                apart = graph.call_function(aten.alias.default, (node,))
-            apart.meta = dict(node.meta)
-            node.replace_all_uses_with(apart, delete_user_cb=lambda user, apart=apart: user is not apart)
+                traced = graph.call_function(aten.alias.default, (node,))
+            traced.meta = dict(node.meta)
+            node.replace_all_uses_with(traced, delete_user_cb=lambda user, traced=traced: user is not traced)
 
 
 _METHODS: Mapping[Any, str] = {
@@ -87,7 +87,7 @@ def factorizations_checked() -> Iterator[None]:
 _FACTORIZED = "aten::_linalg_check_errors"
 
 
-class _Said(TorchFunctionMode):
+class _WithMessages(TorchFunctionMode):
     """Adds a message to assertions without one, because a trace drops these."""
 
     def __torch_function__(
@@ -101,8 +101,8 @@ class _Said(TorchFunctionMode):
 _SILENT: tuple[Any, ...] = (torch._assert_async, aten._assert_async, aten._assert_async.default)
 
 
-def said(gm: fx.GraphModule) -> AbstractContextManager[Any]:
+def keep_silent_assertions(gm: fx.GraphModule) -> AbstractContextManager[Any]:
     """A context for tracing ``gm`` that keeps assertions without a message. It does nothing if all have one."""
     graphs = [m.graph for m in gm.modules() if isinstance(m, fx.GraphModule)]
     silent = any(g.find_nodes(op="call_function", target=t) for g in graphs for t in _SILENT)
-    return _Said() if silent else nullcontext()
+    return _WithMessages() if silent else nullcontext()

@@ -21,15 +21,15 @@ Tree = Any
 
 def flatten_call(tree: Tree, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
     """The leaves of a call's arguments. Raises ValueError with a sentence if they are not nested as ``tree`` says."""
-    wanted = list(tree.child(1).context)
-    if missing := [n for n in wanted if n not in kwargs]:
+    keywords = list(tree.child(1).context)
+    if missing := [n for n in keywords if n not in kwargs]:
         raise ValueError(f"It lacks {', '.join(missing)}.")
-    if extra := [n for n in kwargs if n not in wanted]:
+    if extra := [n for n in kwargs if n not in keywords]:
         raise ValueError(f"It does not take {', '.join(extra)}.")
-    found, given = pytree.tree_flatten((tuple(args), {n: kwargs[n] for n in wanted}))
-    if given != tree:
-        raise ValueError(f"It takes arguments nested as {_words(tree)}, not as {_words(given)}.")
-    return found
+    leaves, given_tree = pytree.tree_flatten((tuple(args), {n: kwargs[n] for n in keywords}))
+    if given_tree != tree:
+        raise ValueError(f"It takes arguments nested as {_words(tree)}, not as {_words(given_tree)}.")
+    return leaves
 
 
 def unflatten(tree: Tree, leaves: Sequence[Any]) -> Any:

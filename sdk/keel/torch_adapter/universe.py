@@ -90,10 +90,10 @@ def _example(op: Any, sample: Any) -> Example:
 
     def made(flat: Sequence[Any]) -> Example:
         def fn(*tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
-            given = list(flat)
+            inputs = list(flat)
             for i, t in zip(places, tensors, strict=True):
-                given[i] = t
-            first, args, kwargs = pytree.tree_unflatten(given, spec)
+                inputs[i] = t
+            first, args, kwargs = pytree.tree_unflatten(inputs, spec)
             result = op(first, *args, **kwargs)
             if any(t.requires_grad for t in tensors):  # the gradient of a result that is not unique cannot be compared
                 result = sample.output_process_fn_grad(result)
@@ -108,8 +108,8 @@ def _title(sample: Any) -> str:
     def show(v: Any) -> Any:
         return f"{str(v.dtype).removeprefix('torch.')}{list(v.shape)}" if isinstance(v, torch.Tensor) else v
 
-    given = pytree.tree_map(show, (sample.input, *sample.args))
-    return ", ".join([*map(str, given), *(f"{k}={show(v)}" for k, v in sample.kwargs.items())])
+    shown = pytree.tree_map(show, (sample.input, *sample.args))
+    return ", ".join([*map(str, shown), *(f"{k}={show(v)}" for k, v in sample.kwargs.items())])
 
 
 _WIDER = {torch.float32: torch.float64, torch.complex64: torch.complex128}
@@ -127,8 +127,8 @@ def _restrided(wide: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
     """Gives ``wide`` the strides of ``like``, because some operators (as_strided) read memory."""
     if like.numel() == 0 or like.layout != torch.strided:
         return wide
-    whole = torch.as_strided(like.detach(), (like.untyped_storage().nbytes() // like.element_size(),), (1,), 0)
-    return torch.as_strided(whole.to(wide.dtype), like.shape, like.stride(), like.storage_offset())
+    storage = torch.as_strided(like.detach(), (like.untyped_storage().nbytes() // like.element_size(),), (1,), 0)
+    return torch.as_strided(storage.to(wide.dtype), like.shape, like.stride(), like.storage_offset())
 
 
 @contextmanager

@@ -46,7 +46,7 @@ def test_a_copy_may_have_gaps(strides: tuple[int, int], symbolic: bool) -> None:
 def test_a_copy_onto_elements_that_share_memory_is_refused() -> None:
     x, y = torch.randn(60).as_strided((3, 4), (2, 1)), torch.randn(3, 4)
     node, mode = node_of(lambda x, y: aten.copy.default(x, y), aten.copy.default, x, y, symbolic=False)
-    with pytest.raises(NotRecorded, match="a layout that no copy turns into the promised one"):
+    with pytest.raises(NotRecorded, match="a layout that cannot be copied to the promised one"):
         decompose_call(node, lambda x, y, **_: aten.clone.default(y), mode)
 
 
@@ -77,7 +77,7 @@ def test_a_size_of_its_own_is_the_promised_one_everywhere() -> None:
 def test_other_sizes_that_only_the_run_tells_are_no_promise() -> None:
     x = torch.tensor([[2.0, 0, 3]])
     node, mode = node_of(lambda x: aten.nonzero.default(x), aten.nonzero.default, x, symbolic=False)
-    with pytest.raises(NotRecorded, match="gives the shape"):
+    with pytest.raises(NotRecorded, match="returns the shape"):
         decompose_call(node, lambda x: aten.constant_pad_nd.default(aten.nonzero.default(x), [0, 0, 1, 0]), mode)
 
 

@@ -59,7 +59,7 @@ def test_a_composite_stays_whole_for_the_last_resort_if_one_piece_is_not_claimed
     assert operators(legalized.gm) == ["_softmax.default"]
     assert set(legalized.refusals["_softmax"]) == {"some"}
     assert str(legalized.refusals["_softmax"]["some"]).endswith(
-        "It stays whole, for nobody else takes its piece aten.amax.default."
+        "It stays whole because no other backend takes its piece aten.amax.default."
     )
 
 
@@ -74,8 +74,8 @@ def test_a_composite_stays_whole_for_the_last_resort_if_its_decomposition_fails(
     )
     assert operators(legalized.gm) == ["_softmax.default"]
     assert str(legalized.refusals["_softmax"]["some"]).endswith(
-        "It stays whole, for its decomposition failed: Its decomposition gives torch.float64 on cpu, not torch.float32 "
-        "on cpu."
+        "It stays whole because its decomposition failed: Its decomposition returns torch.float64 on cpu, "
+        "not torch.float32 on cpu."
     )
 
 

@@ -38,8 +38,8 @@ def test_a_size_that_only_a_run_tells_is_not_promised(name: str, fn: Callable[..
     with pytest.raises(KeelError) as raised:
         verify(gm, "capture")
     assert raised.value.reasons == {
-        name: f"Its sizes are said to be {list(node.meta['val'].shape)}, which only a run "
-        "tells, and no assertion comes before that."
+        name: f"Its type promises the shape {list(node.meta['val'].shape)}, which depends on "
+        "data, and no assertion tests it."
     }
     assert not dict(violations(gm))  # a graph that was traced on real tensors may be saved
 

@@ -173,5 +173,5 @@ def _telling(domain: Domain, along: Along) -> tuple[Levels, ...]:
         (dtype, form, "257", "middle", "gapped", values),
     )
     wishes = (wishes[2], *wishes[:2]) if dtype == "b8" else wishes  # of floats hardly any is false
-    found = [dict(zip(domain.factors, wish, strict=True)) for wish in wishes if all(wish)]
-    return tuple(levels for levels in found if domain.allows(levels))
+    results = [dict(zip(domain.factors, wish, strict=True)) for wish in wishes if all(wish)]
+    return tuple(levels for levels in results if domain.allows(levels))

@@ -216,9 +216,9 @@ class _Calls:
         return names, rows
 
     def of(self, levels: Levels) -> CallTemplate:
-        found = self.at(tuple(levels[n] for n in self.names))
-        assert found is not None  # the rules have it
-        return found
+        result = self.at(tuple(levels[n] for n in self.names))
+        assert result is not None  # the rules have it
+        return result
 
     def overload(self, levels: Levels) -> str:
         return self.of(levels).overload
@@ -233,13 +233,13 @@ def _pairwise(names: tuple[str, ...], table: Mapping[tuple[str, ...], bool]) -> 
         return [Rule(names, lambda *levels: table.get(levels, False))] if names else []
     good = [levels for levels, holds in table.items() if holds]
     pairs = {(i, j): {(levels[i], levels[j]) for levels in good} for i, j in combinations(range(len(names)), 2)}
-    found = [Rule((names[i], names[j]), lambda *levels, seen=seen: levels in seen) for (i, j), seen in pairs.items()]
+    results = [Rule((names[i], names[j]), lambda *levels, seen=seen: levels in seen) for (i, j), seen in pairs.items()]
     if any(
         holds != all((levels[i], levels[j]) in seen for (i, j), seen in pairs.items())
         for levels, holds in table.items()
     ):
-        found.append(Rule(names, lambda *levels: table.get(levels, False)))
-    return found
+        results.append(Rule(names, lambda *levels: table.get(levels, False)))
+    return results
 
 
 Form = tuple[tuple[str, tuple[int, ...] | None], ...]
@@ -339,12 +339,12 @@ def _completed(made: Domain, wish: Levels) -> Levels | None:
     """The wish with the first other levels that go with it; wishes for what there is not are given up one by one."""
     wish = {f: v for f, v in wish.items() if v in made.factors.get(f, ())}
     rest = [*wish, *(f for f in made.factors if f not in wish)]
-    found = _extended(made, wish, rest, {}, [2000])
-    while found is None and wish:
+    result = _extended(made, wish, rest, {}, [2000])
+    while result is None and wish:
         wish = dict(list(wish.items())[:-1])
         rest = [*wish, *(f for f in made.factors if f not in wish)]
-        found = _extended(made, wish, rest, {}, [2000])
-    return {f: found[f] for f in made.factors} if found is not None else None
+        result = _extended(made, wish, rest, {}, [2000])
+    return {f: result[f] for f in made.factors} if result is not None else None
 
 
 def _extended(made: Domain, wish: Levels, rest: list[str], chosen: dict[str, str], left: list[int]) -> Levels | None:
@@ -356,8 +356,8 @@ def _extended(made: Domain, wish: Levels, rest: list[str], chosen: dict[str, str
         if left[0] < 0:
             return None
         tried = {**chosen, factor: level}
-        if made.allows(tried) and (found := _extended(made, wish, rest[1:], tried, left)) is not None:
-            return found
+        if made.allows(tried) and (result := _extended(made, wish, rest[1:], tried, left)) is not None:
+            return result
     return None
 
 
@@ -374,11 +374,11 @@ _WITNESS: Mapping[About, Condition] = {
 
 def _conditions(op: Op, cites: Mapping[str, Condition], untested: Mapping[str, str]) -> dict[str, Condition]:
     """When each clause is witnessed."""
-    found = dict[str, Condition]()
+    results = dict[str, Condition]()
     for number, clause in enumerate(op.clauses, 1):
         name = f"C{number}"
         if name in untested:
             continue
         told = [condition for about, condition in _WITNESS.items() if about & clause.about]
-        found[name] = cites.get(name) or (told[0] if told else lambda levels: True)
-    return found
+        results[name] = cites.get(name) or (told[0] if told else lambda levels: True)
+    return results

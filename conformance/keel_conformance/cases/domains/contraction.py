@@ -279,12 +279,12 @@ def _shapes(overload: str, batch: bool = False) -> tuple[InvalidCall, ...]:
         f"mat2 has {rank} dimensions.": ((*b, 3, 4), (4,)),
         "The last size of self is the last but one of mat2.": ((*b, 3, 4), (*b, 5, 6)),
     }
-    found = [
+    results = [
         invalid_call(f"n{i}", sentence, CallTemplate(overload, (TensorArg(x), TensorArg(y))))
         for i, (sentence, (x, y)) in enumerate(pairs.items())
     ]
     mixed = CallTemplate(overload, (TensorArg((*b, 3, 4)), TensorArg((*b, 4, 5), dtype=torch.float64)))
-    return (*found, invalid_call("dtypes", "self and mat2 have the same dtype.", mixed))
+    return (*results, invalid_call("dtypes", "self and mat2 have the same dtype.", mixed))
 
 
 def _telling(*more: Levels) -> tuple[Levels, ...]:

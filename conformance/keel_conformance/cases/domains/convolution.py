@@ -286,7 +286,7 @@ def _direct(levels: Levels) -> CallTemplate | None:
 
 def _facets() -> Mapping[str, frozenset[str]]:
     """For each plane, what its kernel has that not all kernels have."""
-    found = {}
+    results = {}
     for plane in PLANES:
         k = KERNELS[plane.partition("-")[2]]
         has = {
@@ -298,8 +298,8 @@ def _facets() -> Mapping[str, frozenset[str]]:
             "uneven": k.uneven,
             f"rank {plane.partition('-')[0].count('x')}": True,
         }
-        found[plane] = frozenset(what for what, holds in has.items() if holds)
-    return found
+        results[plane] = frozenset(what for what, holds in has.items() if holds)
+    return results
 
 
 # -- their domains ----------------------------------------------------------------------------------------------------

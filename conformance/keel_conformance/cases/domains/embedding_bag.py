@@ -60,17 +60,17 @@ class Bags:
         own, kind = self._own("offsets"), self.levels["bags"]
         if kind == "one_has_all":
             return torch.where(torch.arange(self.bags) > own.integers(1, 0, self.bags), self.taken, 0)
-        found = own.integers(self.bags, 0, self.taken + 1).sort().values
-        found[: 2 if kind == "first_empty" else 1] = 0
+        result = own.integers(self.bags, 0, self.taken + 1).sort().values
+        result[: 2 if kind == "first_empty" else 1] = 0
         if kind == "last_empty":
-            found[-1] = self.taken
-        return found
+            result[-1] = self.taken
+        return result
 
     @cached_property
     def bag(self) -> torch.Tensor:
         """The bag of each row that is taken."""
-        found: torch.Tensor = torch.searchsorted(self.offsets, torch.arange(self.taken), right=True) - 1
-        return found
+        result: torch.Tensor = torch.searchsorted(self.offsets, torch.arange(self.taken), right=True) - 1
+        return result
 
     @cached_property
     def indices(self) -> torch.Tensor:
@@ -92,8 +92,8 @@ class Bags:
     @cached_property
     def sizes(self) -> torch.Tensor:
         """How many rows count in each bag. A sum does not use it."""
-        found = torch.zeros(self.bags, dtype=torch.int64)
-        return found if not MODES[self.levels["mode"]] else found.index_add(0, self.bag, self.counted.long())
+        result = torch.zeros(self.bags, dtype=torch.int64)
+        return result if not MODES[self.levels["mode"]] else result.index_add(0, self.bag, self.counted.long())
 
     @cached_property
     def greatest(self) -> torch.Tensor:
@@ -101,11 +101,11 @@ class Bags:
         if self.levels["mode"] != "max":
             return torch.zeros(self.bags, dtype=torch.int64)
         own, width = self._own("greatest"), TABLES[self.levels["rows"]][1]
-        found = torch.zeros(self.bags, width, dtype=torch.int64)
+        result = torch.zeros(self.bags, width, dtype=torch.int64)
         for b in range(self.bags):
             if len(mine := self.indices[(self.bag == b) & self.counted]):
-                found[b] = mine[own.integers(width, 0, len(mine))]
-        return found
+                result[b] = mine[own.integers(width, 0, len(mine))]
+        return result
 
 
 def _padding(levels: Levels) -> int:

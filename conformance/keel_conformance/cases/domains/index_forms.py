@@ -34,11 +34,11 @@ class Given:
         places, size = self.along(False), self.x.shape[self.dim]
         shape = [*self.x.shape]
         shape[self.dim] = len(places)
-        found = torch.zeros(shape, dtype=torch.int64)
+        result = torch.zeros(shape, dtype=torch.int64)
         for d, n in enumerate(shape):
             view = [1] * d + [-1] + [1] * (len(shape) - d - 1)
-            found += (places if d == self.dim else (d + 1) * torch.arange(n)).reshape(view)
-        return found % max(size, 1)
+            result += (places if d == self.dim else (d + 1) * torch.arange(n)).reshape(view)
+        return result % max(size, 1)
 
     def sized(self, n: int) -> tuple[int, ...]:
         return (*self.x.shape[: self.dim], n, *self.x.shape[self.dim + 1 :])

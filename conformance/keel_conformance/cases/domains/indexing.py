@@ -184,5 +184,5 @@ def _telling(domain: Domain) -> tuple[Levels, ...]:
         ),
         (first, third, "9x3x9", "contiguous", equal, "random"),
     )
-    found = [dict(zip(domain.factors, wish, strict=True)) for wish in wishes]
-    return tuple(levels for levels in found if domain.allows(levels))
+    results = [dict(zip(domain.factors, wish, strict=True)) for wish in wishes]
+    return tuple(levels for levels in results if domain.allows(levels))

@@ -263,8 +263,8 @@ def _casts(domain: Domain, forms: tuple[SavedCall, ...]) -> tuple[Levels, ...]:
         for k, (one, other) in enumerate(CASTS)
         if other in target
     ]
-    found = [_completed(domain, wish) for wish in wishes if wish["dtype"] in domain.factors["dtype"]]
-    return tuple(levels for levels in found if levels is not None)
+    results = [_completed(domain, wish) for wish in wishes if wish["dtype"] in domain.factors["dtype"]]
+    return tuple(levels for levels in results if levels is not None)
 
 
 def _partners(shape: str, partner: str) -> bool:
@@ -306,11 +306,11 @@ def _telling(domain: Domain) -> tuple[Levels, ...]:
             (*forms[1:], forms[0]),
         ),
     )
-    found = []
+    results = []
     for wish, tries in wishes:
         completed = (_completed(domain, {**wish, "form": form}) for form in tries)
-        found += [next((levels for levels in completed if levels is not None), None)]
-    return tuple(levels for levels in found if levels is not None)
+        results += [next((levels for levels in completed if levels is not None), None)]
+    return tuple(levels for levels in results if levels is not None)
 
 
 def _promoted(domain: Domain, forms: tuple[SavedCall, ...]) -> tuple[Levels, ...]:
@@ -365,8 +365,8 @@ def _first_of(domain: Domain, found: Iterable[tuple[str, int]]) -> tuple[Levels,
 
 def _rare(op: Op, names: tuple[str, ...], usual: str) -> str:
     """Of operators that whole numbers have, another dtype for each, so that a few of them have tried them all."""
-    found = [n for n in RARE if n in names]
-    return found[crc32(op.name.encode()) % len(found)] if "i64" in names and found else usual
+    results = [n for n in RARE if n in names]
+    return results[crc32(op.name.encode()) % len(results)] if "i64" in names and results else usual
 
 
 def _completed(domain: Domain, wish: Levels) -> Levels | None:

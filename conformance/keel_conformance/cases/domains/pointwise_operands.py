@@ -58,7 +58,7 @@ def operands(
         return [draw.shuffled(every(dtypes[0])) if not draw.bare else torch.ones(2**8, dtype=dtypes[0])]
     if levels["shape"] == ALL:
         return combinations(dtypes, draw)
-    shape, found = shapes.shape_of(levels["shape"]), list[torch.Tensor]()
+    shape, result = shapes.shape_of(levels["shape"]), list[torch.Tensor]()
     for i, dtype in enumerate(dtypes):
         own = _beside(shape, levels["partner"]) if i else _crossed(shape, levels["partner"])
         kind = levels["values"] if levels["values"] in kinds_of(dtype) else "random"
@@ -67,8 +67,8 @@ def operands(
             if levels["values"] == "random"
             else (fill(draw, kind, dtype, prod(own), low=low, high=high))
         )
-        found.append(made.reshape(own))
-    return crossed(draw, found) if levels["values"] == "random" else found
+        result.append(made.reshape(own))
+    return crossed(draw, result) if levels["values"] == "random" else result
 
 
 def every(dtype: torch.dtype) -> torch.Tensor:
@@ -90,10 +90,10 @@ def combinations(dtypes: list[torch.dtype], draw: SeededValues) -> list[torch.Te
         values = [draw.shuffled(v)[:few] for v in values]
     counts = [len(v) for v in values]
     order = torch.randperm(prod(counts), generator=draw.fresh) if len(dtypes) <= 2 else torch.arange(prod(counts))
-    found = []
+    results = []
     for i, v in enumerate(values):
-        found.append(v[order // prod(counts[i + 1 :]) % counts[i]])
-    return found
+        results.append(v[order // prod(counts[i + 1 :]) % counts[i]])
+    return results
 
 
 def _crossed(shape: tuple[int, ...], partner: str) -> tuple[int, ...]:
@@ -124,12 +124,12 @@ def _beside(shape: tuple[int, ...], partner: str) -> tuple[int, ...]:
 def _laid(levels: Levels, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
     """The tensors where the levels say that they lie: the others as the first where they are alike and it fits."""
     layout, partner = levels["layout"], levels["partner"]
-    found = []
+    results = []
     for i, x in enumerate(tensors):
         if i == 0 or partner != "dense":
             x = layouts.with_layout(x, layout) if layouts.fits(layout, x.shape) else x
-        found.append(x)
-    return found
+        results.append(x)
+    return results
 
 
 def mended(op: Op, tensors: list[torch.Tensor], divisor: int) -> list[torch.Tensor]:

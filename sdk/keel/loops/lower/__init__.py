@@ -63,10 +63,10 @@ def lower(call: Call, host: HostNumbers | None = None) -> LoopDefinition | str:
     numbers that kernels cannot compute. Memoized by the call and by what these symbols stand for.
     """
     host = HostNumbers() if host is None else host
-    given = hosted(call, host)
-    key = given.key if given is call else (call.key, given.key)
+    hosted_call = hosted(call, host)
+    key = hosted_call.key if hosted_call is call else (call.key, hosted_call.key)
     if key not in _known:
-        _known[key] = _new_size(call) or _lower(given)
+        _known[key] = _new_size(call) or _lower(hosted_call)
     return _known[key]
 
 
@@ -117,9 +117,9 @@ def _new_symbols(call: Call) -> list[str]:
     made = {s for t in call.out if isinstance(t, TensorType) for s in t.symbols}
     if not made:
         return []
-    given = {s for t in call.tensors for s in t.symbols}
+    known = {s for t in call.tensors for s in t.symbols}
     numbers = [v.expr for v in leaves((*call.args, *call.kwargs.values())) if isinstance(v, SymType)]
-    return sorted(made - given - set(symbols_of(n for n in numbers if isinstance(n, sympy.Expr))))
+    return sorted(made - known - set(symbols_of(n for n in numbers if isinstance(n, sympy.Expr))))
 
 
 __all__ = ["RULES", "lower"]

@@ -272,8 +272,8 @@ def log_sigmoid_backward(b: Builder, grad: Operand, x: Operand, buffer: Operand)
     value = promote(b, x, dtype)
     if buffer.type.shape != x.type.shape:
         return store(b, promote(b, grad, dtype) * sigmoid(b, -value))
-    kept = promote(b, buffer, dtype)
-    return store(b, promote(b, grad, dtype) * (b.where(value < 0, 1.0, kept) / (kept + 1)))
+    exponential = promote(b, buffer, dtype)
+    return store(b, promote(b, grad, dtype) * (b.where(value < 0, 1.0, exponential) / (exponential + 1)))
 
 
 RULES: Mapping[Any, Rule] = {

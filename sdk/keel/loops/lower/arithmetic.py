@@ -100,12 +100,12 @@ def unless_zero(b: Builder, scalar: str, x: Value, y: Value) -> Value:
 def floor_quotient(b: Builder, x: Value, y: Value) -> Value:
     """Python's //, by c10's div_floor_floating: exact if the quotient is an integer, however x / y rounds."""
     rest = b.apply("fmod", x, y)
-    whole = (x - rest) / y
+    quotient = (x - rest) / y
     wrong_side = ~rest.equals(0.0) & b.apply("ne", y < 0, rest < 0)
-    whole = b.where(wrong_side, whole - 1.0, whole)
-    low = b.apply("floor", whole)
-    low = b.where(whole - low > 0.5, low + 1.0, low)
-    quotient = b.where(whole.equals(0.0), b.apply("copysign", b.const(0, x.dtype), x / y), low)
+    quotient = b.where(wrong_side, quotient - 1.0, quotient)
+    low = b.apply("floor", quotient)
+    low = b.where(quotient - low > 0.5, low + 1.0, low)
+    quotient = b.where(quotient.equals(0.0), b.apply("copysign", b.const(0, x.dtype), x / y), low)
     return b.where(y.equals(0.0), x / y, quotient)
 
 
@@ -180,8 +180,8 @@ def next_after(b: Builder, x: Operand, y: Operand) -> Value:
     least = b.where(right > 0.0, b.const(1, torch.int16), b.const(-0x7FFF, torch.int16))
     moved = b.where(left.equals(0.0), least, b.where(outward, bits + 1, bits - 1))
     there = b.cast(b.apply("bitcast", moved, dtype=dtype), torch.float32)
-    found = b.where(left.equals(right), right, there)
-    return store(b, b.where(b.apply("isnan", left) | b.apply("isnan", right), float("nan"), found))
+    result = b.where(left.equals(right), right, there)
+    return store(b, b.where(b.apply("isnan", left) | b.apply("isnan", right), float("nan"), result))
 
 
 def power(b: Builder, x: Argument, y: Argument) -> Value:

@@ -235,15 +235,15 @@ def _rolled(i: Index, move: Dim, size: Dim) -> Index:
 
 def tril(b: Builder, x: Operand, diagonal: Dim = 0) -> Value:
     i, j = b.at[-2:]
-    return _kept(b, x, b.position(j) <= b.position(i + diagonal))
+    return _masked(b, x, b.position(j) <= b.position(i + diagonal))
 
 
 def triu(b: Builder, x: Operand, diagonal: Dim = 0) -> Value:
     i, j = b.at[-2:]
-    return _kept(b, x, b.position(j) >= b.position(i + diagonal))
+    return _masked(b, x, b.position(j) >= b.position(i + diagonal))
 
 
-def _kept(b: Builder, x: Operand, mask: Value) -> Value:
+def _masked(b: Builder, x: Operand, mask: Value) -> Value:
     return x.where(mask, b.at)
 
 

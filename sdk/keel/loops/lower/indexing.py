@@ -65,16 +65,16 @@ def indexed(
 
     The dimensions of the broadcast index tensors replace the first indexed dimension if the indexed ones are adjacent;
     otherwise they come first."""
-    given = [n for n, i in enumerate(indices) if i is not None]
-    for n in given:
+    indexed_dims = [n for n, i in enumerate(indices) if i is not None]
+    for n in indexed_dims:
         index = indices[n]
         assert index is not None
         if index.type.dtype in (torch.bool, torch.uint8):
             not_lowerable(b, "selects by a mask, so the size of its result depends on data.")
-    if not given:
+    if not indexed_dims:
         return list(at)
     rank = max(i.type.rank for i in indices if i is not None)
-    front = given[0] if given == list(range(given[0], given[-1] + 1)) else 0
+    front = indexed_dims[0] if indexed_dims == list(range(indexed_dims[0], indexed_dims[-1] + 1)) else 0
     chosen, rest = at[front : front + rank], iter([*at[:front], *at[front + rank :]])
     out: list[Index] = []
     for d in range(len(shape)):

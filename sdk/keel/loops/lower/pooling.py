@@ -22,8 +22,8 @@ NOWHERE = torch.iinfo(torch.int64).max
 
 def spread(values: int | Sequence[int], n: int) -> list[int]:
     """Repeats a single value for each of ``n`` dimensions."""
-    given = [values] if isinstance(values, int) else list(values)
-    return given * n if len(given) == 1 else given
+    numbers = [values] if isinstance(values, int) else list(values)
+    return numbers * n if len(numbers) == 1 else numbers
 
 
 def _inside(b: Builder, place: Index, size: Dim) -> Value:
@@ -58,11 +58,11 @@ def avg_pool(n: int) -> Rule:
         sizes = x.type.shape[-n:]
         within = b.fold_over(kernel)
         at = [o * s - p + w for o, s, p, w in zip(out, stride, padding, within, strict=True)]
-        whole = not any(padding) and not ceil_mode
-        mask = None if whole else _all([_inside(b, i, size) for i, size in zip(at, sizes, strict=True)])
+        all_full = not any(padding) and not ceil_mode
+        mask = None if all_full else _all([_inside(b, i, size) for i, size in zip(at, sizes, strict=True)])
         element = x[[*batch, *at]] if mask is None else x.where(mask, [*batch, *at])
         total = b.reduce("sum", b.math(element))
-        count = _count(b, out, kernel, stride, padding, sizes, count_include_pad, divisor_override, whole)
+        count = _count(b, out, kernel, stride, padding, sizes, count_include_pad, divisor_override, all_full)
         if not _math(b).is_floating_point:
             return store(b, b.apply("truncdiv", total, b.cast(count, _math(b))))
         return store(b, total / b.cast(count, _math(b)))
@@ -86,14 +86,14 @@ def _count(
     sizes: Sequence[Dim],
     include_pad: bool,
     override: int | None,
-    whole: bool,
+    all_full: bool,
 ) -> Value:
     """The divisor of a window's sum: the number of its elements, with or without those in the padding, but without
     those beyond the padding.
     """
     if override is not None:
         return b.const(override, torch.int64)
-    if whole:
+    if all_full:
         return b.const(math.prod(kernel), torch.int64)
     count: Value | None = None
     for o, k, s, p, size in zip(out, kernel, stride, padding, sizes, strict=True):
@@ -130,9 +130,9 @@ def avg_pool_backward(n: int) -> Rule:
             windows.append(window)
             masks.append(_inside(b, window, size) & (b.position(i + p - window * s) < k))
         element = b.math(grad.where(_all(masks), [*batch, *windows]))
-        whole = not any(padding) and not ceil_mode
+        all_full = not any(padding) and not ceil_mode
         sizes = x.type.shape[-n:]
-        count = _count(b, windows, kernel, stride, padding, sizes, count_include_pad, divisor_override, whole)
+        count = _count(b, windows, kernel, stride, padding, sizes, count_include_pad, divisor_override, all_full)
         share = b.where(_all(masks), element / b.cast(count, element.dtype), 0.0)
         return store(b, b.reduce("sum", share))
 
@@ -271,10 +271,10 @@ def _largest(
 def upsample_nearest(n: int, *, centered: bool = False) -> Rule:
     def rule(b: Builder, x: Operand, _sizes: Sequence[Dim], *scales: float | None) -> Value:
         batch, out = b.at[:-n], b.at[-n:]
-        given = [*scales, *[None] * (n - len(scales))]
+        all_scales = [*scales, *[None] * (n - len(scales))]
         at = [
             _nearest(b, i, size, o, scale, centered)
-            for i, size, o, scale in zip(out, x.type.shape[-n:], b.shape[-n:], given, strict=True)
+            for i, size, o, scale in zip(out, x.type.shape[-n:], b.shape[-n:], all_scales, strict=True)
         ]
         return x[[*batch, *at]]
 
@@ -328,14 +328,14 @@ def upsample_nearest_backward(n: int) -> Rule:
 
     def rule(b: Builder, grad: Operand, _outs: Sequence[Dim], _sizes: Sequence[Dim], *scales: float | None) -> Value:
         batch, here = b.at[:-n], b.at[-n:]
-        given = [*scales, *[None] * (n - len(scales))]
+        all_scales = [*scales, *[None] * (n - len(scales))]
         outs = grad.type.shape[-n:]
-        factors = [_factor(size, o, scale) for size, o, scale in zip(b.shape[-n:], outs, given, strict=True)]
-        whole = [f for f, o in zip(factors, outs, strict=True) if f is not None and _divides(f, o, False)]
-        if len(whole) != n:
+        factors = [_factor(size, o, scale) for size, o, scale in zip(b.shape[-n:], outs, all_scales, strict=True)]
+        integers = [f for f, o in zip(factors, outs, strict=True) if f is not None and _divides(f, o, False)]
+        if len(integers) != n:
             not_lowerable(b, "resamples by a ratio that is not an integer.")
-        within = b.fold_over(whole)
-        at = [i * f + w for i, f, w in zip(here, whole, within, strict=True)]
+        within = b.fold_over(integers)
+        at = [i * f + w for i, f, w in zip(here, integers, within, strict=True)]
         return store(b, b.reduce("sum", b.math(grad[[*batch, *at]])))
 
     return rule

@@ -24,8 +24,8 @@ Dims = int | Sequence[int] | None
 def over(b: Builder, x: Operand, dims: Sequence[int], keepdim: bool) -> list[Index]:
     """Declares the axes of ``dims`` as reduced, and returns the coordinates of the current element of ``x``."""
     folded = iter(b.fold_over(x.type.shape[d] for d in dims) if dims else ())
-    kept = iter(i for d, i in enumerate(b.at) if not keepdim or d not in dims)
-    return [next(folded) if d in dims else next(kept) for d in range(x.type.rank)]
+    remaining = iter(i for d, i in enumerate(b.at) if not keepdim or d not in dims)
+    return [next(folded) if d in dims else next(remaining) for d in range(x.type.rank)]
 
 
 def folded(b: Builder, monoid: str, value: Value, dims: Sequence[int]) -> Value:

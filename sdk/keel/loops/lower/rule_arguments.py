@@ -129,8 +129,8 @@ def canonical_dim(dim: int, rank: int) -> int:
 
 def canonical_dims(dims: int | Iterable[int] | None, rank: int) -> tuple[int, ...]:
     """The sorted dimensions, counted from the front. None and an empty list mean all."""
-    given = [dims] if isinstance(dims, int) else list(dims or range(rank))
-    return tuple(sorted(canonical_dim(d, rank) for d in given)) if rank else ()
+    listed = [dims] if isinstance(dims, int) else list(dims or range(rank))
+    return tuple(sorted(canonical_dim(d, rank) for d in listed)) if rank else ()
 
 
 # -- tables ------------------------------------------------------------------------------------------

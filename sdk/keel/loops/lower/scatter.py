@@ -86,10 +86,11 @@ def index_put(
 
 def put_shape(x: Operand, indices: Sequence[Operand | None]) -> list[Any]:
     """The shape of ``x[indices]``."""
-    given = [n for n, i in enumerate(indices) if i is not None]
+    indexed_dims = [n for n, i in enumerate(indices) if i is not None]
     chosen = list(broadcast_shape([i.type.shape for i in indices if i is not None]))
     rest = [s for d, s in enumerate(x.type.shape) if d >= len(indices) or indices[d] is None]
-    front = given[0] if given and given == list(range(given[0], given[-1] + 1)) else 0
+    adjacent = indexed_dims and indexed_dims == list(range(indexed_dims[0], indexed_dims[-1] + 1))
+    front = indexed_dims[0] if adjacent else 0
     return [*rest[:front], *chosen, *rest[front:]]
 
 

@@ -119,12 +119,12 @@ class _Ledger:
         maker = self._maker(node)
         if maker is None or _free(maker):
             return
-        start, seen = self.part[maker.name], set[str | int]()
+        start, visited = self.part[maker.name], set[str | int]()
         if any(u.op == "output" for u in readers):
             self.sums[1][start] += self.bytes[node] * across(self.sheet(start), image)
         for end in self._parts(readers):
-            if self._side(end) not in {self._side(start), *seen}:
-                seen.add(self._side(end))
+            if self._side(end) not in {self._side(start), *visited}:
+                visited.add(self._side(end))
                 for i in (start, end):
                     self.sums[1][i] += self.bytes[node] * across(self.sheet(i), image)
 
@@ -147,11 +147,11 @@ class _Ledger:
         if not size or node.name in self.constants:
             return
         start = None if maker is None else self._device(self.part[maker.name])
-        seen = {start}
+        visited = {start}
         for i in [*self._parts(node.users), *([-1] if node in self.returned else [])]:
             end = None if i < 0 else self._device(i)
-            if end not in seen:
-                seen.add(end)
+            if end not in visited:
+                visited.add(end)
                 links = [self.sheets[name].link for name in (start, end) if name is not None]
                 payer = i if i >= 0 else self.part[maker.name] if maker is not None else 0
                 self.sums[1][payer] += sum(link.latency + size / link.bandwidth for link in links if link is not None)
@@ -168,18 +168,18 @@ class _Ledger:
         """Yields, for each tensor that is not a view, the calls other than views that read all of its memory (or the
         output), and the calls that gather from it."""
         root: dict[fx.Node, fx.Node] = {}
-        found: dict[fx.Node, tuple[list[fx.Node], list[fx.Node]]] = {}
+        results: dict[fx.Node, tuple[list[fx.Node], list[fx.Node]]] = {}
         for node in self.gm.graph.nodes:
             maker = self._maker(node)
             viewed = self._viewed(maker, root) if maker is not None else None
             if maker is None and (node.op != "placeholder" or not self.bytes[node]):
                 continue
             base = root[node] = node if viewed is None else root[viewed]
-            whole, picking = found.setdefault(base, ([], []))
+            whole, picking = results.setdefault(base, ([], []))
             for u in node.users:
                 if u.op == "output" or (u.name in self.part and not _free(u)):
                     (picking if _picks(u, node) else whole).append(u)
-        return found
+        return results
 
     def _viewed(self, maker: fx.Node, root: Mapping[fx.Node, fx.Node]) -> fx.Node | None:
         return next((a for a in maker.all_input_nodes if a in root), None) if _free(maker) else None

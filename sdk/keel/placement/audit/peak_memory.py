@@ -94,14 +94,14 @@ def _spans(
 ) -> dict[str | None, tuple[int, int]]:
     """Returns the first and the last call for which a tensor is alive, on each place."""
     begin, home = (0, HOME) if maker is None else (turn[maker], where[maker])
-    found: dict[str | None, tuple[int, int]] = {}
+    results: dict[str | None, tuple[int, int]] = {}
     for user in node.users:
         if user.name in turn:
-            first, last = found.get(where[user.name], (turn[user.name],) * 2)
-            found[where[user.name]] = min(first, turn[user.name]), max(last, turn[user.name])
-    done = max((last for _, last in found.values()), default=begin)
-    found[home] = begin, max(done, begin)
+            first, last = results.get(where[user.name], (turn[user.name],) * 2)
+            results[where[user.name]] = min(first, turn[user.name]), max(last, turn[user.name])
+    done = max((last for _, last in results.values()), default=begin)
+    results[home] = begin, max(done, begin)
     if any(user.op == "output" for user in node.users):
-        first = min(found.get(HOME, (done, 0))[0], max(done, begin))
-        found[HOME] = first, len(turn) - 1
-    return found
+        first = min(results.get(HOME, (done, 0))[0], max(done, begin))
+        results[HOME] = first, len(turn) - 1
+    return results

@@ -304,19 +304,19 @@ def _drawn(stars: Stars, into: Ints, count: int) -> Stars:
     star, reader = (once // count, once % count) if count else (once, once)
     other = reader != maker[star]
     star, reader = star[other], reader[other]
-    kept = stars.ends >= 0
-    kept[star] = True
-    kept &= stars.price.any(axis=(1, 2))
-    number = np.cumsum(kept) - 1
-    read = kept[star]
+    retained = stars.ends >= 0
+    retained[star] = True
+    retained &= stars.price.any(axis=(1, 2))
+    number = np.cumsum(retained) - 1
+    read = retained[star]
     return Stars(
         stars.place,
-        maker[kept],
+        maker[retained],
         number[star[read]],
         reader[read],
-        stars.price[kept],
-        stars.home[kept],
-        stars.ends[kept],
+        stars.price[retained],
+        stars.home[retained],
+        stars.ends[retained],
     )
 
 

@@ -261,8 +261,8 @@ def _backward_form(
             return NotImplemented
         grad = a["grad_out_" if "grad_out_" in a else "grad_out"]
         q, k, v, out = (a[name] for name in ("query", "key", "value", "out"))
-        *found, dscores = _backward(grad, q, k, v, a.get("attn_bias"), out, logsumexp(a), a["is_causal"], a["scale"])
-        return tuple(found) if dbias is None else (*found, dbias(a, dscores))
+        *result, dscores = _backward(grad, q, k, v, a.get("attn_bias"), out, logsumexp(a), a["is_causal"], a["scale"])
+        return tuple(result) if dbias is None else (*result, dbias(a, dscores))
 
     return by_name(overload, form)
 
@@ -289,8 +289,8 @@ def _over(dscores: Tensor, mask: Tensor | None) -> Tensor | None:
         return aten.full.default(list(mask.shape), 0, dtype=mask.dtype, device=mask.device)
     extra = dscores.dim() - mask.dim()
     dims = [d for d in range(dscores.dim()) if d < extra or (mask.shape[d - extra] == 1 != dscores.shape[d])]
-    found = aten.sum.dim_IntList(dscores, dims, True) if dims else dscores
-    return aten.reshape.default(found, list(mask.shape)).to(mask.dtype)
+    result = aten.sum.dim_IntList(dscores, dims, True) if dims else dscores
+    return aten.reshape.default(result, list(mask.shape)).to(mask.dtype)
 
 
 @family(

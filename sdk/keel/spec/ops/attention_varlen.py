@@ -46,23 +46,23 @@ def _visible(q: Tensor, k: Tensor, cum_q: Tensor | None, cum_k: Tensor | None, l
     ends with the sequences' last tokens. None if all see all.
     """
     at_q, at_k = (aten.arange.default(x.shape[-3], device=x.device) for x in (q, k))
-    found: list[Tensor] = []
+    results: list[Tensor] = []
     shift: Any = k.shape[-3] - q.shape[-3]
     if cum_q is not None and cum_k is not None:
         own_q, own_k = _sequences(at_q, cum_q), _sequences(at_k, cum_k)
-        found.append(aten.eq.Tensor(*_outer(own_q, own_k)))
+        results.append(aten.eq.Tensor(*_outer(own_q, own_k)))
         last = cum_q.shape[0] - 2  # tokens behind the last sequence see what they like
         own_q, own_k = (aten.clamp_max.default(own, last) for own in (own_q, own_k))
         ends = aten.slice.Tensor(cum_k - cum_q, 0, 1)  # the last tokens meet on the diagonal
         shift = aten.index.Tensor(ends, [own_q])
     place, key = _outer(at_q + shift, at_k)
     if right is not None:
-        found.append(aten.le.Tensor(key, place + right))
+        results.append(aten.le.Tensor(key, place + right))
     if left is not None:
-        found.append(aten.ge.Tensor(key, place - left))
-    for more in found[1:]:
-        found[0] = aten.bitwise_and.Tensor(found[0], more)
-    return found[0] if found else None
+        results.append(aten.ge.Tensor(key, place - left))
+    for more in results[1:]:
+        results[0] = aten.bitwise_and.Tensor(results[0], more)
+    return results[0] if results else None
 
 
 def _scores(q: Tensor, k: Tensor, visible: Tensor | None, bias: Tensor | None, factor: float) -> Tensor:
@@ -118,8 +118,8 @@ def _backward(
 ) -> tuple[Tensor, ...]:
     visible, factor = _visible(q, k, cum_q, cum_k, *_bounds(is_causal, left, right)), scale_of(q, scale)
     grad, q, k, v, out = (_heads_first(x) for x in (grad, q, k, v, out))
-    found = gradients(grad, q, k, v, out, lse, _scores(q, k, visible, None, factor), factor)[:3]
-    return tuple(_heads_first(x) for x in found)
+    result = gradients(grad, q, k, v, out, lse, _scores(q, k, visible, None, factor), factor)[:3]
+    return tuple(_heads_first(x) for x in result)
 
 
 def _state(q: Tensor, *shape: int, dtype: torch.dtype = torch.uint64) -> Tensor:

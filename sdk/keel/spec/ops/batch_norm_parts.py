@@ -78,12 +78,12 @@ def batch_norm_backward_sums(
     g = accurate(grad)
     shift = aten.sum.dim_IntList(g, _other(x))
     slope = aten.sum.dim_IntList(g * (accurate(x) - _spread(mean, x)), _other(x))
-    kept = x.dtype if weight is None else weight.dtype
+    retained = x.dtype if weight is None else weight.dtype
     return (
         shift if input_g else None,
         slope if input_g else None,
-        (slope * accurate(invstd)).to(kept) if weight_g else None,
-        shift.to(kept) if bias_g else None,
+        (slope * accurate(invstd)).to(retained) if weight_g else None,
+        shift.to(retained) if bias_g else None,
     )
 
 

@@ -70,8 +70,8 @@ def _slope(apart: Tensor, dist: Tensor, grad: Tensor, p: float) -> Tensor:
 
 
 def _apart(x: Tensor, y: Tensor) -> Tensor:
-    found: Tensor = aten.unsqueeze.default(accurate(x), -2) - aten.unsqueeze.default(accurate(y), -3)
-    return found
+    result: Tensor = aten.unsqueeze.default(accurate(x), -2) - aten.unsqueeze.default(accurate(y), -3)
+    return result
 
 
 @family(
@@ -112,8 +112,8 @@ def _pairs(x: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _pairs_apart(x: Tensor, first: Tensor, second: Tensor) -> Tensor:
-    found: Tensor = aten.index.Tensor(accurate(x), [first]) - aten.index.Tensor(accurate(x), [second])
-    return found
+    result: Tensor = aten.index.Tensor(accurate(x), [first]) - aten.index.Tensor(accurate(x), [second])
+    return result
 
 
 @family("_pdist_forward.default", tags=TAGS, clauses=(*_NORM, "Pairs come in lexicographic order."), row_major=True)
@@ -138,5 +138,5 @@ def pdist_backward(grad: Tensor, x: Tensor, p: float, pdist: Tensor) -> Tensor:
         p,
     )
     base = aten.full.default(list(x.shape), 0, dtype=slope.dtype, device=x.device)
-    found = aten.index_put.default(aten.index_put.default(base, [first], slope, True), [second], -slope, True)
-    return found.to(x.dtype)
+    result = aten.index_put.default(aten.index_put.default(base, [first], slope, True), [second], -slope, True)
+    return result.to(x.dtype)

@@ -26,8 +26,8 @@ def each(op: Callable[..., Tensor], first: Sequence[Tensor], *others: Any, **key
 def _same(names: str, op: str) -> dict[str, Callable[..., Any]]:
     """Overloads by their ends, all of which call one overload of the operator of one tensor."""
     packet, _, overload = op.partition(".")
-    found = getattr(getattr(aten, packet), overload or "default")
-    return {name: partial(each, found) for name in names.split()}
+    result = getattr(getattr(aten, packet), overload or "default")
+    return {name: partial(each, result) for name in names.split()}
 
 
 def _valued(

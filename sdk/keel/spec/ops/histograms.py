@@ -55,8 +55,8 @@ def _gathered(place: Tensor, inside: Tensor, weight: Tensor | None, bins: Any, d
     if weight is None:
         weight = aten.full.default(list(place.shape), 1, dtype=dtype, device=place.device)
     base = aten.full.default([bins + 1], 0, dtype=dtype, device=place.device)
-    found: Tensor = aten.slice.Tensor(aten.scatter_add.default(base, 0, where, weight), 0, 0, bins)
-    return found
+    result: Tensor = aten.slice.Tensor(aten.scatter_add.default(base, 0, where, weight), 0, 0, bins)
+    return result
 
 
 @family(
@@ -89,8 +89,8 @@ def _edges(x: Tensor, bins: int, low: float | None, high: float | None) -> Tenso
     steps = aten.arange.default(bins + 1, device=x.device)
     width = (last - first) / bins
     from_first, from_last = first + steps.to(x.dtype) * width, last - (bins - steps).to(x.dtype) * width
-    found: Tensor = aten.where.self(aten.lt.Scalar(steps, (bins + 1) // 2), from_first, from_last)
-    return found
+    result: Tensor = aten.where.self(aten.lt.Scalar(steps, (bins + 1) // 2), from_first, from_last)
+    return result
 
 
 def _bin_of(x: Tensor, edges: Tensor) -> tuple[Tensor, Tensor]:

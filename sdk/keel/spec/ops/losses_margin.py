@@ -142,8 +142,8 @@ def multilabel_margin_loss(x: Tensor, target: Tensor, reduction: int) -> tuple[T
     rows, places = accurate(_rows(x)), _rows(target)
     counts, own = _listed(places)
     losses = aten.sum.dim_IntList(_lacking(rows, places, counts, own), [1, 2]) / rows.shape[1]
-    found = aten.view.default(aten.any.dim(own, 1), list(target.shape)).to(x.dtype)
-    return _reduced(losses, reduction, target.dim() < 2).to(x.dtype), found
+    result = aten.view.default(aten.any.dim(own, 1), list(target.shape)).to(x.dtype)
+    return _reduced(losses, reduction, target.dim() < 2).to(x.dtype), result
 
 
 @family(

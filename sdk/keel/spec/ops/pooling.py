@@ -336,8 +336,8 @@ def _chosen(taken: Tensor, places: Tensor) -> tuple[Tensor, Tensor]:
     """The largest of the last dimension, and its place."""
     best, which = aten.max.dim(taken, taken.dim() - 1)
     places = aten.expand.default(places, list(taken.shape))
-    found = aten.gather.default(places, taken.dim() - 1, aten.unsqueeze.default(which, taken.dim() - 1))
-    return best, aten.squeeze.dim(found, taken.dim() - 1)
+    result = aten.gather.default(places, taken.dim() - 1, aten.unsqueeze.default(which, taken.dim() - 1))
+    return best, aten.squeeze.dim(result, taken.dim() - 1)
 
 
 for _n in (2, 3):
@@ -384,8 +384,8 @@ def _fractional(n: int) -> Any:
         flat = aten.reshape.default(place, [batch, channels, prod(output_size) * prod(kernel_size)])
         shape = [batch, channels, *output_size, prod(kernel_size)]
         taken = aten.view.default(aten.gather.default(_plane(images, n), 2, flat), shape)
-        best, found = _chosen(taken, aten.view.default(flat, shape))
-        return (aten.squeeze.dim(best, 0), aten.squeeze.dim(found, 0)) if lone else (best, found)
+        best, result = _chosen(taken, aten.view.default(flat, shape))
+        return (aten.squeeze.dim(best, 0), aten.squeeze.dim(result, 0)) if lone else (best, result)
 
     decompose.__doc__ = (
         f"The largest element of each of as many windows of the last {n} dimensions as asked for, at random places."
@@ -404,8 +404,8 @@ def _starts(sample: Tensor, size: Any, outs: Any, taps: Any) -> Tensor:
     u, o = aten.unsqueeze.default(sample, 2), count(outs, sample)
     last = aten.eq.Scalar(o, outs - 1)
     alpha = number(size - taps) / aten.clamp_min.default(number(outs - 1), 1)
-    found = ((o.to(sample.dtype) + u) * alpha).to(torch.int64) - (u * alpha).to(torch.int64)
-    return aten.where.self(last, aten.full.default([], size - taps, dtype=torch.int64, device=sample.device), found)
+    result = ((o.to(sample.dtype) + u) * alpha).to(torch.int64) - (u * alpha).to(torch.int64)
+    return aten.where.self(last, aten.full.default([], size - taps, dtype=torch.int64, device=sample.device), result)
 
 
 for _n in (2, 3):

@@ -276,8 +276,8 @@ def all_(x: Tensor, dim: Sequence[int] | int | None = None, keepdim: bool = Fals
     """Whether no element is zero."""
     zero = aten.eq.Scalar(x, 0)
     over = [dim] if isinstance(dim, int) else dim
-    found = aten.bitwise_not.default(aten.any.dims(zero, over, keepdim))
-    return found.to(torch.uint8) if x.dtype == torch.uint8 else found
+    result = aten.bitwise_not.default(aten.any.dims(zero, over, keepdim))
+    return result.to(torch.uint8) if x.dtype == torch.uint8 else result
 
 
 @family("aminmax.default", tags=TAGS, clauses=("The results are those of amin and of amax.",))

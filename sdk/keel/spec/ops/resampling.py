@@ -115,8 +115,8 @@ def _zero(like: Tensor) -> Tensor:
 def _nearest(line: _Line, like: Tensor, centered: bool) -> Tensor:
     """The place of each result, in float32 whatever the argument."""
     o = count(line.outs, like).to(torch.float32)
-    found = ((o + 0.5 if centered else o) * line.ratio).to(torch.int64)
-    return aten.clamp_max.default(found, line.size - 1)
+    result = ((o + 0.5 if centered else o) * line.ratio).to(torch.int64)
+    return aten.clamp_max.default(result, line.size - 1)
 
 
 def _places(sizes: Sizes, outs: Sizes, scales: Sizes, x: Tensor, centered: bool) -> list[Tensor]:

@@ -72,8 +72,8 @@ def _reflected(at: Tensor, size: Any, align: bool) -> tuple[Tensor, Tensor]:
     extra = aten.fmod.Scalar(far, span)
     flips = aten.floor.default(far / span)
     even = aten.eq.Scalar(aten.remainder.Scalar(flips, 2), 0)
-    found = aten.where.self(even, extra + low / 2, span - extra + low / 2)
-    return found, aten.where.self(even, sign, aten.neg.default(sign))
+    result = aten.where.self(even, extra + low / 2, span - extra + low / 2)
+    return result, aten.where.self(even, sign, aten.neg.default(sign))
 
 
 def _padded(at: Tensor, size: Any, padding: int, align: bool) -> tuple[Tensor, Tensor | None]:
@@ -89,14 +89,14 @@ def _padded(at: Tensor, size: Any, padding: int, align: bool) -> tuple[Tensor, T
 
 def _lines(grid: Tensor, sizes: Sequence[Any], mode: int, padding: int, align: bool) -> list[tuple[Tensor, Any]]:
     """Per dimension, the places and their slope by the grid's coordinate."""
-    found = []
+    results = []
     for k, size in enumerate(sizes):
         at, slope = _located(aten.select.int(grid, -1, len(sizes) - 1 - k), size, align)
         if mode != _BICUBIC:
             at, more = _padded(at, size, padding, align)
             slope = slope if more is None else more * slope
-        found.append((at, slope))
-    return found
+        results.append((at, slope))
+    return results
 
 
 def _cubic_slopes(t: Tensor, a: float = -0.75) -> list[Tensor]:
@@ -126,10 +126,10 @@ def _taps(places: Sequence[Tensor], mode: int) -> list[_Tap]:
         steps.append([below - 1, below, below + 1, below + 2] if cubes else [below, below + 1])
         weights.append(cubic(t) if cubes else [1 - t, t])
         slopes.append(_cubic_slopes(t) if cubes else [aten.neg.default(one), one])
-    found = []
+    results = []
     for choice in product(range(4 if mode == _BICUBIC else 2), repeat=len(places)):
         chosen = [weights[k][i] for k, i in enumerate(choice)]
-        found.append(
+        results.append(
             _Tap(
                 tuple(steps[k][i] for k, i in enumerate(choice)),
                 prod(chosen[1:], start=chosen[0]),
@@ -138,7 +138,7 @@ def _taps(places: Sequence[Tensor], mode: int) -> list[_Tap]:
                 ),
             )
         )
-    return found
+    return results
 
 
 def _element(tap: _Tap, sizes: Sequence[Any], mode: int, padding: int, align: bool) -> tuple[Tensor, Tensor]:
@@ -297,8 +297,8 @@ def affine_grid_generator(theta: Tensor, size: Sequence[Any], align_corners: boo
     rank = len(sizes)
 
     def coefficient(k: int) -> Tensor:
-        found: Tensor = aten.view.default(aten.select.int(maps, 2, k), [theta.shape[0], *[1] * rank, rank])
-        return found
+        result: Tensor = aten.view.default(aten.select.int(maps, 2, k), [theta.shape[0], *[1] * rank, rank])
+        return result
 
     grid = coefficient(rank)
     for d, n in enumerate(sizes):

@@ -45,23 +45,23 @@ class _Segments:
 
     def _spread(self, x: Tensor, shape: list[Any]) -> Tensor:
         more = [1] * (self.data.dim() - x.dim())
-        found: Tensor = aten.expand.default(aten.reshape.default(x, [*x.shape, *more]), shape)
-        return found
+        result: Tensor = aten.expand.default(aten.reshape.default(x, [*x.shape, *more]), shape)
+        return result
 
     def reduced(self, src: Tensor, how: str, start: float) -> Tensor:
         """One element per segment; what is in none goes to a place of its own."""
         shape = [self.count + 1 if d == self.axis else n for d, n in enumerate(self.data.shape)]
         base = aten.full.default(shape, start, dtype=src.dtype, device=src.device)
-        found: Tensor = aten.slice.Tensor(
+        result: Tensor = aten.slice.Tensor(
             aten.scatter_reduce.two(base, self.axis, self.of, src, how), self.axis, 0, self.count
         )
-        return found
+        return result
 
     def read(self, x: Tensor) -> Tensor:
         """For each element of the data, what its segment has; 0 for what is in none."""
         pad = [0, 0] * (x.dim() - 1 - self.axis) + [0, 1]
-        found: Tensor = aten.gather.default(aten.constant_pad_nd.default(x, pad), self.axis, self.of)
-        return found
+        result: Tensor = aten.gather.default(aten.constant_pad_nd.default(x, pad), self.axis, self.of)
+        return result
 
     def sizes(self, shape: list[Any], dtype: torch.dtype) -> Tensor:
         return self._spread(self.lengths, shape).to(dtype)
@@ -155,8 +155,8 @@ def _others(by: _Segments, own: Tensor, product: Tensor, initial: float) -> Tens
     nothing = aten.full_like.default(own, 0.0)
     rest = aten.where.self(aten.gt.Scalar(zeros, 0), nothing, rest)
     rest = aten.where.self(aten.gt.Scalar(nans, 0), aten.full_like.default(own, math.nan), rest)
-    found: Tensor = aten.where.self(special, rest, product / aten.where.self(special, nothing + 1.0, own))
-    return found
+    result: Tensor = aten.where.self(special, rest, product / aten.where.self(special, nothing + 1.0, own))
+    return result
 
 
 # -- bags of an embedding table ---------------------------------------------------------------------------------------
@@ -168,27 +168,27 @@ Saved = tuple[Tensor, Tensor, Tensor, Tensor]
 def _bag_of(indices: Tensor, offsets: Tensor) -> Tensor:
     """The number of the bag that each index is in."""
     places = aten.arange.default(indices.shape[0], dtype=offsets.dtype, device=indices.device)
-    found: Tensor = aten.searchsorted.Tensor(offsets, places, right=True) - 1
-    return found
+    result: Tensor = aten.searchsorted.Tensor(offsets, places, right=True) - 1
+    return result
 
 
 def _counted(indices: Tensor, padding_idx: int) -> Tensor:
     """Which indices count."""
     if padding_idx < 0:
         return torch.ones_like(indices, dtype=torch.bool)
-    found: Tensor = aten.ne.Scalar(indices, padding_idx)
-    return found
+    result: Tensor = aten.ne.Scalar(indices, padding_idx)
+    return result
 
 
 def _column(x: Tensor) -> Tensor:
-    found: Tensor = aten.unsqueeze.default(x, 1)
-    return found
+    result: Tensor = aten.unsqueeze.default(x, 1)
+    return result
 
 
 def _rows_added(count: Any, place: Tensor, rows: Tensor) -> Tensor:
     base = aten.full.default([count, rows.shape[1]], 0, dtype=rows.dtype, device=rows.device)
-    found: Tensor = aten.index_put.default(base, [place], rows, True)
-    return found
+    result: Tensor = aten.index_put.default(base, [place], rows, True)
+    return result
 
 
 def _saves_nothing(weight: Tensor, scale: Tensor | None, padding_idx: int) -> bool:
@@ -322,12 +322,12 @@ def embedding_bag_forward_only(
     padding_idx: int = -1,
 ) -> Saved:
     """Rows of a table reduced bag by bag, where no gradient is wanted."""
-    found: Any = embedding_bag(
+    result: Any = embedding_bag(
         weight, indices, offsets, scale_grad_by_freq, mode, sparse, per_sample_weights, include_last_offset, padding_idx
     )
-    if found is NotImplemented or not include_last_offset or mode != SUM:
-        return found
-    out, bag, *_ = found
+    if result is NotImplemented or not include_last_offset or mode != SUM:
+        return result
+    out, bag, *_ = result
     zeros = aten.full.default(list(offsets.shape), 0, dtype=offsets.dtype, device=weight.device)
     return out, bag, zeros, aten.clone.default(zeros)
 
@@ -430,8 +430,8 @@ def embedding_bag_weights_backward(
     """The gradient of embedding_bag with respect to the weights of its samples."""
     bag = _bag_of(indices, offsets) if offset2bag.shape[0] == 0 else offset2bag
     products = aten.index.Tensor(accurate(grad), [bag]) * aten.index.Tensor(accurate(weight), [indices])
-    found = aten.sum.dim_IntList(products, [1])
-    return aten.where.self(_counted(indices, padding_idx), found, aten.full_like.default(found, 0.0)).to(grad.dtype)
+    result = aten.sum.dim_IntList(products, [1])
+    return aten.where.self(_counted(indices, padding_idx), result, aten.full_like.default(result, 0.0)).to(grad.dtype)
 
 
 @family(

@@ -277,9 +277,9 @@ def diagonal_scatter(x: Tensor, src: Tensor, offset: int = 0, dim1: int = 0, dim
     # At most one element of each row is replaced, by the source's element at min(row, column).
     length = src.shape[-1]
     padded = aten.constant_pad_nd.default(src.to(x.dtype), [max(-offset, 0), rows - length - max(-offset, 0)])
-    found = aten.where.self(aten.eq.Tensor(column, row + offset), aten.unsqueeze.default(padded, -1), last)
+    result = aten.where.self(aten.eq.Tensor(column, row + offset), aten.unsqueeze.default(padded, -1), last)
     back = [*rest, d1, d2]
-    return aten.permute.default(found, [back.index(d) for d in range(x.dim())])
+    return aten.permute.default(result, [back.index(d) for d in range(x.dim())])
 
 
 @family(

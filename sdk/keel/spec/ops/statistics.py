@@ -89,5 +89,5 @@ def std(
     x: torch.Tensor, dim: list[int] | None = None, *, correction: Any = None, keepdim: bool = False
 ) -> torch.Tensor:
     """Standard deviation over ``dim``."""
-    found = aten.sqrt.default(_moments(accurate(x), dim, correction)[0])
-    return _dropped(x, dim, keepdim, found).to(x.dtype.to_real())
+    result = aten.sqrt.default(_moments(accurate(x), dim, correction)[0])
+    return _dropped(x, dim, keepdim, result).to(x.dtype.to_real())

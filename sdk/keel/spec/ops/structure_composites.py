@@ -318,10 +318,10 @@ def index_reduce(
     """Slices reduced into indices of a dimension."""
     if not x.dim():
         row = [aten.reshape.default(t, [1]) for t in (x, source)]
-        found = aten.scatter_reduce.two(
+        result = aten.scatter_reduce.two(
             row[0], 0, aten.reshape.default(index, [1]), row[1], reduce, include_self=include_self
         )
-        return aten.reshape.default(found, [])
+        return aten.reshape.default(result, [])
     dim = dim % x.dim()
     along = [index.numel() if d == dim else 1 for d in range(x.dim())]
     at = aten.expand.default(aten.reshape.default(index.to(torch.int64), along), list(source.shape))
@@ -346,8 +346,8 @@ def masked_scatter_backward(grad: Tensor, mask: Tensor, sizes: Sequence[Any]) ->
     rest = aten.full.default([], count, dtype=torch.int64, device=grad.device)
     place = aten.where.self(there, aten.cumsum.default(there.to(torch.int64), 0) - 1, rest)
     base = aten.full.default([count + 1], 0, dtype=grad.dtype, device=grad.device)  # the last place takes the rest
-    found = aten.scatter.src(base, 0, place, aten.reshape.default(grad, [grad.numel()]))
-    return aten.reshape.default(aten.slice.Tensor(found, 0, 0, count), list(sizes))
+    result = aten.scatter.src(base, 0, place, aten.reshape.default(grad, [grad.numel()]))
+    return aten.reshape.default(aten.slice.Tensor(result, 0, 0, count), list(sizes))
 
 
 # -- gradients of padding ---------------------------------------------------------------------------------------------

@@ -66,13 +66,13 @@ def masked_softmax(x: Tensor, mask: Tensor, dim: int | None = None, mask_type: i
 def masked_softmax_backward(grad: Tensor, output: Tensor, mask: Tensor, dim: int | None = None) -> Tensor:
     """The gradient of masked_softmax."""
     mask = _true(mask)
-    found = aten._softmax_backward_data.default(
+    result = aten._softmax_backward_data.default(
         aten.masked_fill.Scalar(grad, mask, 0),
         aten.masked_fill.Scalar(output, mask, 0),
         output.dim() - 1 if dim is None else dim,
         output.dtype,
     )
-    return aten.masked_fill.Scalar(found, mask, 0)
+    return aten.masked_fill.Scalar(result, mask, 0)
 
 
 def _heads(x: Tensor, heads: int) -> Tensor:

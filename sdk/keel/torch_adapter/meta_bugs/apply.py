@@ -35,13 +35,13 @@ def apply_fixes(gm: fx.GraphModule) -> None:
         if not follows and not has_bug(node.target):
             continue
         args, kwargs = fx.node.map_aggregate((node.args, node.kwargs), _value)
-        said = node.meta["val"]
+        value = node.meta["val"]
         if follows:
-            said, args = _again(node, args, kwargs, mode)
+            value, args = _again(node, args, kwargs, mode)
         with mode:
-            given = fix_results(node.target, args, kwargs, said)
-        if _types(given) != _types(node.meta["val"]):
-            node.meta["val"] = given
+            fixed = fix_results(node.target, args, kwargs, value)
+        if _types(fixed) != _types(node.meta["val"]):
+            node.meta["val"] = fixed
             changed.add(node)
 
 
@@ -50,9 +50,9 @@ def _of_redrawn(gm: fx.GraphModule, mode: Any) -> None:
     for node in gm.graph.nodes:
         if "val" in node.meta or node.target not in _REDRAWN:
             continue
-        taken = list(fx.node.map_aggregate(node.args, _value))
+        arguments = list(fx.node.map_aggregate(node.args, _value))
         saves = node.target is _REDRAWN[0]
-        op, *args = taken if saves else taken[1:]
+        op, *args = arguments if saves else arguments[1:]
         with mode:
             drawn = op(*args, **fx.node.map_aggregate(node.kwargs, _value))
         states: list[Any] = [u for u in node.users if u.args[1:] == (0,)] if saves else [node.args[0]]
@@ -61,13 +61,13 @@ def _of_redrawn(gm: fx.GraphModule, mode: Any) -> None:
         node.meta["val"] = (next((n.meta["val"] for n in states), None), drawn) if saves else drawn
 
 
-def _state(drawn: Any, said: Any, mode: Any) -> Any:
+def _state(drawn: Any, value: Any, mode: Any) -> Any:
     """The random state of the device of ``drawn``, for which the partitioner takes the host's.  Where PyTorch does not
     know the device it is that of its module and then the host's, from which a device draws whose kernels fall back.
     """
     device = next(v.device for v in leaves(drawn) if isinstance(v, torch.Tensor))
     if device.type in ("cpu", "cuda") or not hasattr(module := torch.get_device_module(device), "get_rng_state"):
-        return said
+        return value
     with unset_fake_temporarily():
         state = torch.cat([module.get_rng_state(device), torch.get_rng_state()])
     return mode.from_tensor(state, static_shapes=True)

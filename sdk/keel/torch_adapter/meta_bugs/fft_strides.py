@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import torch
 
-from keel.torch_adapter.meta_bugs.record import ALL, Given, MetaBug, Size, Strides, row_major
+from keel.torch_adapter.meta_bugs.record import ALL, MetaBug, NamedArguments, Size, Strides, row_major
 from keel.torch_adapter.symbols import hint_of
 
 aten = torch.ops.aten
@@ -74,11 +74,11 @@ class Transformed:
     def _laid_out(self, strides: Sequence[Size], shape: Sequence[Size], dims: Sequence[int]) -> Sequence[Size]:
         """Strides of sizes ``shape`` with ``dims`` innermost in that order, the others outside by their old strides."""
         others = self._outermost_first([d for d in range(len(shape)) if d not in dims], strides)
-        found: dict[int, Size] = {}
+        packed: dict[int, Size] = {}
         step: Size = 1
         for d in reversed([*others, *dims]):
-            found[d], step = step, step * shape[d]
-        return tuple(found[d] for d in range(len(shape)))
+            packed[d], step = step, step * shape[d]
+        return tuple(packed[d] for d in range(len(shape)))
 
 
 def _in_one_go(dims: Sequence[int]) -> bool:
@@ -88,18 +88,18 @@ def _in_one_go(dims: Sequence[int]) -> bool:
 # -- bugs -------------------------------------------------------------------------------------------------------------
 
 
-def _transform(strides: Callable[[Transformed, Given, torch.Tensor], Sequence[Size]]) -> Strides:
-    def of(args: Given, said: torch.Tensor) -> Sequence[Size] | None:
+def _transform(strides: Callable[[Transformed, NamedArguments, torch.Tensor], Sequence[Size]]) -> Strides:
+    def of(args: NamedArguments, value: torch.Tensor) -> Sequence[Size] | None:
         x = args["self"]
         cuda = x.device.type == "cuda"
         if not cuda and not torch.backends.mkl.is_available():
             return None
-        return strides(Transformed(x.shape, x.stride(), cuda, lambda s: hint_of(s) or 0), args, said)
+        return strides(Transformed(x.shape, x.stride(), cuda, lambda s: hint_of(s) or 0), args, value)
 
     return of
 
 
-def _r2c(x: Transformed, args: Given, said: torch.Tensor) -> Sequence[Size]:
+def _r2c(x: Transformed, args: NamedArguments, value: torch.Tensor) -> Sequence[Size]:
     half, last = list(x.shape), args["dim"][-1]
     half[last] = half[last] // 2 + 1
     return x.r2c(args["dim"], half, args["onesided"])
@@ -110,7 +110,7 @@ _SORTED = (
     "share memory."
 )
 FFT_STRIDES: tuple[MetaBug, ...] = (
-    MetaBug((aten._fft_c2c.default,), ALL[:1], _SORTED, _transform(lambda x, args, said: x.c2c(args["dim"]))),
+    MetaBug((aten._fft_c2c.default,), ALL[:1], _SORTED, _transform(lambda x, args, value: x.c2c(args["dim"]))),
     MetaBug(
         (aten._fft_r2c.default,),
         ALL[:1],
@@ -118,6 +118,6 @@ FFT_STRIDES: tuple[MetaBug, ...] = (
         _transform(_r2c),
     ),
     MetaBug(
-        (aten._fft_c2r.default,), ALL[:1], _SORTED, _transform(lambda x, args, said: x.c2r(args["dim"], said.shape))
+        (aten._fft_c2r.default,), ALL[:1], _SORTED, _transform(lambda x, args, value: x.c2r(args["dim"], value.shape))
     ),
 )

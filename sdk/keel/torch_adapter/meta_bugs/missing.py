@@ -41,8 +41,8 @@ def _normalized(
     eps: float,
 ) -> tuple[torch.Tensor, ...]:
     """The fourth result is what cuDNN keeps."""
-    found = aten._native_batch_norm_legit_functional.default(x, weight, bias, mean, var, True, momentum, eps)
-    return (*found[:3], x.new_empty([0], dtype=torch.uint8), *found[3:])
+    results = aten._native_batch_norm_legit_functional.default(x, weight, bias, mean, var, True, momentum, eps)
+    return (*results[:3], x.new_empty([0], dtype=torch.uint8), *results[3:])
 
 
 def _inferred(x: torch.Tensor, *rest: Any) -> tuple[torch.Tensor, ...]:
@@ -65,10 +65,10 @@ def _marked_loss(x: torch.Tensor, target: torch.Tensor, reduction: int) -> tuple
 
 
 def _norm(x: torch.Tensor, ord: Any = 2, dim: Any = None, *rest: Any, **named: Any) -> torch.Tensor:
-    found: torch.Tensor = aten.linalg_vector_norm.default(
+    result: torch.Tensor = aten.linalg_vector_norm.default(
         x, ord, [d % max(x.dim(), 1) for d in dim] if dim else dim, *rest, **named
     )
-    return found
+    return result
 
 
 def _by_tensors(op: Callable[..., Any]) -> Callable[..., Any]:

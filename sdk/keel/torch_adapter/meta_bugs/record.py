@@ -10,9 +10,9 @@ import torch
 
 Size = Any
 """A size or stride: a number, a symbolic number of PyTorch's or an expression. The same arithmetic serves all."""
-Given = Mapping[str, Any]
+NamedArguments = Mapping[str, Any]
 """Arguments by parameter name."""
-Strides = Callable[[Given, torch.Tensor], Sequence[Size] | None]
+Strides = Callable[[NamedArguments, torch.Tensor], Sequence[Size] | None]
 """The strides that eager gives, by the arguments and the promised result; None where the promise is kept."""
 Kind = Literal["strides", "absent", "dtype", "results", "missing", "instead"]
 ALL = ("2.11", "2.13", "2.14", "2.15")
@@ -50,11 +50,11 @@ def row_major(shape: Sequence[Size]) -> tuple[Size, ...]:
 
 def ordered(shape: Sequence[Size], dims: Sequence[int]) -> tuple[Size, ...]:
     """Dense strides with the dimensions in this order, the last innermost."""
-    found: dict[int, Size] = {}
+    strides: dict[int, Size] = {}
     step: Size = 1
     for d in reversed(dims):
-        found[d], step = step, step * shape[d]
-    return tuple(found[d] for d in range(len(shape)))
+        strides[d], step = step, step * shape[d]
+    return tuple(strides[d] for d in range(len(shape)))
 
 
 def with_dtype(value: Any, dtype: torch.dtype | None) -> Any:

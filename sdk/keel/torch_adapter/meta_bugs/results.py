@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from keel.torch_adapter.meta_bugs.record import ALL, Given, MetaBug, with_dtype
+from keel.torch_adapter.meta_bugs.record import ALL, MetaBug, NamedArguments, with_dtype
 from keel.torch_adapter.symbols import expression
 
 aten = torch.ops.aten
@@ -18,16 +18,16 @@ def _is_on_cpu(args: Sequence[Any]) -> bool:
     return bool(args[0].device.type == "cpu")
 
 
-def _state_on_host(said: Any, args: Sequence[Any]) -> Any:
-    state = [torch.empty_strided(v.shape, v.stride(), dtype=v.dtype, device="cpu") for v in said[2:4]]
-    return *said[:2], *state
+def _state_on_host(value: Any, args: Sequence[Any]) -> Any:
+    state = [torch.empty_strided(v.shape, v.stride(), dtype=v.dtype, device="cpu") for v in value[2:4]]
+    return *value[:2], *state
 
 
-def _distinct(position: int | None, said: Any, args: Sequence[Any]) -> Any:
+def _distinct(position: int | None, value: Any, args: Sequence[Any]) -> Any:
     """The distinct elements, or slices along the dimension that the argument at ``position`` says, the place of each
     among them, and how often each occurs.
     """
-    values, places, counts = said
+    values, places, counts = value
     x: torch.Tensor = args[0]
     if position is not None and len(args) > position and args[position] == -1 and x.dim():
         size = values.shape[x.dim() - 1]
@@ -36,9 +36,9 @@ def _distinct(position: int | None, said: Any, args: Sequence[Any]) -> Any:
     return values, with_dtype(places, torch.int64), with_dtype(counts, torch.int64)
 
 
-def _of_zeros(said: Any, args: Sequence[Any]) -> Any:
+def _of_zeros(value: Any, args: Sequence[Any]) -> Any:
     """The distinct elements, as many as only the run tells, and the place of each element among them."""
-    values, places = said
+    values, places = value
     x: Any = args[0]
     if isinstance(values.shape[0], int) and x.dim():
         env: Any = x.fake_mode.shape_env
@@ -47,36 +47,36 @@ def _of_zeros(said: Any, args: Sequence[Any]) -> Any:
     return values, places
 
 
-def _counted(said: Any, args: Sequence[Any]) -> Any:
+def _counted(value: Any, args: Sequence[Any]) -> Any:
     """How often each integer occurs, or the sum of its weights."""
     if len(args) < 2 or args[1] is None:
-        return said
-    return with_dtype(said, torch.float32 if args[1].dtype == torch.float32 else torch.float64)
+        return value
+    return with_dtype(value, torch.float32 if args[1].dtype == torch.float32 else torch.float64)
 
 
-def _bags(said: Any, args: Sequence[Any], op: Callable[..., Any] = aten._embedding_bag.default) -> Any:
+def _bags(value: Any, args: Sequence[Any], op: Callable[..., Any] = aten._embedding_bag.default) -> Any:
     """Which bag each index is in is not kept where rows are summed by the fast kernel, which takes bfloat16 as
     float16.
     """
     rows = args[0]
     if rows.dtype != torch.bfloat16 or not _is_on_cpu(args):
-        return said
-    return said[0], op(with_dtype(rows, torch.float16), *args[1:])[1], *said[2:]
+        return value
+    return value[0], op(with_dtype(rows, torch.float16), *args[1:])[1], *value[2:]
 
 
-def _kept(said: Any, args: Sequence[Any]) -> Any:
+def _kept_elements(value: Any, args: Sequence[Any]) -> Any:
     """The mask of a dropout of no elements has their dtype on the host."""
     empty = _is_on_cpu(args) and any(expression(n) == 0 for n in args[0].shape)
-    return (said[0], with_dtype(said[1], args[0].dtype)) if empty else said
+    return (value[0], with_dtype(value[1], args[0].dtype)) if empty else value
 
 
-def _forward_bags(said: Any, args: Sequence[Any]) -> Any:
+def _forward_bags(value: Any, args: Sequence[Any]) -> Any:
     """As above; with include_last_offset the counts and rows of the sum are as many as the offsets on a CPU, those of
     others as the bags.
     """
     if not _is_on_cpu(args):
-        return said
-    out, bag, counts, rows = _bags(said, args, aten._embedding_bag_forward_only.default)
+        return value
+    out, bag, counts, rows = _bags(value, args, aten._embedding_bag_forward_only.default)
     offsets, mode = args[2], args[4] if len(args) > 4 else 0
     if len(args) > 7 and args[7]:
         counts = offsets.new_empty([offsets.shape[0] if mode == 0 else out.shape[0]])
@@ -84,11 +84,11 @@ def _forward_bags(said: Any, args: Sequence[Any]) -> Any:
     return out, bag, counts, rows
 
 
-def _input_of(args: Given) -> tuple[int, ...]:
+def _input_of(args: NamedArguments) -> tuple[int, ...]:
     return () if args["output_mask"][0] else (0,)
 
 
-def _weights_of(args: Given) -> tuple[int, ...]:
+def _weights_of(args: NamedArguments) -> tuple[int, ...]:
     return () if args.get("need_weights", True) else (1,)
 
 
@@ -110,7 +110,9 @@ RESULTS: tuple[MetaBug, ...] = (
     _bug(_DIMENSIONS, partial(_distinct, 1), aten.unique_dim.default, aten.unique_dim_consecutive.default),
     _bug("Sums of weights are promised as integers; eager's are floats.", _counted, aten.bincount.default),
     _bug(
-        "A mask of no elements is promised to be boolean; eager's has their dtype.", _kept, aten.native_dropout.default
+        "A mask of no elements is promised to be boolean; eager's has their dtype.",
+        _kept_elements,
+        aten.native_dropout.default,
     ),
     _bug(
         "On a CPU the bag of each index is promised also where the fast kernel for bfloat16 leaves it out.",

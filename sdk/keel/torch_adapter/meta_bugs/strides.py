@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch._prims_common import compute_elementwise_output_strides
 
-from keel.torch_adapter.meta_bugs.record import ALL, Given, MetaBug, Size, Strides, ordered, row_major
+from keel.torch_adapter.meta_bugs.record import ALL, MetaBug, NamedArguments, Size, Strides, ordered, row_major
 from keel.torch_adapter.symbols import expression, hint_of
 
 aten = torch.ops.aten
@@ -20,20 +20,20 @@ aten = torch.ops.aten
 # -- rules ------------------------------------------------------------------------------------------------------------
 
 
-def _rows(args: Given, said: torch.Tensor) -> Sequence[Size]:
-    return row_major(said.shape)
+def _rows(args: NamedArguments, value: torch.Tensor) -> Sequence[Size]:
+    return row_major(value.shape)
 
 
 def _format_of(name: str) -> Strides:
     """Channels-last where the argument is, else row-major."""
 
-    def strides(args: Given, said: torch.Tensor) -> Sequence[Size]:
-        rank = said.dim()
+    def strides(args: NamedArguments, value: torch.Tensor) -> Sequence[Size]:
+        rank = value.dim()
         last = channels_last(args[name])
         return (
-            ordered(said.shape, [0, *range(2, rank), 1])
+            ordered(value.shape, [0, *range(2, rank), 1])
             if last and args[name].dim() == rank
-            else (row_major(said.shape))
+            else (row_major(value.shape))
         )
 
     return strides
@@ -58,8 +58,8 @@ def channels_last(x: torch.Tensor) -> bool:
 def _like(name: str) -> Strides:
     """Those of an empty tensor like the argument, which keeps the order of its dimensions."""
 
-    def strides(args: Given, said: torch.Tensor) -> Sequence[Size] | None:
-        return torch.empty_like(args[name]).stride() if args[name].dim() == said.dim() else None
+    def strides(args: NamedArguments, value: torch.Tensor) -> Sequence[Size] | None:
+        return torch.empty_like(args[name]).stride() if args[name].dim() == value.dim() else None
 
     return strides
 
@@ -67,7 +67,7 @@ def _like(name: str) -> Strides:
 def _of(*names: str) -> Strides:
     """Those of an operator by elements on these arguments, in this order."""
 
-    def strides(args: Given, said: torch.Tensor) -> Sequence[Size] | None:
+    def strides(args: NamedArguments, value: torch.Tensor) -> Sequence[Size] | None:
         first, second = (args[n] for n in names)
         both = isinstance(first, torch.Tensor) and isinstance(second, torch.Tensor)
         return aten.eq.Tensor(first, second).stride() if both else None
@@ -75,89 +75,89 @@ def _of(*names: str) -> Strides:
     return strides
 
 
-def _apart(args: Given, said: torch.Tensor) -> Sequence[Size] | None:
+def _no_overlap(args: NamedArguments, value: torch.Tensor) -> Sequence[Size] | None:
     x = args["self"]
     repeated = any(expression(s) == 0 and expression(n) != 1 for n, s in zip(x.shape, x.stride(), strict=True))
     return torch.empty_like(x).stride() if repeated else None
 
 
-def _added(args: Given, said: torch.Tensor) -> Sequence[Size] | None:
+def _added(args: NamedArguments, value: torch.Tensor) -> Sequence[Size] | None:
     """The sum passes through one kernel with the outer product, also where it counts for nothing."""
-    given: torch.Tensor = aten.addcmul.default(args["self"], args["vec1"].unsqueeze(1), args["vec2"].unsqueeze(0))
-    return given.stride()
+    result: torch.Tensor = aten.addcmul.default(args["self"], args["vec1"].unsqueeze(1), args["vec2"].unsqueeze(0))
+    return result.stride()
 
 
-def _times_powers(args: Given, said: torch.Tensor) -> Sequence[Size] | None:
+def _times_powers(args: NamedArguments, value: torch.Tensor) -> Sequence[Size] | None:
     """Powers of two are made first, row-major: of the number 2. Where the operand has another dtype than that has by
     itself they are those of a tensor, and lie as the exponents do.
     """
     x, exponents = args["self"], args["other"]
-    whole = not exponents.is_floating_point() and not exponents.is_complex()
-    other = x.is_complex() or (x.is_floating_point() and (x.dtype != torch.float32 or whole))
+    integral = not exponents.is_floating_point() and not exponents.is_complex()
+    other = x.is_complex() or (x.is_floating_point() and (x.dtype != torch.float32 or integral))
     powers = torch.empty_like(exponents, memory_format=torch.preserve_format if other else torch.contiguous_format)
-    given: torch.Tensor = aten.eq.Tensor(x, powers)
-    return given.stride()
+    result: torch.Tensor = aten.eq.Tensor(x, powers)
+    return result.stride()
 
 
 def _scaled(*names: str) -> Strides:
     """Where ``alpha`` is given the fake kernel makes a tensor of the operand times it, with an order of its own."""
     strides = _of(*names)
-    return lambda args, said: strides(args, said) if "alpha" in args else None
+    return lambda args, value: strides(args, value) if "alpha" in args else None
 
 
-def _drawn_like(args: Given, said: torch.Tensor) -> Sequence[Size] | None:
+def _drawn_like(args: NamedArguments, value: torch.Tensor) -> Sequence[Size] | None:
     return None if args.get("memory_format") is not None else torch.empty_like(args["self"]).stride()
 
 
-def _indexed(args: Given, said: torch.Tensor) -> Sequence[Size] | None:
+def _indexed(args: NamedArguments, value: torch.Tensor) -> Sequence[Size] | None:
     """Elements are read by a kernel that goes through the operand, with the indexed dimensions replaced by those of the
     indices, and the indices, which all have a say in the order.  Source: AdvancedIndex in TensorAdvancedIndexing.cpp.
     """
     x = args["self"]
-    found = {d: i for d, i in enumerate(args["indices"]) if i is not None}
-    sizes = [*x.shape, *x.stride(), *said.shape, *(n for i in found.values() for n in i.shape)]
-    if any(i.dtype in (torch.bool, torch.uint8) for i in found.values()) or None in map(hint_of, sizes):
+    indices = {d: i for d, i in enumerate(args["indices"]) if i is not None}
+    sizes = [*x.shape, *x.stride(), *value.shape, *(n for i in indices.values() for n in i.shape)]
+    if any(i.dtype in (torch.bool, torch.uint8) for i in indices.values()) or None in map(hint_of, sizes):
         return None  # as many as only the run tells
-    if not found or 0 in map(hint_of, said.shape):
+    if not indices or 0 in map(hint_of, value.shape):
         return None
-    dims, first = [*found], min(found)
-    rest = [s for d, s in enumerate(x.stride()) if d not in found]
+    dims, first = [*indices], min(indices)
+    rest = [s for d, s in enumerate(x.stride()) if d not in indices]
     if dims[-1] - first >= len(dims):  # not side by side: they come first
         first = 0
-    read = torch.broadcast_tensors(*found.values())
-    source = torch.empty_strided(said.shape, [*rest[:first], *[0] * read[0].dim(), *rest[first:]], device=said.device)
+    read = torch.broadcast_tensors(*indices.values())
+    source = torch.empty_strided(value.shape, [*rest[:first], *[0] * read[0].dim(), *rest[first:]], device=value.device)
     alone, after = [1] * first, [1] * (len(rest) - first)
     places = [i.reshape([*alone, *i.shape, *after]) for i in read]
-    if said.device.type == "cuda":  # whose kernel wants them all alike
+    if value.device.type == "cuda":  # whose kernel wants them all alike
         places = [i if i.stride() == places[0].stride() else i.contiguous() for i in places]
-    places = [i.expand(said.shape) for i in places]
+    places = [i.expand(value.shape) for i in places]
     strides: Sequence[Size] = compute_elementwise_output_strides(source, *places)
     return strides
 
 
-def _chunks(args: Given, said: torch.Tensor) -> Sequence[Size] | None:
+def _chunks(args: NamedArguments, value: torch.Tensor) -> Sequence[Size] | None:
     """A view's dimension of size one lies next to the second, so that what it is of is not channels-last."""
-    return row_major(said.shape) if said.dim() in (4, 5) and hint_of(said.shape[0]) == 1 else None
+    return row_major(value.shape) if value.dim() in (4, 5) and hint_of(value.shape[0]) == 1 else None
 
 
-def _of_no_dims(args: Given, said: torch.Tensor) -> Sequence[Size] | None:
-    return row_major(said.shape) if args.get("dim") == [] else None
+def _of_no_dims(args: NamedArguments, value: torch.Tensor) -> Sequence[Size] | None:
+    return row_major(value.shape) if args.get("dim") == [] else None
 
 
-def _angle(args: Given, said: torch.Tensor) -> Sequence[Size] | None:
-    return row_major(said.shape) if args["self"].is_complex() else None
+def _angle(args: NamedArguments, value: torch.Tensor) -> Sequence[Size] | None:
+    return row_major(value.shape) if args["self"].is_complex() else None
 
 
-def _slices(args: Given, said: torch.Tensor) -> Sequence[Size] | None:
+def _slices(args: NamedArguments, value: torch.Tensor) -> Sequence[Size] | None:
     """Distinct slices are found along the first dimension, and moved to theirs."""
     dim = args.get("dim")
-    if dim is None or not said.dim():
+    if dim is None or not value.dim():
         return None
-    dim = dim % said.dim()
-    return ordered(said.shape, [dim, *(d for d in range(said.dim()) if d != dim)])
+    dim = dim % value.dim()
+    return ordered(value.shape, [dim, *(d for d in range(value.dim()) if d != dim)])
 
 
-def _rolled(args: Given, said: torch.Tensor) -> Sequence[Size] | None:
+def _rolled(args: NamedArguments, value: torch.Tensor) -> Sequence[Size] | None:
     """Along each dimension in turn two parts are concatenated, which keeps channels-last where neither is empty; if no
     dimension is said, the flat tensor's parts are.
     """
@@ -165,22 +165,22 @@ def _rolled(args: Given, said: torch.Tensor) -> Sequence[Size] | None:
     sizes = [hint_of(n) or 0 for n in x.shape]
     if 0 in sizes:
         return None
-    whole = any(shift % sizes[d] == 0 for shift, d in zip(args["shifts"], dims, strict=False))
-    return _format_of("self")(args, said) if dims and not whole else row_major(x.shape)
+    full_turn = any(shift % sizes[d] == 0 for shift, d in zip(args["shifts"], dims, strict=False))
+    return _format_of("self")(args, value) if dims and not full_turn else row_major(x.shape)
 
 
-def _shuffled(args: Given, said: torch.Tensor) -> Sequence[Size] | None:
+def _shuffled(args: NamedArguments, value: torch.Tensor) -> Sequence[Size] | None:
     """The CPU's kernel keeps channels-last, CUDA's makes rows."""
-    if said.device.type == "cuda":
-        return _rows(args, said)
-    return _format_of("self")(args, said) if said.device.type == "cpu" else None
+    if value.device.type == "cuda":
+        return _rows(args, value)
+    return _format_of("self")(args, value) if value.device.type == "cpu" else None
 
 
-def _rrelu(args: Given, said: torch.Tensor) -> Sequence[Size] | None:
-    return (_of("noise", "grad_output") if args["training"] else _of("self", "grad_output"))(args, said)
+def _rrelu(args: NamedArguments, value: torch.Tensor) -> Sequence[Size] | None:
+    return (_of("noise", "grad_output") if args["training"] else _of("self", "grad_output"))(args, value)
 
 
-def _grouped(args: Given, said: torch.Tensor) -> Sequence[Size]:
+def _grouped(args: NamedArguments, value: torch.Tensor) -> Sequence[Size]:
     """Groups are rows of their own, as far as they are not copied for it, and made a matrix again."""
     x, size = args["input"], args["group_size"]
     size = x.shape[-1] if size > x.shape[-1] else size
@@ -189,12 +189,12 @@ def _grouped(args: Given, said: torch.Tensor) -> Sequence[Size]:
     return again.stride()
 
 
-def _copied(args: Given, said: torch.Tensor) -> Sequence[Size] | None:
+def _copied(args: NamedArguments, value: torch.Tensor) -> Sequence[Size] | None:
     return torch.empty_like(args["self"] if "self" in args else args["input"]).stride()
 
 
-def _moved(args: Given, said: torch.Tensor) -> Sequence[Size] | None:
-    return None if args["a"].device == said.device else torch.empty_like(args["a"]).stride()
+def _moved(args: NamedArguments, value: torch.Tensor) -> Sequence[Size] | None:
+    return None if args["a"].device == value.device else torch.empty_like(args["a"]).stride()
 
 
 # -- bugs -------------------------------------------------------------------------------------------------------------
@@ -369,8 +369,8 @@ STRIDES: tuple[MetaBug, ...] = (
         aten.addr.default,
     ),
     _bug(_FIRST, _rrelu, aten.rrelu_with_noise_backward.default),
-    MetaBug((aten.as_strided_scatter.default,), ALL[:3], _REPEATED, _apart),
-    MetaBug((aten.select_scatter.default, aten.diagonal_scatter.default), ALL[:1], _REPEATED, _apart),
+    MetaBug((aten.as_strided_scatter.default,), ALL[:3], _REPEATED, _no_overlap),
+    MetaBug((aten.select_scatter.default, aten.diagonal_scatter.default), ALL[:1], _REPEATED, _no_overlap),
     _bug(
         "For a batch of one, the fake kernel promises channels-last, but eager's chunks are row-major.",
         _chunks,
@@ -408,7 +408,7 @@ STRIDES: tuple[MetaBug, ...] = (
         _grouped,
         "quantized_decomposed.quantize_per_channel_group.default",
     ),
-    MetaBug((aten.slice_scatter.default,), ALL[:1], _REPEATED, _apart),
+    MetaBug((aten.slice_scatter.default,), ALL[:1], _REPEATED, _no_overlap),
     MetaBug((aten._standard_gamma.default,), ALL[1:], _DRAWN, _rows),
     _bug(_DRAWN, _rows, aten.poisson.default, aten.normal.float_Tensor, aten.normal.Tensor_Tensor),
     _bug(

@@ -11,7 +11,7 @@ import torch
 from keel.torch_adapter.meta_bugs.dtypes import DTYPES
 from keel.torch_adapter.meta_bugs.fft_strides import FFT_STRIDES
 from keel.torch_adapter.meta_bugs.missing import MISSING
-from keel.torch_adapter.meta_bugs.record import Given, Kind, MetaBug, Size, with_dtype
+from keel.torch_adapter.meta_bugs.record import Kind, MetaBug, NamedArguments, Size, with_dtype
 from keel.torch_adapter.meta_bugs.results import RESULTS
 from keel.torch_adapter.meta_bugs.strides import STRIDES
 from keel.torch_adapter.symbols import expression
@@ -50,51 +50,51 @@ def has_bug(op: Callable[..., Any]) -> bool:
     return op in _WRONG or bug_of(op) is not None
 
 
-def fix_results(op: Any, args: Sequence[Any], kwargs: Given, said: Any) -> Any:
+def fix_results(op: Any, args: Sequence[Any], kwargs: NamedArguments, value: Any) -> Any:
     """``said``, the promised result of a call, as eager gives it.  Runs under the fake mode of ``said``."""
     for bug in _DTYPES.get(op, ()):
-        if not isinstance(said, tuple | list):
-            said = _with_dtype(bug, args, said)
+        if not isinstance(value, tuple | list):
+            value = _with_dtype(bug, args, value)
         else:
             about = bug.results or ()
-            said = tuple(_with_dtype(bug, args, v) if i in about else v for i, v in enumerate(said))
+            value = tuple(_with_dtype(bug, args, v) if i in about else v for i, v in enumerate(value))
     for bug in _RESULTS.get(op, ()):
-        said = bug.fix(said, args)
-    return fix_strides(op, args, kwargs, said)
+        value = bug.fix(value, args)
+    return fix_strides(op, args, kwargs, value)
 
 
-def _with_dtype(bug: MetaBug, args: Sequence[Any], said: Any) -> Any:
-    return said if bug.device not in (None, args[0].device.type) else with_dtype(said, bug.fix(args))
+def _with_dtype(bug: MetaBug, args: Sequence[Any], value: Any) -> Any:
+    return value if bug.device not in (None, args[0].device.type) else with_dtype(value, bug.fix(args))
 
 
-def fix_strides(op: Any, args: Sequence[Any], kwargs: Given, said: Any) -> Any:
+def fix_strides(op: Any, args: Sequence[Any], kwargs: NamedArguments, value: Any) -> Any:
     """``said``, the promised result of a call, with eager's strides, and without the results that eager leaves out.
     Runs under the fake mode of ``said``."""
     bug, absent = bug_of(op), _ABSENT.get(op, ())
     if bug is None and not absent:
-        return said
+        return value
     named = dict(zip((a.name for a in op._schema.arguments), args, strict=False)) | dict(kwargs)
-    if not isinstance(said, tuple | list):
-        return _restrided(bug, named, said)
+    if not isinstance(value, tuple | list):
+        return _restrided(bug, named, value)
     none = {k for each in absent for k in each.fix(named)}
-    about = bug.results if bug is not None and bug.results is not None else range(len(said))
-    return type(said)(
-        [None if k in none else _restrided(bug, named, v) if k in about else v for k, v in enumerate(said)]
+    about = bug.results if bug is not None and bug.results is not None else range(len(value))
+    return type(value)(
+        [None if k in none else _restrided(bug, named, v) if k in about else v for k, v in enumerate(value)]
     )
 
 
-def _restrided(bug: MetaBug | None, named: Given, said: Any) -> Any:
-    if bug is None or not isinstance(said, torch.Tensor) or bug.device not in (None, said.device.type):
-        return said
-    strides = bug.fix(named, said)
-    if strides is None or _same(said, strides):
-        return said
-    return torch.empty_strided(said.shape, strides, dtype=said.dtype, device=said.device)
+def _restrided(bug: MetaBug | None, named: NamedArguments, value: Any) -> Any:
+    if bug is None or not isinstance(value, torch.Tensor) or bug.device not in (None, value.device.type):
+        return value
+    strides = bug.fix(named, value)
+    if strides is None or _same(value, strides):
+        return value
+    return torch.empty_strided(value.shape, strides, dtype=value.dtype, device=value.device)
 
 
-def _same(said: torch.Tensor, strides: Sequence[Size]) -> bool:
+def _same(value: torch.Tensor, strides: Sequence[Size]) -> bool:
     """Whether strides that matter are equal: not those of sizes 0 and 1, nor any of an empty tensor."""
-    sizes = [expression(n) for n in said.shape]
+    sizes = [expression(n) for n in value.shape]
     return 0 in sizes or all(
-        n == 1 or expression(s) == expression(t) for n, s, t in zip(sizes, said.stride(), strides, strict=True)
+        n == 1 or expression(s) == expression(t) for n, s, t in zip(sizes, value.stride(), strides, strict=True)
     )

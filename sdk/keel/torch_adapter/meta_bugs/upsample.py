@@ -57,5 +57,5 @@ class _Resampled(TorchFunctionMode):
 def resampled(gm: fx.GraphModule) -> AbstractContextManager[Any]:
     """A context to trace ``gm`` in; one that costs nothing where nothing is resampled."""
     graphs = [m.graph for m in gm.modules() if isinstance(m, fx.GraphModule)]
-    found = any(g.find_nodes(op="call_function", target=t) for g in graphs for t in _RESAMPLING)
-    return _Resampled() if found else nullcontext()
+    has_resampling = any(g.find_nodes(op="call_function", target=t) for g in graphs for t in _RESAMPLING)
+    return _Resampled() if has_resampling else nullcontext()
