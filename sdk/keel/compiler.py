@@ -43,7 +43,7 @@ long: data sheets are seldom further off, and a plan that is timed has to be com
 
 @dataclass(frozen=True)
 class DynamoBackend:
-    """Keel with its settings, as Dynamo calls it."""
+    """The backend that Dynamo calls: Keel with its settings."""
 
     __name__ = "keel"
 
@@ -66,11 +66,10 @@ class DynamoBackend:
 @in_one_chunk
 @no_collection()
 def compile_captured(captured: Captured, settings: Settings, listen: Listener = ignore) -> Boxed:
-    """One captured graph as a callable.  Each graph between calls that are not compiled is compiled by itself: these
-    work on streams or events, or on values without a type.
-
-    Where a backend contradicts itself, or its data sheet fails, the graph is compiled again without the backend or the
-    sheet, with a KeelWarning; under ``strict`` that is KeelError[refuse-raised] or KeelError[cost-raised].
+    """Compiles a captured graph to a callable. Calls on streams, events, or values without a type are not compiled;
+    each graph between them is compiled by itself. If a backend contradicts itself, or its data sheet fails, the graph
+    is compiled again without the backend or the sheet, with a KeelWarning. Under ``strict`` that is
+    KeelError[refuse-raised] or KeelError[cost-raised].
     """
     eager = untyped_calls(captured.gm)
     if eager and settings.strict:
@@ -90,7 +89,7 @@ def compile_captured(captured: Captured, settings: Settings, listen: Listener = 
             faults.append(fault)
             settings = replace(settings, backends=fault.without(settings.backends))
         except KeelError as raised:
-            if raised.code == "no-owner" and faults:  # nobody else takes what a backend was left out of
+            if raised.code == "no-owner" and faults:  # no other backend takes the calls of a backend that was left out
                 raise faults[-1].error from raised
             raise
         else:
@@ -101,7 +100,7 @@ def compile_captured(captured: Captured, settings: Settings, listen: Listener = 
 
 
 def compile_graph(captured: Captured, settings: Settings, folder: Path | None, listen: Listener) -> Boxed:
-    """The page: one captured graph through every stage.  Raises ``Fault`` where a backend is not to be relied on."""
+    """The whole pipeline for one captured graph. Raises ``Fault`` if a backend is unreliable."""
     # Capture has been done; its result is checked like that of every other stage.
     dump.write(folder, "captured", lambda: dump.graph_text(captured.gm))
     verify(captured.gm, "capture")
@@ -112,7 +111,7 @@ def compile_graph(captured: Captured, settings: Settings, folder: Path | None, l
     planner = Planner(captured, settings)
     legalized = legalize(captured, planner.backends, strict=settings.strict)
 
-    # Place: an owner for each call, in the form of the graph that is cheapest.
+    # Place: choose the cheapest form of the graph and an owner for each call.
     selection = planner.select(legalized)
     gm = selection.gm
     dump.write(folder, "legalized", lambda: dump.graph_text(gm))
@@ -121,7 +120,7 @@ def compile_graph(captured: Captured, settings: Settings, folder: Path | None, l
     dump.write(folder, "placed", lambda: dump.json_text(plan.as_json()))
     planner.support.warn()
 
-    # Compile parts.  Where a backend cannot compile one, place the graph again without that claim.
+    # Compile parts. If a backend cannot compile one, place the graph again without that claim.
     ctx = CompileContext(dump=folder, fuel=Fuel(settings.fuel))
     compiled: Runs = {}
     failures: list[PartFailure] = []
@@ -148,13 +147,15 @@ def _autotune(
     ctx: CompileContext,
     listen: Listener,
 ) -> Boxed:
-    """``run``, or the plan of one backend alone that the first calls find to be faster."""
+    """Wraps ``run`` so that the first calls time it against plans of single backends. Returns ``run`` if no such plan
+    exists.
+    """
     if once := why_not_rerunnable(graph.captured.graph):
         listen(AutotuneSkipped(graph, f"The graph may run only once: {once}"))
         return run
     rivals = selection.rivals(graph.plan, WITHIN)
     if not rivals:
-        sentence = "No other backend alone has all of it and is predicted to be nearly as fast."
+        sentence = "No single backend takes the whole graph and is predicted to be nearly as fast."
         listen(AutotuneSkipped(graph, sentence))
         return run
     listen(AutotuneStarted(graph))

@@ -1,8 +1,9 @@
 """Measures how much of the operator set a backend takes: each primitive on each of its dtypes, in which way, or why
 not.
 
-The backend is asked about the samples of the declarations, as calls with the types that eager PyTorch gives. If it
-refuses a call that is not in normal form, it is asked about the pieces of the normal form."""
+The backend is asked about the samples of the declarations, as calls with the types that eager PyTorch returns. If it
+refuses a call that is not in normal form, it is asked about the pieces of the normal form.
+"""
 
 from __future__ import annotations
 
@@ -34,17 +35,21 @@ from keel.types import DTYPE_NAMES, Call
 __all__ = ["BEYOND", "Cell", "Done", "Way", "cells", "compiling", "dtype_name", "is_beyond", "way"]
 
 Way = Literal["loops", "extern", "taken", "beside", "refused"]
-"""``taken``: a backend that is not a loop target takes the call; ``beside``: a backend takes the view, but it was left
-to eager PyTorch together with the call that makes its base or reads it, since a view costs nothing anywhere. """
+"""``taken``: a backend that is not a loop target takes the call. ``beside``: a backend takes the view, but eager
+PyTorch runs it together with the call that makes its base or reads it, because a view is free on every backend.
+"""
 
 BEYOND = frozenset({"control", "collective", "host", "effect"})
-"""Tags of primitives that compute no tensor from tensors on one device: they are the runtime's, not a kernel's."""
+"""Tags of primitives that do not compute a tensor from tensors on one device: the runtime handles them, not a
+kernel.
+"""
 
 
 @dataclass
 class Cell:
-    """The result for a primitive's samples of one dtype: how many go each way, and why the first refused one is
-    refused. ``raised`` counts samples for which eager PyTorch itself raises."""
+    """The result for a primitive's samples of one dtype: the number of samples for each way, and the reason of the
+    first refusal. ``raised`` counts samples for which eager PyTorch itself raises.
+    """
 
     op: str
     family: str
@@ -55,7 +60,7 @@ class Cell:
 
     @property
     def verdict(self) -> str:
-        """One of the ways; ``mixed`` where samples go by loops and by a library; ``none`` where there is no sample."""
+        """One of the ways; ``mixed`` if some samples use loops and some a library; ``none`` if there are no samples."""
         if self.ways["refused"]:
             return "refused"
         taken = [w for w in ("loops", "extern", "taken") if self.ways[w]]
@@ -78,10 +83,10 @@ def dtype_name(dtype: torch.dtype | None) -> str:
 
 
 def way(backend: Backend, call: Call) -> tuple[Way, str]:
-    """How a backend does a call; the sentence that says why it does not."""
+    """How a backend runs a call, or the sentence with which it refuses it."""
     try:
         why = answer(backend, call)
-    except CannotSay as raised:  # the cell says so; a warning for each would say no more
+    except CannotSay as raised:  # the cell reports it, so no warning is needed
         why = raised.refusal
     if why is not None:
         return "refused", str(why)
@@ -120,7 +125,9 @@ def _ask(backend: Backend, op: Op, sample: Sample, cell: Cell) -> None:
 
 
 def _in_pieces(backend: Backend, made: Call, sample: Sample, why: str) -> tuple[Way, str]:
-    """How the normal form of a refused call is done: refused if one of its pieces is, by a library if one is."""
+    """How the normal form of a refused call runs: refused if one of its pieces is refused, by a library if one of them
+    is.
+    """
     try:
         normal = normal_form(made)
         pieces = [] if normal is None else observed(normal, *sample.args, **sample.kwargs)
@@ -144,8 +151,8 @@ def call_of(op: Any, args: Sequence[Any], kwargs: Any, result: Any) -> Call:
 
 @dataclass(frozen=True)
 class Done:
-    """One graph of a program as a backend does it: each call left over with its way (``refused``: left to eager
-    PyTorch) and the reason; what could not be compiled after all, in sentences.
+    """The result for one graph of a program: each call with its way (``refused``: left to eager PyTorch) and the
+    reason, and sentences about parts that could not be compiled.
     """
 
     calls: tuple[tuple[Call, Way, str], ...]
@@ -153,9 +160,8 @@ class Done:
 
 
 def compiling(backend: Backend, hear: Callable[[Done], None], *, build: bool = True) -> Callable[[Captured], Boxed]:
-    """A compiler of captured graphs with ``backend``, and eager PyTorch for what it does not take.
-
-    Without ``build`` nothing is built: the graph is placed, and runs in eager PyTorch.
+    """A compiler of captured graphs with ``backend``, and eager PyTorch for calls that it refuses. Without ``build``,
+    the graph is only placed, and runs in eager PyTorch.
     """
     settings = Settings(resolve([backend]))
 
@@ -165,11 +171,11 @@ def compiling(backend: Backend, hear: Callable[[Done], None], *, build: bool = T
                 trouble = tuple(str(e) for part in event.parts for e in part.trouble)
                 hear(Done(_ways(backend, event.gm, event.plan), trouble))
 
-        reject_excluded(captured.gm)  # which would run in eager PyTorch, and say nothing here
+        reject_excluded(captured.gm)  # such values would run in eager PyTorch unnoticed
         run = compile_captured(captured, settings, listen)
 
         def strict_run(inputs: list[Any]) -> Sequence[Any]:
-            with warnings.catch_warnings():  # results that are cast would be of the right types
+            with warnings.catch_warnings():  # a cast of results would hide wrong types
                 warnings.simplefilter("error", KeelWarning)
                 return run(inputs)
 
@@ -203,6 +209,6 @@ def _ways(backend: Backend, gm: Any, plan: Plan) -> tuple[tuple[Call, Way, str],
 
 
 def is_beyond(call: Call) -> bool:
-    """Whether a call computes no tensor from tensors on one device."""
+    """True if a call does not compute a tensor from tensors on one device."""
     op = OPSET.get(call.op)
     return op is not None and bool(op.tags & BEYOND)

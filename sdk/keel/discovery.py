@@ -1,7 +1,7 @@
-"""Finding backends: what entry points of group ``keel.backends`` carry, and what is wrong with those that do not work.
+"""Finds backends: loads the entry points of group ``keel.backends``, and explains why a backend cannot be used.
 
-A plugin is imported only when it is asked for by name, or when all are listed; a broken one never troubles the others.
-One of another distribution than Keel's is first imported in a process of its own (see ``keel.quarantine``).
+A plugin is imported only when a program names it, or when all are listed. A broken plugin does not affect others. A
+plugin of another distribution is first imported in a separate process (see ``keel.quarantine``).
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from keel.quarantine import LIMIT, Report, contained, first_imports
 
 GROUP = "keel.backends"
 DEFAULT = ("triton", "cpp")
-"""What is compiled with when nothing is asked for: those of these that can run here."""
+"""The default backends, if they can run on this machine."""
 LAST_RESORT = "eager"
-"""Appended where a list of backends has none of last resort."""
+"""The backend that is appended to a list without a backend of last resort."""
 _LIST = 'Give names or Backend values in order of preference, for instance backends=["acme", "cpp"].'
 _DEFECT = "This is a defect of the plugin or of its installation."
 _AGAIN = "Report it to its vendor, or uninstall it. After a repair outside of the package: keel backends --again."
@@ -32,11 +32,10 @@ _AGAIN = "Report it to its vendor, or uninstall it. After a repair outside of th
 
 @dataclass(frozen=True)
 class Discovery:
-    """All installed plugins: the usable ones by name, and for each other the error that asking for it would raise.
-
-    A distribution that claims the name of another has its error in ``problems`` as ``name of distribution``.  ``notes``
-    has by name what a plugin changed in the whole process when it was imported, all of which was put back.
-    ``damaged`` has by distribution what is wrong with its metadata; what can be read of it may be usable.
+    """All installed plugins: the usable ones by name, and for each other plugin the error that using it would raise.
+    The error of a distribution that claims a name of another one has the key ``name of distribution`` in ``problems``.
+    ``notes`` says, by name, which process-wide state a plugin changed when it was imported; all of it was restored.
+    ``damaged`` has, by distribution, the faults in its metadata; its readable entry points may be usable.
     """
 
     backends: Mapping[str, Backend]
@@ -46,15 +45,13 @@ class Discovery:
 
 
 def discover() -> dict[str, Backend]:
-    """Every installed backend that can run here, by name."""
+    """Every installed backend that can run on this machine, by name."""
     return dict(survey().backends)
 
 
 def survey(*, limit: float = LIMIT, again: bool = False) -> Discovery:
-    """Every installed plugin, imported and probed.
-
-    Those that are new are first imported in processes of their own, each for at most ``limit`` seconds; ``again``
-    does so with all that are not Keel's.
+    """Imports and probes every installed plugin. New plugins are first imported in separate processes, each for at most
+    ``limit`` seconds. With ``again``, so are all that are not Keel's.
     """
     check_limits()
     backends: dict[str, Backend] = {}
@@ -74,19 +71,17 @@ def survey(*, limit: float = LIMIT, again: bool = False) -> Discovery:
 
 
 def installed() -> dict[str, list[Carried]]:
-    """The entry points that carry each name, that of its owner first.  Imports nothing.
-
-    Keel's own distribution owns the names that it carries.  Any other name belongs to a distribution that is called
-    like it (``acme``, ``keel-acme``), or else to the first of those that carry it, by their names.
+    """The entry points of each name, the owner's first. Imports nothing. Keel's own distribution owns the names that it
+    registers. Any other name belongs to the distribution with the same name (``acme``, ``keel-acme``), or else to the
+    first distribution in alphabetical order that registers it.
     """
     return claims_of(GROUP)
 
 
 def find(name: str, *, limit: float = LIMIT) -> Backend:
-    """The installed backend of that name, imported and probed.
-
-    One that is not Keel's is imported in a process of its own first, when it is new, for at most ``limit`` seconds.
-    Raises KeelError: unknown-backend, broken-plugin, api-version, not-here, or bad-option for a malformed variable.
+    """Imports and probes the installed backend of that name. A new backend that is not Keel's is first imported in a
+    separate process, for at most ``limit`` seconds. Raises KeelError: unknown-backend, broken-plugin, api-version,
+    not-here, or bad-option for a malformed variable.
     """
     check_limits()
     points = installed()
@@ -113,7 +108,7 @@ def find(name: str, *, limit: float = LIMIT) -> Backend:
 
 
 def try_imports(points: Sequence[Carried], *, limit: float = LIMIT, again: bool = False) -> list[Report]:
-    """``first_imports`` of those that name something that can be imported; a problem for each other."""
+    """Runs ``first_imports`` for the well-formed entry points; returns a problem for each of the others."""
     sound = [EntryPoint.pattern.fullmatch(point.value) is not None for point in points]
     outcomes = iter(first_imports([p for p, ok in zip(points, sound, strict=True) if ok], limit=limit, again=again))
     return [
@@ -123,11 +118,11 @@ def try_imports(points: Sequence[Carried], *, limit: float = LIMIT, again: bool 
 
 
 def resolve(backends: Sequence[str | Backend] | None = None, *, strict: bool = False) -> tuple[Backend, ...]:
-    """The backends asked for, in order of preference; ``None`` asks for those of ``DEFAULT`` that can run here.
+    """The requested backends, in order of preference. ``None`` means those of ``DEFAULT`` that can run on this machine.
 
-    Names are looked up among installed plugins; a Backend stands for itself.  Unless one of them is of last resort, the
-    installed backend ``eager`` is appended, so that every operator has an owner; under ``strict`` it is not, and
-    what nobody takes is an error.  Raises what ``find`` raises, and KeelError[bad-option].
+    Names are looked up among installed plugins; a Backend stands for itself. Unless one of them is of last resort, the
+    backend ``eager`` is appended, so that every operator has an owner. Under ``strict`` it is not appended, and a call
+    that no backend takes is an error. Raises what ``find`` raises, and KeelError[bad-option].
     """
     check_limits()
     if isinstance(backends, str) or not isinstance(backends, Sequence | None):
@@ -148,7 +143,7 @@ def resolve(backends: Sequence[str | Backend] | None = None, *, strict: bool = F
 
 
 def _defaults() -> list[Backend]:
-    """Raises what is wrong with the last of them if none can run here."""
+    """The default backends. If none can run on this machine, raises the error of the last one."""
     defaults, wrong = [], None
     for name in DEFAULT:
         try:
@@ -178,9 +173,9 @@ def _one(backend: object) -> Backend:
 
 
 def _load(name: str, point: Carried, report: Report) -> tuple[Backend, Sequence[str]]:
-    """The backend, and what it changed in the process when it was imported."""
+    """The backend, and the process-wide state that its import changed."""
     value, notes = loaded("backend", name, point, report)
-    if not issubclass(type(value), Backend):  # isinstance would ask the value
+    if not issubclass(type(value), Backend):  # isinstance would run code of the value
         raise _broken(
             name,
             f"{point.value} is of type {type(value).__name__}, not a Backend",
@@ -205,9 +200,8 @@ def _load(name: str, point: Carried, report: Report) -> tuple[Backend, Sequence[
 
 
 def loaded(kind: str, name: str, point: Carried, report: Report) -> tuple[object, Sequence[str]]:
-    """What an entry point carries, and what its import changed in the process, all of which was put back.
-
-    Raises KeelError[broken-plugin] where its first import went wrong, and for whatever importing it raises.
+    """Loads an entry point. Returns its value and the process-wide state that the import changed, which was restored.
+    Raises KeelError[broken-plugin] if its first import failed, or if importing it raises.
     """
     package = point.package
     if report.problem:
@@ -230,7 +224,7 @@ def loaded(kind: str, name: str, point: Carried, report: Report) -> tuple[object
 
 
 class _Elsewhere(Exception):
-    """An exception of another process, as its traceback tells."""
+    """An exception of another process, with its traceback as text."""
 
     def __str__(self) -> str:
         return f"\n{self.args[0]}"
@@ -276,7 +270,7 @@ def _broken(
 
 
 def _hint(raised: str) -> str | None:
-    """What to try, where a plugin uses a field that this version of the API does not have."""
+    """A hint for a plugin that uses a field which this version of the API does not have."""
     if raised.startswith("TypeError") and any(f"{c.__name__}.__init__()" in raised for c in (Backend, LoopTarget)):
         return f"The plugin may be made for another version of torch-keel: this is version {API} of the plugin API."
     return None

@@ -1,4 +1,4 @@
-"""What the user asks of the compiler: the options of ``keel.compile``, checked."""
+"""The options of ``keel.compile``, checked."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ COSTS = "KEEL_COSTS"
 
 @dataclass(frozen=True)
 class Settings:
-    """What the user asked for.  Equal settings compile equally, so Dynamo keeps what it has compiled."""
+    """The user's options. Equal settings compile equally, so Dynamo reuses compiled code."""
 
     backends: tuple[Backend, ...]
     mode: str = "default"
@@ -37,7 +37,7 @@ class Settings:
 
 
 def pricing(settings: Settings, constants: Collection[str] = ()) -> Pricing | None:
-    """Prices, where graphs are placed by what they cost (see ``compile``)."""
+    """The pricing of placements, if graphs are placed by cost (see ``compile``); else None."""
     several = sum(not b.last_resort for b in settings.backends) > 1
     if settings.placement in BY_COST:
         require("placement", "Placement by cost")
@@ -66,7 +66,7 @@ _TYPES: Mapping[str, tuple[type, ...]] = {
 
 
 def read_settings(mode: str | None, options: Mapping[str, Any] | None) -> Settings:
-    """The settings, checked.  Raises KeelError[bad-option] and what ``resolve`` raises."""
+    """Checks the options. Raises KeelError[bad-option], and errors of ``resolve``."""
     chosen = {name: value for name, value in (options or {}).items() if value is not None}
     for name, value in chosen.items():
         if name not in _TYPES:
@@ -111,7 +111,7 @@ def read_settings(mode: str | None, options: Mapping[str, Any] | None) -> Settin
 
 
 def _measured(backends: tuple[Backend, ...], costs: Costs | None) -> tuple[Backend, ...]:
-    """The backends with the data sheets that ``costs`` have of them instead of their own."""
+    """The backends, with data sheets from ``costs`` in place of their own."""
     if costs is None:
         return backends
     sheets = costs if isinstance(costs, Mapping) else read_sheets(costs)

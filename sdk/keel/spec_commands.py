@@ -28,9 +28,9 @@ app = typer.Typer(no_args_is_help=True, help="The operator set: its lock, its ve
 @app.command()
 def lock(
     check: Annotated[bool, typer.Option(help="Write nothing; exit 1 if it differs from the declarations.")] = False,
-    release: Annotated[bool, typer.Option(help="Make it a lock that never changes.")] = False,
+    release: Annotated[bool, typer.Option(help="Freeze the lock: it never changes afterwards.")] = False,
 ) -> None:
-    """Write the lock of the declarations at hand."""
+    """Write the lock of the current declarations."""
     file, new = locks.path_of(CURRENT), locks.lock()
     same = file.is_file() and file.read_text() == locks.text(new)
     if check:
@@ -44,7 +44,7 @@ def lock(
 @app.command()
 def diff(
     a: Annotated[str, typer.Argument(help="A version, or a lock file.")],
-    b: Annotated[str, typer.Argument(help="The same; by default the declarations at hand.")] = "",
+    b: Annotated[str, typer.Argument(help="The same; the default is the current declarations.")] = "",
     json: Annotated[bool, typer.Option("--json", help="Print data instead of a table.")] = False,
 ) -> None:
     """List what changed between two versions, and which part of the version has to rise for it."""
@@ -101,11 +101,12 @@ def docs(
 
 @app.command()
 def overloads(
-    how: Annotated[str, typer.Option(help="List those that are accounted for in this way.")] = "",
+    how: Annotated[str, typer.Option(help="List the overloads that are accounted for in this way.")] = "",
     json: Annotated[bool, typer.Option("--json", help="Print data instead of a table.")] = False,
 ) -> None:
-    """Say of every overload of PyTorch where it ends: in a member, written out, left out. Exits with 1 if one is
-    unknown."""
+    """Account for every overload of PyTorch: covered by a member, decomposed, or left out. Exits with 1 if one is
+    unknown.
+    """
     listed = accounts()
     unknown = [a.name for a in listed if a.how == "unknown"]
     if json:
@@ -120,7 +121,9 @@ def overloads(
 
 def _list_overloads(listed: Sequence[Account], how: str) -> None:
     if how not in MEANINGS:
-        raise KeelError("bad-option", f"{how!r} is no way to account for an overload.", {"ways": ", ".join(MEANINGS)})
+        raise KeelError(
+            "bad-option", f"{how!r} is not a way to account for an overload.", {"ways": ", ".join(MEANINGS)}
+        )
     table = _table("overload", "part of, or why")
     for a in listed:
         if a.how == how:
@@ -191,7 +194,7 @@ def _data(op: Op) -> dict[str, Any]:
 
 
 def _page(op: Op) -> str:
-    """All that is declared of an operator, as text."""
+    """The declaration of an operator as text."""
     data = _data(op)
     kind = ", ".join([f"{op.kind}, {op.family}", f"profile {op.profile}", *sorted(op.tags)])
     lines = [f"{op.name} ({kind})", "", *_signatures(op), "", data["doc"]]

@@ -1,7 +1,8 @@
-"""What the compiler knows of a tensor before it exists: dtype, shape, strides, device.
+"""Types of values that are known at compile time: dtype, shape, strides and device of tensors, and expressions of
+numbers.
 
-Sizes are ``int`` where they are known and sympy expressions over positive integer symbols where they are not; plain
-arithmetic works on both, so a rule is written once.
+Known sizes are ``int``; others are sympy expressions over positive integer symbols. Plain arithmetic works on both, so
+a rule is written once.
 """
 
 from __future__ import annotations
@@ -111,7 +112,7 @@ class TensorType:
 
     @property
     def extent(self) -> Dim:
-        """How many elements of storage the tensor spans, from its first element to its last."""
+        """The number of elements of storage from the tensor's first element to its last."""
         if any(n == 0 for n in self.shape):
             return 0
         span = 1 + sum((n - 1) * s for n, s in zip(self.shape, self.strides, strict=True))
@@ -119,7 +120,7 @@ class TensorType:
 
     @property
     def is_static(self) -> bool:
-        """Whether no size or stride is symbolic."""
+        """True if no size or stride is symbolic."""
         return all(isinstance(d, int) for d in self.shape) and all(isinstance(d, int) for d in self.strides)
 
     @property
@@ -135,7 +136,7 @@ class TensorType:
 
 @dataclass(frozen=True, slots=True)
 class SymType:
-    """A number known by its expression over size symbols: an integer, or a ``float`` or ``bool`` computed from
+    """A number that is an expression over size symbols: an integer, or a ``float`` or ``bool`` computed from
     integers.
     """
 
@@ -150,7 +151,7 @@ Type = TensorType | SymType
 
 
 def operator_name(op: Callable[..., Any]) -> str:
-    """``aten.mm.default``; ``higher_order.cond.default`` for operators of higher order."""
+    """The full name: ``aten.mm.default``, or ``higher_order.cond.default`` for a higher-order operator."""
     name = str(op)
     return name if "." in name else f"higher_order.{name}.default"
 
@@ -171,7 +172,7 @@ class Call:
 
     @cached_property
     def name(self) -> str:
-        """That of its operator."""
+        """The full name of the operator."""
         return operator_name(self.op)
 
     @cached_property
@@ -181,13 +182,13 @@ class Call:
 
     @cached_property
     def is_static(self) -> bool:
-        """Whether no size, stride or number in it is symbolic."""
+        """True if no size, stride or number in it is symbolic."""
         values = leaves((*self.args, *self.kwargs.values(), *self.out))
         return all(v.is_static if isinstance(v, TensorType) else not isinstance(v, SymType) for v in values)
 
     @cached_property
     def key(self) -> tuple[Any, ...]:
-        """What tells this call from others: the operator and all argument and result types. Hashable."""
+        """A hashable key: the operator and the types of all arguments and results."""
         return self.name, freeze(self.args), freeze(tuple(self.kwargs.items())), self.out
 
     def __str__(self) -> str:
@@ -205,7 +206,7 @@ def leaves(value: Any) -> Iterator[Any]:
 
 
 def freeze(value: Any) -> Any:
-    """A hashable equal of nested lists and tuples of hashable values; 1, 1.0 and True stay apart."""
+    """A hashable form of nested lists and tuples of hashable values. 1, 1.0 and True have different forms."""
     if isinstance(value, list | tuple):
         return tuple(freeze(v) for v in value)
     return (type(value).__name__, repr(value)) if isinstance(value, float | bool) else value

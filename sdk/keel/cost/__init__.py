@@ -1,4 +1,4 @@
-"""What work costs: a backend's data sheet, and the seconds of a call by its roofline."""
+"""The cost of work: a backend's data sheet, and the seconds of a call by the roofline model."""
 
 from keel.cost.roofline import Price, price
 from keel.cost.sheet import Cost, Link, Pattern, read_sheets

@@ -1,7 +1,5 @@
-"""The seconds of calls by a data sheet.
-
-A call takes the longer of its arithmetic and its traffic with memory (Williams, Waterman and Patterson, "Roofline",
-2009).
+"""Estimates the seconds of calls by a data sheet. The time of a call is the larger of its arithmetic and its memory
+traffic (Williams, Waterman and Patterson, "Roofline", 2009).
 """
 
 from __future__ import annotations
@@ -17,8 +15,8 @@ from keel.types import Call
 
 @dataclass(frozen=True)
 class Price:
-    """Seconds: of a call by itself, and of each tensor that it reads and writes where that passes through memory and is
-    not in ``alone`` already, in the order of its tensor arguments and results.
+    """The seconds of a call by itself, and of each tensor that it reads or writes, in the order of its tensor arguments
+    and results. A tensor's seconds are 0 if it does not pass through memory or is counted in ``alone``.
     """
 
     alone: float
@@ -29,8 +27,7 @@ class Price:
 def price(call: Call, cost: Cost, sizes: Sizes = MappingProxyType({}), pieces: Sequence[Call] = ()) -> Price:
     """The seconds of ``call`` on a backend of that sheet.
 
-    A composite may be given with its ``pieces``: then its arithmetic is theirs, unless the sheet says of it by name
-    what it takes.
+    With ``pieces``, the arithmetic of a composite is that of its pieces, unless the sheet has an entry for its name.
     """
     work = work_of(call, sizes)
     nothing = Price(0.0, (0.0,) * len(work.read), (0.0,) * len(work.written))
@@ -51,7 +48,7 @@ def price(call: Call, cost: Cost, sizes: Sizes = MappingProxyType({}), pieces: S
 
 @dataclass(frozen=True)
 class InChain:
-    """A call of a pattern: which of its tensor arguments the call before it gives, and its pieces (see ``price``)."""
+    """A call of a pattern, the tensor arguments that come from the call before, and its pieces (see ``price``)."""
 
     call: Call
     inner: tuple[int, ...]
@@ -59,10 +56,9 @@ class InChain:
 
 
 def saved(chain: Sequence[InChain], pattern: Pattern, cost: Cost, sizes: Sizes = MappingProxyType({})) -> float:
-    """The seconds that a backend of that sheet saves by running calls as one: what they and the tensors between them
-    take one by one, less the longer of all their arithmetic and of what they read and write besides.
-
-    Calls that are loops of a backend that fuses pay for no more than their arithmetic already, and go on doing so.
+    """The seconds that a backend with this sheet saves by running calls as one kernel: their separate times with the
+    tensors between them, minus the larger of their total arithmetic and their remaining memory traffic. If the backend
+    fuses, calls that are loops cost only their arithmetic in both cases.
     """
     separate = busy = traffic = again = 0.0
     before: tuple[bool, Price] | None = None
@@ -70,7 +66,7 @@ def saved(chain: Sequence[InChain], pattern: Pattern, cost: Cost, sizes: Sizes =
         own, work = price(link.call, cost, sizes, link.pieces), work_of(link.call, sizes)
         loop = cost.fuses and fusable(link.call)
         separate += own.alone
-        if before is not None and before[0] != loop:  # what loops pass on is charged by tensor
+        if before is not None and before[0] != loop:  # tensors between loops are charged separately
             separate += max((own.read[j] for j in link.inner), default=0.0) if loop else sum(before[1].written)
         busy += own.alone if loop else _busy(link.call, cost, sizes, link.pieces)[0]
         if not loop:
@@ -85,13 +81,13 @@ def saved(chain: Sequence[InChain], pattern: Pattern, cost: Cost, sizes: Sizes =
 
 
 def crossing(there: Cost, here: Cost, amount: float) -> float:
-    """The seconds that ``amount`` bytes take from one device's memory to another's, through the host's."""
+    """The seconds to copy ``amount`` bytes from one device to another, through host memory."""
     links = [c.link for c in (there, here) if c.link is not None]
     return sum(link.latency + amount / link.bandwidth for link in links)
 
 
 def _busy(call: Call, cost: Cost, sizes: Sizes, pieces: Sequence[Call]) -> tuple[float, bool]:
-    """The seconds of a call's arithmetic, or what the sheet says that it takes, and whether it does."""
+    """The seconds of a call's arithmetic, or the sheet's override, and whether it is an override."""
     packet = call.name.rpartition(".")[0]
     given = cost.seconds.get(call.name, cost.seconds.get(packet))
     if given is not None:
@@ -101,7 +97,7 @@ def _busy(call: Call, cost: Cost, sizes: Sizes, pieces: Sequence[Call]) -> tuple
 
 
 def _arithmetic(call: Call, cost: Cost, sizes: Sizes) -> float:
-    """The seconds of a call's operations, were its operands at hand."""
+    """The seconds of a call's operations, without memory traffic."""
     if is_free(call):
         return 0.0
     work = work_of(call, sizes)
@@ -110,16 +106,18 @@ def _arithmetic(call: Call, cost: Cost, sizes: Sizes) -> float:
 
 
 def _passing(amount: float, call: Call, cost: Cost) -> tuple[float, float]:
-    """The seconds that ``amount`` bytes go through memory, beside the arithmetic of the call and besides."""
+    """The seconds of ``amount`` bytes of memory traffic: those that overlap the call's arithmetic, and those of
+    additional passes.
+    """
     passes, seconds = _rate(cost.passes, call), amount / cost.bandwidth
     return min(passes, 1.0) * seconds, max(passes - 1.0, 0.0) * seconds
 
 
 def _rate(table: Mapping[str, float], call: Call) -> float:
-    """What a table of a sheet says of a call; 1 where it says nothing."""
+    """The entry of a table for a call, 1 by default."""
     return next((table[name] for name in named(call) if name in table), 1.0) if table else 1.0
 
 
 def across(cost: Cost, image: bool) -> float:
-    """The seconds by the byte of a tensor that comes from or goes to another backend."""
+    """The seconds per byte of a tensor that comes from or goes to another backend."""
     return (cost.copies + (cost.border if image else 0.0)) / cost.bandwidth

@@ -1,6 +1,5 @@
-"""A backend's data sheet: what work costs it.
-
-The sheet is data: a vendor copies it from a product brief, or ``keel bench --calibrate`` measures it.
+"""A backend's data sheet: the cost of work on it, as data. A vendor writes it from a product brief, or ``keel bench
+--calibrate`` measures it.
 """
 
 from __future__ import annotations
@@ -33,8 +32,7 @@ from keel.torch_adapter import registered_names
 from keel.types import DTYPE_NAMES, DTYPES_BY_NAME, Call
 
 LONGEST, SLOWEST = 1e30, 1e-30
-"""Seconds and factors of a data sheet are at most, and rates at least, such that sums and products of them stay finite
-numbers."""
+"""The upper limit of seconds and factors, and the lower limit of rates, so that their sums and products are finite."""
 
 
 def _rate(what: str, field: str, value: float) -> None:
@@ -56,7 +54,7 @@ class Link:
 
 @dataclass(frozen=True)
 class Pattern:
-    """Calls that a backend runs as one where it has all of them: each is the only reader of the one before.
+    """Calls that a backend runs as one kernel. Each is the only reader of the one before.
 
     ``names`` give the overload, packet, kind or tag of each call, in order. The pattern saves ``seconds`` or, by
     default, the estimate of the roofline: its intermediate tensors stay out of memory, and all its calls count as one.
@@ -171,7 +169,7 @@ class Cost:
 
     @staticmethod
     def from_json(text: str) -> Cost:
-        """Raises KeelError[bad-text] for anything but what ``as_json`` gives."""
+        """Parses the result of ``as_json``. Raises KeelError[bad-text] for anything else."""
         try:
             return _sheet(Item(parsed(text)))
         except Malformed as e:
@@ -213,9 +211,8 @@ def _sheet(item: Item) -> Cost:
 
 
 def _check_operator(item: Item, name: str, *, kinds: bool = True) -> None:
-    """Raises Malformed for what is neither an operator of the set or of a library that is registered, nor a kind.
-
-    It imports nothing; to find out what somebody may have meant does.
+    """Raises Malformed unless ``name`` is an operator of the operator set or of a registered library, or a kind.
+    Imports nothing, unless it has to suggest a name.
     """
     if (
         not (kinds and name in call_kinds())
@@ -242,8 +239,8 @@ def _pattern(item: Item) -> Pattern:
 def read_sheets(path: str | os.PathLike[str]) -> dict[str, Cost]:
     """The data sheets of backends, by name, of a file that ``keel bench --calibrate`` wrote.
 
-    Raises KeelError[bad-file] for anything else, with the place and what is wrong there, and KeelError[bad-option]
-    where there is no file.
+    Raises KeelError[bad-file] for any other file, with the place and the mistake, and KeelError[bad-option] if the file
+    does not exist.
     """
     try:
         record = Item(parsed(text_of(path))).record(("sheets",), ("machine",))
@@ -253,7 +250,7 @@ def read_sheets(path: str | os.PathLike[str]) -> dict[str, Cost]:
 
 
 def slowed(cost: Cost, by: float) -> Cost:
-    """The sheet of a backend on which all takes ``by`` times as long, within what sheets may say."""
+    """The sheet of a backend on which everything takes ``by`` times as long, within the limits of sheets."""
 
     def time(seconds: float) -> float:
         return min(by * seconds, LONGEST)

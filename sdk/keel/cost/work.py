@@ -18,7 +18,7 @@ UNKNOWN = 1024
 """The value of an unknown size."""
 
 IMAGE = 4
-"""The dimensions of images, batch and channels among them, at least."""
+"""The least rank of images, with batch and channels."""
 
 Sizes = Mapping[str, int]
 """Typical values of size symbols, by name."""
@@ -26,7 +26,7 @@ Sizes = Mapping[str, int]
 
 @dataclass(frozen=True)
 class Work:
-    """What a call does: floating-point operations of contractions, elements of anything else, and the bytes of each
+    """The work of a call: floating-point operations of contractions, elements of other operators, and the bytes of each
     tensor that it reads and writes, in the order of its arguments and results.
     """
 
@@ -38,7 +38,7 @@ class Work:
 
 
 def work_of(call: Call, sizes: Sizes = MappingProxyType({})) -> Work:
-    """The work of ``call``, where a symbol that ``sizes`` does not have counts as ``UNKNOWN``.
+    """The work of ``call``. Symbols that are not in ``sizes`` count as ``UNKNOWN``.
 
     A gather from an operand reads as many elements as there are indices. A scatter into an operand is work for the
     indexed elements; the rest is copied, which is traffic."""
@@ -62,7 +62,7 @@ def work_of(call: Call, sizes: Sizes = MappingProxyType({})) -> Work:
 
 
 def picks(call: Call) -> str | None:
-    """The parameter that is read at places which are data and nowhere else: what is fused reads it from memory."""
+    """The parameter that is read only at indices which are data, so that a fused loop reads it from memory."""
     member = OPSET.get(call.op)
     return None if member is None or member.places is None else member.places.of
 
@@ -75,7 +75,7 @@ def picked_tensors(call: Call) -> tuple[int, ...]:
 
 
 def _places(call: Call, sizes: Sizes) -> float:
-    """How many elements the call reads or writes at places that are data; NaN: that is not said."""
+    """The number of elements that the call reads or writes at indices which are data; NaN if unknown."""
     member = OPSET.get(call.op)
     if member is None or member.places is None:
         return math.nan
@@ -85,7 +85,7 @@ def _places(call: Call, sizes: Sizes) -> float:
 
 
 def elements(t: TensorType, sizes: Sizes) -> float:
-    """How many elements a tensor has; one that is expanded, how many it has in memory."""
+    """The number of elements of a tensor in memory: expanded dimensions count once."""
     return math.prod(float(value_of(n, sizes)) for n, s in zip(t.shape, t.strides, strict=True) if s != 0)
 
 
@@ -95,7 +95,7 @@ def size_of(t: TensorType, sizes: Sizes) -> float:
 
 
 def value_of(dim: Dim, sizes: Sizes) -> int:
-    """The number that a size stands for."""
+    """The value of a size."""
     if isinstance(dim, int):
         return dim
     return max(int(dim.subs({s: sizes.get(str(s), UNKNOWN) for s in dim.free_symbols})), 0)
@@ -105,7 +105,7 @@ def _flops(call: Call, sizes: Sizes) -> float | None:
     """Counts matrix products, convolutions and attention by PyTorch's formulas, and factorizations and transforms by
     the usual counts (Golub and Van Loan, "Matrix Computations", 4th edition; Cooley and Tukey, 1965). None for any
     other call."""
-    from torch.utils.flop_counter import flop_registry  # which imports Triton, where there is one
+    from torch.utils.flop_counter import flop_registry  # it imports Triton if that is installed
 
     if call.name in _GRADIENTS:
         return _gradients(call, sizes)
@@ -122,7 +122,7 @@ def _flops(call: Call, sizes: Sizes) -> float | None:
                 )
             )
         except (AssertionError, TypeError, ValueError, IndexError, AttributeError):
-            return None  # of a form of the call that the formula does not know
+            return None  # the formula does not support this form of the call
     member = OPSET.get(call.op)
     if member is not None and member.factors is not None and call.tensors and call.tensors[0].rank >= 2:
         *batch, m, n = (value_of(d, sizes) for d in call.tensors[0].shape)
@@ -147,13 +147,10 @@ def _gradients(call: Call, sizes: Sizes) -> float:
 
 
 def named(call: Call) -> tuple[str, ...]:
-    """The names by which a sheet may speak of a call, the most special first: its overload, its packet, its kind, and
-    the tags of the operator set.
-
-    Kinds are those of convolutions and of their gradients (which are ``backward`` too), by what a step of theirs
-    shares: one is ``depthwise`` where each group has one channel, so that each element that is read serves one channel
-    of results, and a multiplication takes as long as the reading; else ``pointwise`` where its window has one element,
-    so that it is a matrix product; or ``grouped``.
+    """The names of a call on a sheet, the most specific first: its overload, its packet, its kind, and the tags of the
+    operator set. Convolutions and their gradients (with ``backward``) have kinds. A ``depthwise`` convolution has one
+    channel per group, so each element that is read is used for one channel of results. A ``pointwise`` convolution has
+    a window of one element, so it is a matrix product. Others with several groups are ``grouped``.
     """
     member = OPSET.get(call.op)
     tags = sorted(member.tags if member is not None else ())
@@ -164,7 +161,7 @@ def named(call: Call) -> tuple[str, ...]:
 
 @cache
 def call_kinds() -> frozenset[str]:
-    """What ``named`` may say of a call besides its overload and its packet."""
+    """The names that ``named`` may return in addition to overloads and packets."""
     kinds = ("convolution", *(f"{kind} convolution" for kind in ("depthwise", "pointwise", "grouped")))
     return frozenset({*kinds, *(f"{kind} backward" for kind in kinds), *(t for m in MEMBERS.values() for t in m.tags)})
 
@@ -191,12 +188,12 @@ def _shape(value: Any, sizes: Sizes) -> Any:
 
 
 def _window(call: Call) -> float:
-    """How many elements each of a pool's results is made of; 1 where that is not said."""
+    """The number of elements in a pooling window; 1 if unknown."""
     return math.prod(float(n) for n in leaves([bind(call).get("kernel_size", 1)]) if isinstance(n, int))
 
 
 def _weight(call: Call, most: float) -> float:
-    """How much more an element takes than one of an addition."""
+    """The cost of an element relative to an addition."""
     return math.log2(max(most, 2.0)) if _tagged(call, "sort") else 1.0
 
 
@@ -206,7 +203,7 @@ def is_free(call: Call) -> bool:
 
 
 def convolves(call: Call) -> bool:
-    """Whether a call is a convolution or its gradient."""
+    """True if a call is a convolution or its gradient."""
     return _tagged(call, "convolution")
 
 

@@ -106,4 +106,4 @@ def test_the_command_counts_and_lists(capsys: pytest.CaptureFixture[str]) -> Non
     assert main(["spec", "overloads", "--how", "opaque"]) == 0
     assert "aten.equal.default" in capsys.readouterr().out
     assert main(["spec", "overloads", "--how", "nohow"]) == 1
-    assert "'nohow' is no way to account for an overload" in capsys.readouterr().err
+    assert "'nohow' is not a way to account for an overload" in capsys.readouterr().err
