@@ -39,57 +39,57 @@ class AccuracyTrial:
 
         ``measured`` gives the draw of a seed; a caller with memory for all may give the same one twice.
         """
-        found: list[Draw] = []
+        drawn: list[Draw] = []
         for up_to in (*draws, self.more):
-            found += [self._draw(measured(seed)) for seed in range(len(found), up_to)]
-            verdicts = self._verdicts(measured, found)
+            drawn += [self._draw(measured(seed)) for seed in range(len(drawn), up_to)]
+            verdicts = self._verdicts(measured, drawn)
             if all(v.holds for v in verdicts):
                 break
         return verdicts
 
-    def _verdicts(self, measured: Callable[[int], Measure], found: list[Draw]) -> list[Verdict]:
-        """Over the draws ``found``, and which of them are kinks, where there are several draws."""
-        if len(found) == 1 or all(v.holds for v in judge(found)):
-            return judge(found)
-        over = {v.name for v in judge(found) if not v.holds and v.same_classes}
-        times = [{n: judge([{n: draw[n]}])[0].farthest for n in over} for draw in found]
-        found = self._excused(measured, found, [{n for n in over if of[n] > 1} for of in times])
+    def _verdicts(self, measured: Callable[[int], Measure], drawn: list[Draw]) -> list[Verdict]:
+        """Over the draws ``drawn``, and which of them are kinks, where there are several draws."""
+        if len(drawn) == 1 or all(v.holds for v in judge(drawn)):
+            return judge(drawn)
+        over = {v.name for v in judge(drawn) if not v.holds and v.same_classes}
+        times = [{n: judge([{n: draw[n]}])[0].farthest for n in over} for draw in drawn]
+        drawn = self._excused(measured, drawn, [{n for n in over if of[n] > 1} for of in times])
         often = {n for n in over if statistics.median(of[n] for of in times) > TIMES}
-        if not often or not all(v.holds for v in judge(found)):
-            return judge(found)
-        return judge(self._explained(measured, found, [{n for n in often if of[n] > TIMES} for of in times]))
+        if not often or not all(v.holds for v in judge(drawn)):
+            return judge(drawn)
+        return judge(self._explained(measured, drawn, [{n for n in often if of[n] > TIMES} for of in times]))
 
-    def _excused(self, measured: Callable[[int], Measure], found: list[Draw], suspects: list[set[str]]) -> list[Draw]:
-        """``found``, with how far the exact result moves by as few perturbed references as make all suspects hold."""
+    def _excused(self, measured: Callable[[int], Measure], drawn: list[Draw], suspects: list[set[str]]) -> list[Draw]:
+        """``drawn``, with how far the exact result moves by as few perturbed references as make all suspects hold."""
         over = set[str]().union(*suspects)
         motions = [
             motion(measured(seed), draw) if names else None
-            for seed, (draw, names) in enumerate(zip(found, suspects, strict=True))
+            for seed, (draw, names) in enumerate(zip(drawn, suspects, strict=True))
         ]
         left = over
         for _ in range(MOVES):
-            found = [
+            drawn = [
                 {**draw, **{n: replace(draw[n], squared_motion=far[n]) for n in names}}
                 if (moves is not None and names & left and (far := next(moves)))
                 else draw
-                for draw, names, moves in zip(found, suspects, motions, strict=True)
+                for draw, names, moves in zip(drawn, suspects, motions, strict=True)
             ]
-            left = {v.name for v in judge(found) if v.name in over and not v.holds}
+            left = {v.name for v in judge(drawn) if v.name in over and not v.holds}
             if not left:
                 break
-        return found
+        return drawn
 
-    def _explained(self, measured: Callable[[int], Measure], found: list[Draw], often: list[set[str]]) -> list[Draw]:
-        """``found``, with what kinks do not explain of the tensors that are off in most draws."""
-        usual = {n: statistics.median(draw[n].beside(draw[n].squared_least) for draw in found) for n in found[0]}
+    def _explained(self, measured: Callable[[int], Measure], drawn: list[Draw], often: list[set[str]]) -> list[Draw]:
+        """``drawn``, with what kinks do not explain of the tensors that are off in most draws."""
+        usual = {n: statistics.median(draw[n].beside(draw[n].squared_least) for draw in drawn) for n in drawn[0]}
 
         def rest(seed: int) -> dict[str, float]:
             measure = measured(seed)
-            return unexplained(measure, found[seed], self._leave(measure), usual, often[seed])
+            return unexplained(measure, drawn[seed], self._leave(measure), usual, often[seed])
 
         return [
             {**draw, **{n: replace(draw[n], unexplained=far) for n, far in rest(seed).items()}} if often[seed] else draw
-            for seed, draw in enumerate(found)
+            for seed, draw in enumerate(drawn)
         ]
 
     def _draw(self, measure: Measure) -> Draw:

@@ -233,25 +233,25 @@ def crowd(target: keel.LoopTarget, processes: int, threads: int, place: Path) ->
     """What came of that many threads in that many processes that build at once, with a cache that is not there yet."""
     begins = time.monotonic() + 0.5
 
-    def one(seen: list[str], number: int) -> None:
+    def one(outputs: list[str], number: int) -> None:
         time.sleep(max(0.0, begins - time.monotonic()))
         try:
-            seen.append(check(target, 3.5))  # what all build
-            seen.append(check(target, 2.0 + number % 4))  # what some build
+            outputs.append(check(target, 3.5))  # what all build
+            outputs.append(check(target, 2.0 + number % 4))  # what some build
         except BaseException as raised:
             print(f"{type(raised).__name__}: {raised}", file=sys.stderr)
-            seen.append(RAISED)
+            outputs.append(RAISED)
 
     def work() -> str:
-        seen: list[str] = []
-        started = [threading.Thread(target=one, args=(seen, n)) for n in range(threads)]
+        outputs: list[str] = []
+        started = [threading.Thread(target=one, args=(outputs, n)) for n in range(threads)]
         for each in started:
             each.start()
         for each in started:
             each.join()
-        if RAISED in seen or len(seen) != 2 * threads:
+        if RAISED in outputs or len(outputs) != 2 * threads:
             raise SystemExit(1)
-        return WRONG if WRONG in seen else RIGHT
+        return WRONG if WRONG in outputs else RIGHT
 
     running = [forked(work, place) for _ in range(processes)]
     return Counter(outcome(each, 2 * LIMIT) for each in running)
@@ -290,8 +290,8 @@ def kills(backends: Mapping[str, keel.LoopTarget], count: int, drawn: random.Ran
         os.waitpid(process, 0)
 
         def after(target: keel.LoopTarget = target) -> str:
-            whole = all(store.get([key]) in (None, data) for key, data in held.items())
-            return check(target, 3.5) if whole else WRONG
+            intact = all(store.get([key]) in (None, data) for key, data in held.items())
+            return check(target, 3.5) if intact else WRONG
 
         result.after[outcome(forked(after, cache))] += 1
     time.sleep(1.0)  # compilers that lost their caller end
@@ -312,14 +312,14 @@ def kills(backends: Mapping[str, keel.LoopTarget], count: int, drawn: random.Ran
 
 
 def bars(damage: dict[str, Counter[str]], crowds: Counter[str], killed: Killed) -> list[report.Criterion]:
-    whole = sum(damage.values(), Counter())
-    note = ", ".join(f"{sum(seen.values())} {kind}" for kind, seen in damage.items())
+    totals = sum(damage.values(), Counter())
+    note = ", ".join(f"{sum(counts.values())} {kind}" for kind, counts in damage.items())
     rows = [
-        report.Criterion(f"damaged entries: {what}", whole[what], "0", whole[what] == 0, note if what == DIED else "")
+        report.Criterion(f"damaged entries: {what}", totals[what], "0", totals[what] == 0, note if what == DIED else "")
         for what in (DIED, WRONG, RAISED, HUNG)
     ]
     rows.insert(
-        0, report.Criterion("damaged entries", whole.total(), "", None, "each in two processes, one after the other")
+        0, report.Criterion("damaged entries", totals.total(), "", None, "each in two processes, one after the other")
     )
     failed = crowds.total() - crowds[RIGHT]
     rows.append(
@@ -369,7 +369,7 @@ def main(
             json,
             rows,
             time.monotonic() - began,
-            damage={kind: dict(seen) for kind, seen in damage.items()},
+            damage={kind: dict(counts) for kind, counts in damage.items()},
             seed=seed,
             crowd={"processes": processes, "threads": threads, "rounds": rounds, "backends": list(backends)},
         )

@@ -67,8 +67,8 @@ def calibrate(backends: Sequence[Backend], device: str) -> dict[str, Cost]:
     Raises what compiling raises for a backend that does not take additions and products in float32.
     """
     homes = {b.name: device if b.device in ("*", device) else b.device for b in backends}
-    found = (_together([b for b in backends if homes[b.name] == home], home) for home in dict.fromkeys(homes.values()))
-    sheets = {name: sheet for some in found for name, sheet in some.items()}
+    groups = (_together([b for b in backends if homes[b.name] == home], home) for home in dict.fromkeys(homes.values()))
+    sheets = {name: sheet for some in groups for name, sheet in some.items()}
     return {b.name: sheets[b.name] for b in backends}
 
 
@@ -77,15 +77,15 @@ def _together(backends: Sequence[Backend], device: str) -> dict[str, Cost]:
     models: dict[str, dict[str, fx.GraphModule]] = {b.name: {} for b in backends}
     known = [title for title, _ in blocks(device)]
     for title, (fn, args) in (*_probes(device), *blocks(device)):
-        parts = {b.name: made for b in backends if (made := _taken(b, fn, args, title not in NEEDED)) is not None}
+        parts = {b.name: made for b in backends if (made := _built(b, fn, args, title not in NEEDED)) is not None}
         for name, seconds in _fastest({name: made[1:] for name, made in parts.items()}, device).items():
             times[name][title] = seconds
             if title in known:
                 models[name][title] = parts[name][0]
     sheets = {b.name: _sheet(b.cost, times[b.name], device) for b in backends}
     roomy = [replace(b, cost=replace(sheets[b.name], memory=math.inf)) for b in backends]
-    said = {b.name: {title: predicted(gm, b) for title, gm in models[b.name].items()} for b in roomy}
-    return {name: replace(sheets[name], doubt=doubt) for name, doubt in doubts(said, times).items()}
+    predictions = {b.name: {title: predicted(gm, b) for title, gm in models[b.name].items()} for b in roomy}
+    return {name: replace(sheets[name], doubt=doubt) for name, doubt in doubts(predictions, times).items()}
 
 
 def write(path: Path, backends: Sequence[str], device: str, threads: int) -> dict[str, Cost]:
@@ -105,8 +105,8 @@ def _sheets(path: Path) -> dict[str, Any]:
     """The sheets that a file has, as data.  Raises KeelError[bad-file] where it has none."""
     try:
         text = keel.documents.text_of(path)
-        said = keel.documents.Item(keel.documents.parsed(text)).record(("sheets",), ("machine",))
-        return {name: sheet.value for name, sheet in said["sheets"].table(1 << 10).items()}
+        document = keel.documents.Item(keel.documents.parsed(text)).record(("sheets",), ("machine",))
+        return {name: sheet.value for name, sheet in document["sheets"].table(1 << 10).items()}
     except keel.documents.Malformed as e:
         raise keel.documents.bad_file(path, e, what="It holds no data sheets.", do="Write to another file.") from e
 
@@ -286,7 +286,7 @@ def _sheet(own: Cost | None, times: Times, device: str) -> Cost:
     fuses = chain < one * CHAIN / 2
     mixed = times["a mixture"] - launch - (0 if fuses else CHAIN * call)
     flops = {d: _rate(2.0 * PRODUCT[device] ** 3, _product(times, d, launch) - call) for d in DTYPES if str(d) in times}
-    given: dict[str, Any] = {} if own is None else {"link": own.link, "memory": own.memory, "seconds": own.seconds}
+    fields: dict[str, Any] = {} if own is None else {"link": own.link, "memory": own.memory, "seconds": own.seconds}
     result = Cost(
         flops=flops,
         scalars=_rate(CHAIN * SMALL[device], mixed),
@@ -294,7 +294,7 @@ def _sheet(own: Cost | None, times: Times, device: str) -> Cost:
         launch=launch,
         call=call,
         fuses=fuses,
-        **given,
+        **fields,
     )
     result = replace(result, weights=_weights(times, device, result), copies=_copies(times, device, result))
     return _convolutions(times, device, result)
@@ -351,7 +351,7 @@ def _mixed(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     return torch.sigmoid(torch.relu(x * y + x).exp() - y) * (x / y)
 
 
-def _taken(backend: Backend, fn: Callable[..., Any], args: Sequence[torch.Tensor], optional: bool) -> Built | None:
+def _built(backend: Backend, fn: Callable[..., Any], args: Sequence[torch.Tensor], optional: bool) -> Built | None:
     try:
         return part(backend, fn, args)
     except Exception:  # a foreign compiler raises what it likes
@@ -372,10 +372,10 @@ def _fastest(parts: Mapping[str, Part], device: str) -> dict[str, float]:
 
 
 def _timed(part: Part, batch: int, device: str) -> float:
-    run, given = part
+    run, args = part
     start = now(device)
     for _ in range(batch):
-        run(*given)
+        run(*args)
     finish(device)
     return (now(device) - start) / batch
 
@@ -391,9 +391,9 @@ def part(backend: Backend, fn: Callable[..., Any], args: Sequence[torch.Tensor])
     def watched(gm: fx.GraphModule) -> Callable[..., Any]:
         run = backend.compile(gm)
 
-        def call(*given: Any) -> Any:
-            calls.append((gm, run, given))
-            return run(*given)
+        def call(*args: Any) -> Any:
+            calls.append((gm, run, args))
+            return run(*args)
 
         return call
 

@@ -86,7 +86,7 @@ def bench(
         warm = WARM if chosen.device == "cpu" else WARM_FOR_DEVICES
         start = fresh(work, partial(environment, Path(caches))) if suite != "zoo" else forked(work, warm)
         outcomes = run.measure(
-            "bench", todo, start, _said, at_once=at_once, time_limit=time_limit, last_lines=LAST_LINES
+            "bench", todo, start, _outcome_text, at_once=at_once, time_limit=time_limit, last_lines=LAST_LINES
         )
     run.finish(bars(outcomes), rows=[{**vars(job), **outcome.as_json()} for job, outcome in outcomes.items()])
 
@@ -95,5 +95,5 @@ def _row(job: Job, row: Any) -> Any:
     return row
 
 
-def _said(job: Job, outcome: Outcome) -> str:
+def _outcome_text(job: Job, outcome: Outcome) -> str:
     return f"{job.title}  {outcome.seconds:.0f} s  {outcome.failure}"

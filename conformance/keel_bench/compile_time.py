@@ -61,11 +61,11 @@ def bars(results: Mapping[Job, Outcome]) -> Iterable[Criterion]:
         if job.compiler == INDUCTOR:
             continue
         name = f"compile {job.model} {job.mode}: CPU s / Inductor's"
-        beside = beside_inductor(job, results)
-        if outcome.row is None or beside.row is None:
-            yield Criterion(name, None, f"<= {TARGET:g}", False, outcome.failure or beside.failure)
+        inductor = beside_inductor(job, results)
+        if outcome.row is None or inductor.row is None:
+            yield Criterion(name, None, f"<= {TARGET:g}", False, outcome.failure or inductor.failure)
             continue
-        own, other = outcome.row["seconds"], beside.row["seconds"]
+        own, other = outcome.row["seconds"], inductor.row["seconds"]
         ratios.append(own / other)
         yield Criterion(name, own / other, f"<= {TARGET:g}", own / other <= TARGET, f"{own:.1f} s and {other:.1f} s")
     if len(ratios) > 1:

@@ -153,16 +153,16 @@ def parts(explanation: keel.testing.Explanation) -> Table:
 
 def reasons(explanation: keel.testing.Explanation) -> Table:
     """The refusals that hit the most calls, in the backend's own words, with a line of the model that they hit."""
-    found = sorted((r for graph in explanation.graphs for r in graph.refused), key=lambda r: -r.calls)
+    refusals = sorted((r for graph in explanation.graphs for r in graph.refused), key=lambda r: -r.calls)
     table = Table(
         "calls",
         "went to",
         "why not elsewhere",
         "for instance at",
-        title=f"Refusals: the first {min(REASONS, len(found))} of {len(found)}; keel explain shows all",
+        title=f"Refusals: the first {min(REASONS, len(refusals))} of {len(refusals)}; keel explain shows all",
         title_justify="left",
     )
-    for refusal in found[:REASONS]:
+    for refusal in refusals[:REASONS]:
         at = refusal.where[0].partition("   ")[0] if refusal.where else ""  # before the line's text
         table.add_row(str(refusal.calls), refusal.owner, escape(refusal.reason), Path(at).name)
     return table

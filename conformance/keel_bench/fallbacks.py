@@ -61,13 +61,13 @@ def left_to_eager(folder: Path | None) -> dict[str, int]:
 @contextmanager
 def troubles() -> Iterator[list[str]]:
     """What Keel worked around meanwhile, each in its first lines: a part that was to be compiled and was not."""
-    found: list[str] = []
+    texts: list[str] = []
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", KeelWarning)
         try:
-            yield found
+            yield texts
         finally:
-            found += ["; ".join(str(w.message).splitlines()[:2]) for w in caught if issubclass(w.category, KeelWarning)]
+            texts += ["; ".join(str(w.message).splitlines()[:2]) for w in caught if issubclass(w.category, KeelWarning)]
 
 
 def graphs(folder: Path | None) -> int:

@@ -103,12 +103,12 @@ def bars(results: Mapping[Job, Outcome]) -> Iterable[Criterion]:
         if job.compiler == INDUCTOR:
             continue
         name = f"traffic {job.model} {job.mode}"
-        beside = beside_inductor(job, results)
-        if outcome.row is None or beside.row is None:
-            yield Criterion(name, None, "shown", False, outcome.failure or beside.failure)
+        ratios = beside_inductor(job, results)
+        if outcome.row is None or ratios.row is None:
+            yield Criterion(name, None, "shown", False, outcome.failure or ratios.failure)
             continue
         for what, unit in (("kernels", 1), ("bytes", 2**20)):
-            own, other = outcome.row[what] / unit, beside.row[what] / unit
+            own, other = outcome.row[what] / unit, ratios.row[what] / unit
             yield Criterion(
                 f"{name}: {what} / Inductor's",
                 own / other,

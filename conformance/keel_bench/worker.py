@@ -17,7 +17,7 @@ from .placements import cost_sheets, random_programs
 from .suite import PARTS
 
 TIMED = frozenset({"never-worse", "mixtures", "prediction"})
-KEPT = {"MALLOC_TRIM_THRESHOLD_": str(1 << 31), "MALLOC_MMAP_THRESHOLD_": str(1 << 31)}
+ALLOCATOR = {"MALLOC_TRIM_THRESHOLD_": str(1 << 31), "MALLOC_MMAP_THRESHOLD_": str(1 << 31)}
 """glibc's settings; its own allocator stands in for those that deployments preload."""
 
 
@@ -51,6 +51,6 @@ def environment(shared: Path, job: Job, folder: Path) -> dict[str, str]:
         "OMP_NUM_THREADS": str(job.threads),
         "HF_HUB_OFFLINE": "1",
         **(memory_traffic.ENVIRONMENT if job.part == "traffic" else {}),
-        **(KEPT if job.part in TIMED else {}),
+        **(ALLOCATOR if job.part in TIMED else {}),
         **(random_programs.environment(job) if job.part == "random" else {}),
     }

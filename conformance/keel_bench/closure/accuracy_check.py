@@ -42,15 +42,15 @@ def leave(fn: Function, inputs: Sequence[Tensor], seed: int = 0) -> Left:
     """What a call leaves behind: results, and gradients of those inputs that require one, for the cotangents that
     ``seed`` draws: some gradients depend on nothing else.
     """
-    given = [twin(x) for x in inputs]
-    outs = fn(*given)
+    twins = [twin(x) for x in inputs]
+    outs = fn(*twins)
     left = {f"result {i}": o.detach() for i, o in enumerate(outs)}
-    wanted = [x for x in given if x.requires_grad]
+    leaves = [x for x in twins if x.requires_grad]
     smooth = [o for o in outs if o.requires_grad]
-    if torch.is_grad_enabled() and wanted and smooth:
+    if torch.is_grad_enabled() and leaves and smooth:
         generator = torch.Generator().manual_seed(seed)
         cotangents = [torch.randn(o.shape, generator=generator, dtype=_wide(o.dtype)).to(o) for o in smooth]
-        grads = torch.autograd.grad(smooth, wanted, cotangents, allow_unused=True)
+        grads = torch.autograd.grad(smooth, leaves, cotangents, allow_unused=True)
         left |= {f"gradient {i}": g for i, g in enumerate(grads) if g is not None}
     return left
 
@@ -77,20 +77,20 @@ def judge_accuracy(draw: Callable[[int], universe.Example | None], ours: Functio
     """
     first = draw(0)
     assert first is not None
-    eager, mine = leave(first.fn, first.inputs), leave(ours, first.inputs)
-    over = list(type_differences(mine, eager))
+    eager, ours_left = leave(first.fn, first.inputs), leave(ours, first.inputs)
+    over = list(type_differences(ours_left, eager))
     if over:
         return AccuracyResult(float("inf"), tuple(over), ())
     exact = reference(first)
-    over += discrete(mine, eager, exact)
-    draws = [compared(mine, eager, exact)]
+    over += discrete(ours_left, eager, exact)
+    draws = [compared(ours_left, eager, exact)]
     verdicts = judge(draws) if draws[0] else []
     for count in DRAWS:
         names = {v.name for v in verdicts if not v.holds}
         if names:
             verdicts = [*(v for v in verdicts if v.holds), *_again(draw, ours, draws, names, count)]
     over += [_sentence(v) for v in verdicts if not v.holds]
-    strided = tuple(n for n, t in eager.items() if n.startswith("result") and _strides(t) != _strides(mine[n]))
+    strided = tuple(n for n, t in eager.items() if n.startswith("result") and _strides(t) != _strides(ours_left[n]))
     return AccuracyResult(max((v.times for v in verdicts if not v.kinks), default=0.0), tuple(over), strided)
 
 
@@ -121,20 +121,20 @@ def _again(
     return judge(results)
 
 
-def type_differences(mine: Left, eager: Left) -> Iterator[str]:
+def type_differences(ours_left: Left, eager: Left) -> Iterator[str]:
     """A sentence for each tensor that is missing, or has another dtype or shape than eager's."""
-    for name in eager.keys() | mine.keys():
-        if name not in mine or name not in eager:
+    for name in eager.keys() | ours_left.keys():
+        if name not in ours_left or name not in eager:
             yield f"{name} is there in {'eager' if name in eager else 'the operator set'} only."
-        elif (mine[name].dtype, mine[name].shape) != (eager[name].dtype, eager[name].shape):
+        elif (ours_left[name].dtype, ours_left[name].shape) != (eager[name].dtype, eager[name].shape):
             yield (
-                f"{name} is {mine[name].dtype} {list(mine[name].shape)}, not {eager[name].dtype} "
+                f"{name} is {ours_left[name].dtype} {list(ours_left[name].shape)}, not {eager[name].dtype} "
                 f"{list(eager[name].shape)}."
             )
 
 
-def discrete(mine: Left, eager: Left, exact: Left) -> Iterator[str]:
-    for name, x in mine.items():
+def discrete(ours_left: Left, eager: Left, exact: Left) -> Iterator[str]:
+    for name, x in ours_left.items():
         if _continuous(x):
             continue
         differ = dense(x) != dense(eager[name])
@@ -144,9 +144,9 @@ def discrete(mine: Left, eager: Left, exact: Left) -> Iterator[str]:
             yield f"{name} ({x.dtype}) differs from eager's in {int(differ.sum())} of {differ.numel()} elements."
 
 
-def compared(mine: Left, eager: Left, exact: Left) -> Mapping[str, Comparison]:
-    floats = [n for n, x in mine.items() if _continuous(x) and n in exact]
-    return compare(*({n: real(left[n]) for n in floats} for left in (mine, eager, exact)))
+def compared(ours_left: Left, eager: Left, exact: Left) -> Mapping[str, Comparison]:
+    floats = [n for n, x in ours_left.items() if _continuous(x) and n in exact]
+    return compare(*({n: real(left[n]) for n in floats} for left in (ours_left, eager, exact)))
 
 
 def _continuous(x: Tensor) -> bool:
@@ -193,8 +193,8 @@ def motion(example: universe.Example, exact: Left, names: set[str], cotangents: 
             for n in names:
                 a, b = real(near[n]), real(exact[n])
                 if a.shape == b.shape:
-                    apart = (a - b)[a.isfinite() & b.isfinite()]
-                    farthest[n] = max(farthest[n], float(apart.square().sum()))
+                    distance = (a - b)[a.isfinite() & b.isfinite()]
+                    farthest[n] = max(farthest[n], float(distance.square().sum()))
     return farthest
 
 

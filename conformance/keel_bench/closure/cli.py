@@ -98,26 +98,26 @@ def _row(job: Job, row: Any) -> Any:
 
 def _flat(job: Job, outcome: Outcome) -> dict[str, Any]:
     """A job and its row, for the file; the samples asked for are ``of``, for the row has as many as there were."""
-    asked = {**vars(job), "of": job.samples}
-    del asked["samples"]
-    return {**asked, **outcome.as_json()}
+    fields = {**vars(job), "of": job.samples}
+    del fields["samples"]
+    return {**fields, **outcome.as_json()}
 
 
 def _trouble(job: Job, outcome: Outcome) -> str:
     row = outcome.row
-    said = (
+    sentences = (
         outcome.failure
         if not isinstance(row, Row)
         else " ".join([*(f"outside: {name}." for name in row.outside), *row.wrong, *row.mistyped, *row.inaccurate])
     )
-    return f"{job.title}: {said}" if said else ""
+    return f"{job.title}: {sentences}" if sentences else ""
 
 
 def _list_left_out(console: Console, outcomes: Outcomes) -> None:
-    found = [(job, *item) for job, o in outcomes.items() if isinstance(o.row, Row) for item in o.row.left_out.items()]
-    if found:
+    rows = [(job, *item) for job, o in outcomes.items() if isinstance(o.row, Row) for item in o.row.left_out.items()]
+    if rows:
         console.print("\n[bold]What the operator set leaves out by decision[/]")
-    for job, sentence, example in found:
+    for job, sentence, example in rows:
         console.print(f"{job.title}: {sentence} ({example})", markup=False, highlight=False)
 
 

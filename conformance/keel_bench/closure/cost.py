@@ -37,14 +37,14 @@ def measure(job: Job, tell: ReportPhase) -> dict[str, float]:
     """CPU seconds that AOTAutograd takes ``alone`` and that Keel ``adds``, medians of rounds that take turns."""
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
-    found: dict[str, list[float]] = {"alone": [], "whole": []}
+    times: dict[str, list[float]] = {"alone": [], "whole": []}
     for n in range(-1, ROUNDS):
         for name, backend in (("alone", universe.aot_alone), ("whole", closure.dynamo_backend())):
             tell(f"tracing {job.title}, round {n}")
             seconds = compiled(job, backend, "tiny" if n < 0 else "line")
             if n >= 0:  # the first, small one is for what is set up once
-                found[name].append(seconds)
-    alone, whole = median(found["alone"]), median(found["whole"])
+                times[name].append(seconds)
+    alone, whole = median(times["alone"]), median(times["whole"])
     return {"alone": alone, "adds": whole - alone}
 
 

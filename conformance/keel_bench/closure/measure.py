@@ -49,12 +49,12 @@ class Measured:
         self.tell("drawing samples")
         examples = self.draws.of(0)
         self.found.samples = len(examples)
-        found: dict[str, bool | None] = {}
+        outcomes: dict[str, bool | None] = {}
         for i, example in enumerate(examples):
-            if (key := kind_of(example)) not in found:
-                found[key] = self.one(i, example)
-            self.found.traced += found[key] is True
-            self.found.refused += found[key] is None
+            if (key := kind_of(example)) not in outcomes:
+                outcomes[key] = self.one(i, example)
+            self.found.traced += outcomes[key] is True
+            self.found.refused += outcomes[key] is None
         row = self.found
         row.seconds = dict(self.seconds)
         self.endings.fill(row)

@@ -25,10 +25,10 @@ def of_table(backend: str, cells: Sequence[Cell], lost: Iterable[str]) -> Iterat
     """What the declarations ask, by dtype; ``lost`` are operators whose samples end the process in eager PyTorch."""
     verdicts = Counter(c["verdict"] for c in cells)
     refused = sorted({f"{c['op']} {c['dtype']}" for c in cells if c["verdict"] == "refused"})
-    asked = len(cells) - verdicts["none"]
+    cell_count = len(cells) - verdicts["none"]
     yield Criterion(
         f"{backend}: operators and dtypes done",
-        f"{asked - len(refused)} of {asked}",
+        f"{cell_count - len(refused)} of {cell_count}",
         "all",
         not refused,
         join_names(refused),
@@ -40,11 +40,11 @@ def of_table(backend: str, cells: Sequence[Cell], lost: Iterable[str]) -> Iterat
         ("taken", "whole"),
     ):
         if verdicts[verdict]:
-            yield Criterion(f"{backend}: {what}", verdicts[verdict], "", None, percent(verdicts[verdict], asked))
+            yield Criterion(f"{backend}: {what}", verdicts[verdict], "", None, percent(verdicts[verdict], cell_count))
     silent = sorted({f"{c['op']} {c['dtype']}" for c in cells if c["verdict"] == "none"})
     yield Criterion(f"{backend}: without a sample that eager runs here", len(silent), "", None, join_names(silent))
-    if found := sorted(lost):
-        yield Criterion(f"{backend}: operators whose samples end the process", len(found), "", None, join_names(found))
+    if gone := sorted(lost):
+        yield Criterion(f"{backend}: operators whose samples end the process", len(gone), "", None, join_names(gone))
 
 
 def of_mode(backend: str, mode: str, outcomes: Outcomes) -> Iterator[Criterion]:

@@ -105,12 +105,12 @@ def _row(job: Job, row: Any) -> Any:
 
 def _trouble(job: Job, outcome: Outcome) -> str:
     row = outcome.row
-    said = (
+    sentences = (
         outcome.failure
         if not isinstance(row, Row)
         else " ".join([*(f"left: {name}." for name in row.left), *row.wrong, *row.inaccurate])
     )
-    return f"{job.title}: {said}" if said else ""
+    return f"{job.title}: {sentences}" if sentences else ""
 
 
 def show(console: Console, cells: Cells) -> None:

@@ -44,36 +44,36 @@ def fuzz(
 ) -> None:
     """Give damaged and made-up files to what reads files. Exits with 1 for an error that is not Keel's, for more than a
     second of the processor, or for code that ran."""
-    asked = [name.partition("=") for name in loaders or LOADERS]
-    counts = {name: int(own) if own.isdecimal() else count for name, _, own in asked}
+    counts_by_loader = [name.partition("=") for name in loaders or LOADERS]
+    counts = {name: int(own) if own.isdecimal() else count for name, _, own in counts_by_loader}
     if unknown := [name for name in counts if name not in LOADERS]:
         raise typer.BadParameter(f"There is no loader {unknown[0]}: {', '.join(LOADERS)}.")
     if minutes:
         raise typer.Exit(max(_guided(name, minutes, corpus) for name in counts))
-    found = {name: Tally(name) for name in counts}
+    tallies = {name: Tally(name) for name in counts}
     for tally in campaign(counts, seed, jobs):
-        found[tally.loader].add(tally)
+        tallies[tally.loader].add(tally)
         if out is not None:
-            _write(out, found, seed)
-    Console().print(_table(found))
-    for tally in found.values():
-        for number, said in tally.bad:
-            Console().print(f"{tally.loader} {number}: {said}", highlight=False, markup=False)
-    raise typer.Exit(0 if all(t.is_clean for t in found.values()) else 1)
+            _write(out, tallies, seed)
+    Console().print(_table(tallies))
+    for tally in tallies.values():
+        for number, message in tally.bad:
+            Console().print(f"{tally.loader} {number}: {message}", highlight=False, markup=False)
+    raise typer.Exit(0 if all(t.is_clean for t in tallies.values()) else 1)
 
 
-def _write(out: Path, found: dict[str, Tally], seed: int) -> None:
-    whole = Tally("all")
-    for tally in found.values():
-        whole.add(tally)
+def _write(out: Path, tallies: dict[str, Tally], seed: int) -> None:
+    total = Tally("all")
+    for tally in tallies.values():
+        total.add(tally)
     draft = out.with_name(out.name + ".draft")
     draft.write_text(
         json.dumps(
             {
                 "machine": machine(),
                 "seed": seed,
-                "loaders": [t.as_json() for t in found.values()],
-                "all": whole.as_json(),
+                "loaders": [t.as_json() for t in tallies.values()],
+                "all": total.as_json(),
             },
             indent=1,
         )
@@ -82,12 +82,12 @@ def _write(out: Path, found: dict[str, Tally], seed: int) -> None:
     draft.replace(out)
 
 
-def _table(found: dict[str, Tally]) -> Table:
+def _table(tallies: dict[str, Tally]) -> Table:
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
     table.add_column("loader")
     for column in COLUMNS:
         table.add_column(TITLES.get(column, column), justify="right")
-    for tally in found.values():
+    for tally in tallies.values():
         table.add_row(
             tally.loader, *(f"{v:.2f} s" if isinstance(v := getattr(tally, c), float) else f"{v:,}" for c in COLUMNS)
         )

@@ -56,9 +56,9 @@ def main(name: str, seconds: int, corpus: Path | None = None) -> None:
         loader.load(watch.file)
 
     def one(data: bytes) -> None:
-        seen = watch.read(loader.load, data)
-        if seen.bad:
-            raise RuntimeError(f"{seen.ending}, {seen.seconds:.2f} s, {seen.error}, {seen.executed}")
+        outcome = watch.read(loader.load, data)
+        if outcome.bad:
+            raise RuntimeError(f"{outcome.ending}, {outcome.seconds:.2f} s, {outcome.error}, {outcome.executed}")
 
     def mutated(data: bytes, most: int, seed: int) -> bytes:
         draw = random.Random(seed)

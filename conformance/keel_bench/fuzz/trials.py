@@ -101,19 +101,19 @@ def read_files(loader: str, seed: int, first: int, count: int) -> Tally:
         gc.collect()
         gc.freeze()  # what is here already is not looked through again
         for number in range(first, first + count):
-            seen = watch.read(load, file_of(loader, seed, number))
+            run = watch.read(load, file_of(loader, seed, number))
             tally.files += 1
-            tally.taken += seen.ending == "taken"
-            tally.refused += seen.ending == "refused"
-            tally.raw += seen.ending == "raw error"
-            tally.slow += seen.seconds > LIMIT
-            tally.ran += bool(seen.executed)
-            tally.slowest, tally.seconds = max(tally.slowest, seen.seconds), tally.seconds + seen.seconds
-            if seen.ending == "refused":
-                tally.codes[seen.error.partition("[")[2].partition("]")[0]] += 1
-            if seen.bad and len(tally.bad) < MAX_EXAMPLES:
+            tally.taken += run.ending == "taken"
+            tally.refused += run.ending == "refused"
+            tally.raw += run.ending == "raw error"
+            tally.slow += run.seconds > LIMIT
+            tally.ran += bool(run.executed)
+            tally.slowest, tally.seconds = max(tally.slowest, run.seconds), tally.seconds + run.seconds
+            if run.ending == "refused":
+                tally.codes[run.error.partition("[")[2].partition("]")[0]] += 1
+            if run.bad and len(tally.bad) < MAX_EXAMPLES:
                 tally.bad.append(
-                    (number, f"{seen.ending} {seen.seconds:.2f} s {seen.error[:300]} {' '.join(seen.executed)}")
+                    (number, f"{run.ending} {run.seconds:.2f} s {run.error[:300]} {' '.join(run.executed)}")
                 )
     return tally
 

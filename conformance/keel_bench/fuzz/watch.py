@@ -98,7 +98,7 @@ class Watch:
     ran: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        sys.addaudithook(self._heard)
+        sys.addaudithook(self._on_audit_event)
         sys.meta_path.insert(0, self)
 
     def find_spec(self, name: str, *_: Any) -> None:
@@ -108,21 +108,21 @@ class Watch:
 
     def read(self, load: Callable[[Path], Any], data: bytes) -> ReadOutcome:
         self.file.write_bytes(data)
-        self.ran, said, ending = [], "", "taken"
+        self.ran, message, ending = [], "", "taken"
         begin = time.process_time()
         self.on = True
         try:
             with _time_limit():
                 load(self.file)
         except KeelError as e:
-            ending, said = "refused", str(e)
+            ending, message = "refused", str(e)
         except Exception as e:
-            ending, said = "raw error", f"{type(e).__name__}: {e}"[:500]
+            ending, message = "raw error", f"{type(e).__name__}: {e}"[:500]
         finally:
             self.on = False
-        return ReadOutcome(ending, time.process_time() - begin, said, tuple(self.ran[:10]))  # type: ignore[arg-type]
+        return ReadOutcome(ending, time.process_time() - begin, message, tuple(self.ran[:10]))  # type: ignore[arg-type]
 
-    def _heard(self, event: str, args: tuple[Any, ...]) -> None:
+    def _on_audit_event(self, event: str, args: tuple[Any, ...]) -> None:
         if self.on and event not in ("object.__getattr__", "sys._getframe"):
             self.on = False  # what is done here is not the file's
             try:

@@ -72,12 +72,12 @@ class Oracle:
                 )
                 return
             before = sum(self._charge(t, labels) for t in self.touching[u])
-            tried = []
+            candidates = []
             for b in self._possible(u, labels):
                 labels[u] = b
                 after = sum(self._charge(t, labels) for t in self.touching[u])
                 lost = {i for i, (units_, owner, _) in enumerate(self.savings) if u in units_ and b != owner} - broken
-                tried.append(
+                candidates.append(
                     (
                         spent + self.compute[u][b] + after - before + sum(self.savings[i][2] for i in lost),
                         b,
@@ -85,7 +85,7 @@ class Oracle:
                     )
                 )
                 labels[u] = -1
-            for now, b, broken_then in sorted(tried, key=lambda t: t[:2]):
+            for now, b, broken_then in sorted(candidates, key=lambda t: t[:2]):
                 labels[u] = b
                 path = (*paid, self._path(u, labels, paid)) if self.launches else paid
                 if now + rest[u + 1] + self._least_launches(labels, path) < best:
@@ -106,8 +106,8 @@ class Oracle:
             return 0
         source = it.place[labels[it.maker]] if it.maker >= 0 else it.home
         owners = {labels[r] for r in it.readers if labels[r] >= 0}
-        wanted = {it.place[b] for b in owners} | ({it.ends} if it.ends >= 0 else set())
-        moved = sum(it.ways[source][q] for q in wanted - {source})
+        places = {it.place[b] for b in owners} | ({it.ends} if it.ends >= 0 else set())
+        moved = sum(it.ways[source][q] for q in places - {source})
         return moved + (it.handover * len(owners - {labels[it.maker]}) if it.maker >= 0 else 0)
 
     def _path(self, u: int, labels: Sequence[int], paid: tuple[float, ...]) -> float:

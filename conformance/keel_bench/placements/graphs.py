@@ -68,16 +68,16 @@ def layered(make: Callable[[], nn.Module], shape: tuple[int, ...], calls: int) -
     (result,) = layer.graph.output_node().all_input_nodes
     inner = [n for n in layer.graph.nodes if n.op == "call_function"]
     graph, made, layers = fx.Graph(), 0, 0
-    given = _input(graph, x, "x")
+    operand = _input(graph, x, "x")
     while made < calls:
         layers += 1
-        values = {x: given, **{p: _input(graph, p, f"{p.name}_of_{layers}") for p in parameters}}
+        values = {x: operand, **{p: _input(graph, p, f"{p.name}_of_{layers}") for p in parameters}}
         for node in inner:
             if made == calls and node.target is not operator.getitem:
                 break
             values[node] = graph.node_copy(node, values.__getitem__)
             made += node.target is not operator.getitem
-        given = values.get(result, given)
+        operand = values.get(result, operand)
     graph.output(
         tuple(n for n in graph.nodes if n.op == "call_function" and not n.users and isinstance(n.meta["val"], Tensor))
     )
@@ -93,18 +93,18 @@ def _input(graph: fx.Graph, like: fx.Node, name: str) -> fx.Node:
 def _traced(layer: nn.Module, x: Tensor) -> fx.GraphModule:
     """The layer in ATen calls; its parameters and buffers are inputs after the first."""
     state = {**dict(layer.named_parameters()), **dict(layer.named_buffers())}
-    names, seen = list(state), list[fx.GraphModule]()
+    names, graphs = list(state), list[fx.GraphModule]()
 
     def run(x: Tensor, *values: Tensor) -> tuple[Tensor]:
         return (torch.func.functional_call(layer, dict(zip(names, values, strict=True)), (x,)),)
 
     def keep(captured: Any) -> Callable[[list[Any]], Any]:
-        seen.append(captured.gm)
+        graphs.append(captured.gm)
         return lambda inputs: captured.gm(*inputs)
 
     with torch.no_grad():
         universe.trace(run, [x, *(v.detach() for v in state.values())], keep)
-    return seen[0]
+    return graphs[0]
 
 
 FAMILIES: Mapping[str, Callable[[int], fx.GraphModule]] = {

@@ -32,9 +32,9 @@ def jobs(chosen: Selection) -> list[Job]:
 
 
 def measure(job: Job) -> dict[str, Any]:
-    found = backends(job.compiler.split("+"), job.device)
-    lists: dict[str, Sequence[Backend]] = {b.name: [b] for b in found}
-    lists |= {f"draw {i}": [*(withheld(b, f"{job.model} {i}") for b in found[:-1]), found[-1]] for i in range(DRAWS)}
+    used = backends(job.compiler.split("+"), job.device)
+    lists: dict[str, Sequence[Backend]] = {b.name: [b] for b in used}
+    lists |= {f"draw {i}": [*(withheld(b, f"{job.model} {i}") for b in used[:-1]), used[-1]] for i in range(DRAWS)}
     return timed(job, lists)
 
 

@@ -52,27 +52,27 @@ def drawn(seed: int, units: int, backends: int, *, uniform: bool = False) -> pla
 def _tensors(r: random.Random, needs: list[list[int]], places: int, top: int, uniform: bool) -> placement.Tensors:
     """One of each unit, and some that the graph is given."""
     units = len(needs)
-    readers = [[v for v, wanted in enumerate(needs) if u in wanted] for u in range(units)]
-    given = [sorted(r.sample(range(units), r.randint(1, min(3, units)))) for _ in range(r.randint(0, 3))]
-    count = units + len(given)
+    readers = [[v for v, sources in enumerate(needs) if u in sources] for u in range(units)]
+    inputs = [sorted(r.sample(range(units), r.randint(1, min(3, units)))) for _ in range(r.randint(0, 3))]
+    count = units + len(inputs)
     ways = np.array(
         [[[r.randint(0, top) for _ in range(places)] for _ in range(places)] for _ in range(count)], float
     ).reshape(count, places, places)
     if uniform:
         ways = np.broadcast_to(ways[:, :1, :1], ways.shape)
     return placement.tensors(
-        [*range(units), *[-1] * len(given)],
-        [*readers, *given],
+        [*range(units), *[-1] * len(inputs)],
+        [*readers, *inputs],
         ways * US,
-        home=[*[-1] * units, *(r.randrange(places) for _ in given)],
-        ends=[*(r.choice((-1, -1, -1, r.randrange(places))) for _ in range(units)), *[-1] * len(given)],
+        home=[*[-1] * units, *(r.randrange(places) for _ in inputs)],
+        ends=[*(r.choice((-1, -1, -1, r.randrange(places))) for _ in range(units)), *[-1] * len(inputs)],
         handover=[0 if uniform else r.choice((0, 0, r.randint(0, top))) * US for _ in range(count)],
     )
 
 
 def _passed(r: random.Random, needs: list[list[int]], backends: int, top: int) -> placement.Tensors:
     """Traffic of loops with memory: some tensors, that each other backend that reads them pays for, and some inputs."""
-    rows = [(u, [v for v, wanted in enumerate(needs) if u in wanted]) for u in range(len(needs))]
+    rows = [(u, [v for v, sources in enumerate(needs) if u in sources]) for u in range(len(needs))]
     rows = [(u if r.random() < 0.7 else -1, readers) for u, readers in rows if readers]
     ways = np.array(
         [[[r.randint(0, top) for _ in range(backends + 1)] for _ in range(backends + 1)] for _ in rows], float

@@ -73,42 +73,42 @@ def measure(job: Job) -> dict[str, Any]:
     return {**results, "cpu_seconds": time.process_time() - start}
 
 
-def _one(seed: int, runs: bool, found: dict[str, Any]) -> None:
+def _one(seed: int, runs: bool, outcome: dict[str, Any]) -> None:
     program = draw(seed, seed % 3 != 2)
     inputs = random_inputs(program, seed, 0)
     gm = _captured(program, inputs)
     backends, price = _drawn_backends(seed)
     plan = placement.place(gm, backends, price=price)
     digest = hashlib.sha256(str(plan).encode()).hexdigest()[:16]
-    found["plans"].append(digest)
-    found["parts"] += len(plan.parts)
-    found["calls"] += sum(len(part.nodes) for part in plan.parts)
-    found["mixed"] += len({part.owner.name for part in plan.parts}) > 1
-    found["again"] += (repeats := seed % AGAIN == 0)
+    outcome["plans"].append(digest)
+    outcome["parts"] += len(plan.parts)
+    outcome["calls"] += sum(len(part.nodes) for part in plan.parts)
+    outcome["mixed"] += len({part.owner.name for part in plan.parts}) > 1
+    outcome["again"] += (repeats := seed % AGAIN == 0)
     if repeats and str(placement.place(gm, backends, price=price)) != str(plan):
-        found["unsteady"].append(seed)
+        outcome["unsteady"].append(seed)
     try:
         placement.verify_placement(gm, plan)
     except KeelError:
-        found["certificate"].append(seed)
+        outcome["certificate"].append(seed)
         return
     if price.differs(gm, plan):
-        found["miscounted"].append(seed)
+        outcome["miscounted"].append(seed)
     if runs and (what := _unlike(gm, _parts(gm, plan, inputs), module(program)(*inputs), inputs)):
-        found[what].append(seed)
+        outcome[what].append(seed)
 
 
 def _captured(program: RandomGraph, inputs: Sequence[Tensor]) -> fx.GraphModule:
     """The program as Keel captures it: functional, in ATen."""
-    seen: list[fx.GraphModule] = []
+    graphs: list[fx.GraphModule] = []
 
     def keep(captured: Any) -> Callable[[list[Any]], Any]:
-        seen.append(captured.gm)
+        graphs.append(captured.gm)
         return lambda values: captured.gm(*values)
 
     with torch.no_grad():
         universe.trace(module(program), inputs, keep)
-    return seen[0]
+    return graphs[0]
 
 
 def _parts(gm: fx.GraphModule, plan: placement.Plan, inputs: Sequence[Tensor]) -> list[Any]:
@@ -129,8 +129,8 @@ def _unlike(gm: fx.GraphModule, results: Sequence[Any], eager: Sequence[Tensor],
     graph ``gm``, and eager's are within its rounding errors, ``wrong`` otherwise; nothing if they are."""
     if len(results) == len(eager) and all(map(_same, results, eager)):
         return ""
-    whole = gm(*inputs)
-    same = len(results) == len(whole) and all(map(_same, results, whole))
+    expected = gm(*inputs)
+    same = len(results) == len(expected) and all(map(_same, results, expected))
     return "rounded" if same and not any(f.sentence for f in judge_graph(gm, inputs, eager)) else "wrong"
 
 
@@ -187,8 +187,8 @@ class _Prices:
         labels = [owner[node.name] for node in placement.call_graph_of(gm.graph).nodes]
         cost = oracle.cost(labels) + sum(oracle.launch[numbers[part.owner.name]] for part in plan.parts)
         alone = [oracle.cost([b] * len(labels)) + oracle.launch[b] for b in numbers.values()]
-        said = plan.claim.seconds * 1e6 if plan.claim is not None else -1.0
-        return bool(labels) and (abs(said - cost) > 1e-3 or cost > min(alone) + 1e-3)
+        predicted = plan.claim.seconds * 1e6 if plan.claim is not None else -1.0
+        return bool(labels) and (abs(predicted - cost) > 1e-3 or cost > min(alone) + 1e-3)
 
 
 def _drawn_backends(seed: int) -> tuple[list[Backend], _Prices]:

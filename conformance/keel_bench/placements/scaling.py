@@ -94,17 +94,17 @@ def _timed(work: Callable[[], Any], units: placement.CallGraph, once: bool = Fal
     return least, result
 
 
-def _plan(units: placement.CallGraph, found: placement.SolvedPlacement) -> placement.Plan:
+def _plan(units: placement.CallGraph, solved: placement.SolvedPlacement) -> placement.Plan:
     backends = [
         Backend(name=name, device="*", supports=Support((Rule(ops=("*",)),)), compile=lambda gm: gm.forward)
         for name in ("fast", "host")
     ]
     members: dict[int, list[int]] = {}
-    for unit, group in enumerate(found.group):
+    for unit, group in enumerate(solved.group):
         members.setdefault(group, []).append(unit)
     return placement.Plan(
         tuple(
-            placement.Part(f"p{group}", backends[found.backend[own[0]]], tuple(units.nodes[u].name for u in own))
+            placement.Part(f"p{group}", backends[solved.backend[own[0]]], tuple(units.nodes[u].name for u in own))
             for group, own in sorted(members.items())
         ),
         tuple(backends),
@@ -141,7 +141,7 @@ def bars(results: Mapping[Job, Outcome]) -> Iterable[Criterion]:
             yield from _bars(f"scale, {job.model}", outcome.row["sizes"], outcome.row["beside"])
 
 
-def _bars(what: str, sizes: Sequence[dict[str, Any]], beside: Sequence[dict[str, Any]]) -> Iterable[Criterion]:
+def _bars(what: str, sizes: Sequence[dict[str, Any]], baseline: Sequence[dict[str, Any]]) -> Iterable[Criterion]:
     last, name = sizes[-1], f"{what}, {sizes[-1]['calls']} calls"
     yield within(
         f"{name}: CPU s to solve for 2 backends",
@@ -175,7 +175,7 @@ def _bars(what: str, sizes: Sequence[dict[str, Any]], beside: Sequence[dict[str,
             f"exponent from {sizes[0]['calls']} to {last['calls']} calls; over the last step "
             f"{exponent(sizes[-2:], key):.2g}",
         )
-    other = beside[-1]
+    other = baseline[-1]
     own = next((s for s in sizes if s["calls"] == other["calls"]), None)
     if own is None:
         return
@@ -188,13 +188,13 @@ def _bars(what: str, sizes: Sequence[dict[str, Any]], beside: Sequence[dict[str,
         )
         title = f"{what}, {own['calls']} calls{title}: CapabilityBasedPartitioner's time / Keel's"
         yield beyond(title, ratio, FASTER, note) if key == "alone" else Criterion(title, ratio, "shown", None, note)
-    growth = exponent(beside, "seconds")
+    growth = exponent(baseline, "seconds")
     yield Criterion(
         f"{what}: growth of CapabilityBasedPartitioner's time",
         growth,
         "shown",
         None,
-        f"exponent from {beside[0]['calls']} to {other['calls']} calls; at {last['calls']} that is an estimated "
+        f"exponent from {baseline[0]['calls']} to {other['calls']} calls; at {last['calls']} that is an estimated "
         f"{other['seconds'] * (last['calls'] / other['calls']) ** growth / 3600:.2g} h, not measured",
     )
 

@@ -32,11 +32,11 @@ def certify_command(
         markup=False,
     )
     for waiver in manifest["waived"]:
-        said = documents.printable(
+        text = documents.printable(
             f"Waived: {len(waiver['cases'])} cases of {waiver['case']}, until "
             f"{waiver['expires']}: {waiver['reason']} ({waiver['url']}, {waiver['owner']})"
         )
-        Console().print(said, highlight=False, markup=False)
+        Console().print(text, highlight=False, markup=False)
     Console().print(f"{folder / CERTIFICATE}, seal {manifest['seal'][:16]}", highlight=False, markup=False)
 
 

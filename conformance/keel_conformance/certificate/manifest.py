@@ -62,9 +62,9 @@ def certify(folder: Path, *, waived: Path | None = None, now: datetime | None = 
     cases = planned_of(head)
     if waived is not None and waived.resolve() != (folder / WAIVERS).resolve():
         documents.replace_file(folder / WAIVERS, _waivers(waived))
-    found = accepted(folder, str(head["backend"]), [verdicts[c.id] for c in cases if c.id in verdicts], now.date())
-    counts = totals(found)
-    if reasons := _hindrances(folder, head, cases, found, now.date()):
+    judged = accepted(folder, str(head["backend"]), [verdicts[c.id] for c in cases if c.id in verdicts], now.date())
+    counts = totals(judged)
+    if reasons := _hindrances(folder, head, cases, judged, now.date()):
         raise KeelError(
             "bad-option",
             f"The run in {folder} cannot be certified.",
@@ -85,8 +85,8 @@ def certify(folder: Path, *, waived: Path | None = None, now: datetime | None = 
         "torch": hashes.pytorch(),
         "environment": machine(),
         "waivers": hashes.of_file(folder / WAIVERS) if (folder / WAIVERS).exists() else None,
-        "waived": waivers.used(found, held(folder, str(head["backend"])), now.date()),
-        "verdicts": of_verdicts(found),
+        "waived": waivers.used(judged, held(folder, str(head["backend"])), now.date()),
+        "verdicts": of_verdicts(judged),
         "files": of_run(folder),
     }
     manifest["seal"] = hashes.of_data(manifest)
@@ -102,35 +102,35 @@ def _waivers(file: Path) -> bytes:
 
 
 def _hindrances(
-    folder: Path, head: Mapping[str, Any], cases: Sequence[Case], found: Sequence[Verdict], day: date
+    folder: Path, head: Mapping[str, Any], cases: Sequence[Case], verdicts: Sequence[Verdict], day: date
 ) -> dict[str, str]:
     """Why the run cannot be certified."""
-    counts, reasons = totals(found), dict[str, str]()
+    counts, reasons = totals(verdicts), dict[str, str]()
     if head["digest"] != digest(cases):
         reasons["cases"] = "They are not those that this version of the suite plans."
     if head["shard"] != "1/1":
         reasons["shard"] = f"It is shard {head['shard']}: keel conform merge makes one run of all."
-    if lacking := len(cases) - len(found):
+    if lacking := len(cases) - len(verdicts):
         reasons["not run"] = f"{lacking} of {len(cases)} cases have no verdict."
     if head["torch"] != hashes.pytorch()["version"]:
         reasons["torch"] = f"It ran with {head['torch']}, here is {hashes.pytorch()['version']}."
     if not conforms(counts):
         bad = ", ".join(f"{n} {s}" for s, n in counts.items() if n and s not in ("pass", "not claimed"))
         reasons["verdicts"] = f"It does not conform: {bad or 'nothing was run'}."
-    if wrong := wrong_waivers(folder, head, cases, found, day):
+    if wrong := wrong_waivers(folder, head, cases, verdicts, day):
         reasons["waivers"] = " ".join(wrong)
     return reasons
 
 
 def wrong_waivers(
-    folder: Path, head: Mapping[str, Any], cases: Sequence[Case], found: Sequence[Verdict], day: date
+    folder: Path, head: Mapping[str, Any], cases: Sequence[Case], verdicts: Sequence[Verdict], day: date
 ) -> list[str]:
     """What is wrong with the waivers of a run, as of that day, and where they waive more than one that conforms may
     have, in sentences."""
     whole, accepted = not head["ops"], held(folder, str(head["backend"]))
     return [
-        *waivers.problems(found, accepted, [c.id for c in cases], day, whole=whole),
-        *waivers.excess(found, whole=whole),
+        *waivers.problems(verdicts, accepted, [c.id for c in cases], day, whole=whole),
+        *waivers.excess(verdicts, whole=whole),
     ]
 
 

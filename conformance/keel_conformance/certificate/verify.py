@@ -90,8 +90,8 @@ def verify(
     try:
         manifest = read(folder / CERTIFICATE)
     except KeelError as e:
-        said = " ".join(f"{place}: {why}" for place, why in (e.reasons or {}).items())
-        return [f"{CERTIFICATE} cannot be read: {said or e.what}"]
+        sentence = " ".join(f"{place}: {why}" for place, why in (e.reasons or {}).items())
+        return [f"{CERTIFICATE} cannot be read: {sentence or e.what}"]
     if wrong := [*_form(manifest)]:
         return wrong
     try:
@@ -141,18 +141,18 @@ def form(path: Path) -> list[str]:
 
 def _check(manifest: documents.Item) -> None:
     """Raises Malformed for a manifest whose fields are not of their kinds."""
-    said = manifest.record(sorted(FIELDS))
+    fields = manifest.record(sorted(FIELDS))
     for name in ("made", "subject", "suite", "compiler", "verdicts", "seal"):
-        said[name].text(1 << 10)
-    said["conforms"].flag()
+        fields[name].text(1 << 10)
+    fields["conforms"].flag()
     for name in ("specification", "plugin", "torch", "files"):
-        for item in said[name].table(64).values():
+        for item in fields[name].table(64).values():
             item.text(1 << 10)
-    if "version" not in said["torch"].value:
-        said["torch"].refuse("It lacks version.")
-    for count in said["totals"].record(STATUSES).values():
+    if "version" not in fields["torch"].value:
+        fields["torch"].refuse("It lacks version.")
+    for count in fields["totals"].record(STATUSES).values():
         count.integer(0, 1 << 40)
-    about = said["run"].record(ABOUT)
+    about = fields["run"].record(ABOUT)
     about["profile"].one_of([*PROFILES], f"one of {', '.join(PROFILES)}")
     about["tier"].one_of([*TIERS], f"one of {', '.join(TIERS)}")
     about["seed"].integer(-(1 << 63), 1 << 63)
@@ -161,10 +161,10 @@ def _check(manifest: documents.Item) -> None:
         about[name].text(1 << 10)
     for pattern in about["ops"].items(1 << 10):
         pattern.text(200)
-    if said["waivers"].value is not None:
-        said["waivers"].text(1 << 10)
-    said["waived"].items(1 << 10)
-    said["environment"].table(64)
+    if fields["waivers"].value is not None:
+        fields["waivers"].text(1 << 10)
+    fields["waived"].items(1 << 10)
+    fields["environment"].table(64)
 
 
 def _form(manifest: Any) -> Iterator[str]:
@@ -194,10 +194,10 @@ def _form(manifest: Any) -> Iterator[str]:
 
 
 def _files(folder: Path, manifest: Mapping[str, Any]) -> Iterator[str]:
-    have, said = of_run(folder), manifest["files"]
-    for name in sorted({*have, *said}):
-        if have.get(name) != said.get(name):
-            how = "added" if name not in said else "changed" if name in have else "removed"
+    have, claimed = of_run(folder), manifest["files"]
+    for name in sorted({*have, *claimed}):
+        if have.get(name) != claimed.get(name):
+            how = "added" if name not in claimed else "changed" if name in have else "removed"
             yield f"{name} was {how}."
     file = folder / WAIVERS
     if (hashes.of_file(file) if file.exists() else None) != manifest["waivers"]:
@@ -260,20 +260,20 @@ def _log(path: Path) -> tuple[Mapping[str, Any], dict[str, Verdict], list[str]]:
     """The head and the verdicts of a log, which is only read. A case may end again only as it did before."""
     head: Mapping[str, Any] = {}
     verdicts: dict[str, Verdict] = {}
-    begun: set[str] = set()
+    started: set[str] = set()
     wrong: list[str] = []
-    for kind, said in entries(documents.bytes_of(path, MOST_BYTES)):
+    for kind, entry in entries(documents.bytes_of(path, MOST_BYTES)):
         match kind:
             case "run":
                 wrong += ["The log has two heads."] if head else []
-                head = said
+                head = entry
             case "begin":
-                begun |= {*said}
+                started |= {*entry}
             case "end":
-                for v in said:
+                for v in entry:
                     if v.status not in STATUSES:
                         wrong.append(f"{v.case} has the status {v.status!r}, which there is not.")
-                    elif v.status != "not run" and v.case not in begun:
+                    elif v.status != "not run" and v.case not in started:
                         wrong.append(f"{v.case} ended and never began.")
                     elif v.case in verdicts and verdicts[v.case].status != v.status:
                         wrong.append(f"{v.case} ended as {verdicts[v.case].status} and as {v.status}.")
@@ -296,18 +296,18 @@ def _report(folder: Path, manifest: Mapping[str, Any]) -> Iterator[str]:
 def read_report(file: Path) -> tuple[dict[str, int], str, str]:
     """The totals of a report, its subject and the digest of its cases.  Raises KeelError[bad-file]."""
     try:
-        said = documents.Item(documents.parsed(documents.text_of(file, MOST_BYTES))).table(64)
+        report = documents.Item(documents.parsed(documents.text_of(file, MOST_BYTES))).table(64)
         for name in ("totals", "subject", "run"):
-            if name not in said:
+            if name not in report:
                 raise documents.Malformed("", f"It lacks {name}.")
         counts = {}
-        for row in said["totals"].items(len(STATUSES)):
+        for row in report["totals"].items(len(STATUSES)):
             cells = row.table(16)
             if not {"status", "cases"} <= cells.keys():
                 row.refuse("It lacks status or cases.")
             counts[cells["status"].text(64)] = cells["cases"].integer(0, 1 << 40)
-        about = said["run"].table(64)
-        return counts, said["subject"].text(1 << 10), about["digest"].text(1 << 10) if "digest" in about else ""
+        about = report["run"].table(64)
+        return counts, report["subject"].text(1 << 10), about["digest"].text(1 << 10) if "digest" in about else ""
     except documents.Malformed as e:
         raise documents.bad_file(file, e, what="It is not the report of a run.") from e
 

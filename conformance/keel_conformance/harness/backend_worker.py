@@ -169,9 +169,9 @@ def _run(
         tell(f"running call {k}")
         torch.manual_seed(calls[0].case.seed + draw)
         with clock.at("backend"), _backend_at("running", threads):
-            found = batch.run([(c.guarded[k].args, c.guarded[k].kwargs) for c in calls])
+            outputs = batch.run([(c.guarded[k].args, c.guarded[k].kwargs) for c in calls])
             synchronize(under_test.device)
-        for c, results in zip(calls, found, strict=True):
+        for c, results in zip(calls, outputs, strict=True):
             c.results.append(results)
             c.copies.append([snapshot(r) for r in results])
             c.result.faults += [fault.of_call(k) for fault in c.guarded[k].faults()]
@@ -383,13 +383,13 @@ def _run_programs(
     begin = time.perf_counter()
     with clock.at("backend"), _backend_at("running", job.settings.threads):
         if target is not None and kind == "kernel":
-            found = room.run_cases(job.cases, room.Builder(target), under_test.device)
+            observations = room.run_cases(job.cases, room.Builder(target), under_test.device)
         else:
-            found = [room.run_case(c, Compiler(under_test.backend), under_test.device) for c in job.cases]
-    seconds = (time.perf_counter() - begin) / len(found)
+            observations = [room.run_case(c, Compiler(under_test.backend), under_test.device) for c in job.cases]
+    seconds = (time.perf_counter() - begin) / len(observations)
     tell("looking at results")
     tried = []
-    for k, (case, observed) in enumerate(zip(job.cases, found, strict=True)):
+    for k, (case, observed) in enumerate(zip(job.cases, observations, strict=True)):
         observed.save(Path(f"{job.file}.{k}"))
         scarce = any(word in observed.error.lower() for word in SCARCE)
         raised = ExceptionInfo("running", observed.error, True) if scarce else None

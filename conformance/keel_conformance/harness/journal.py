@@ -52,9 +52,9 @@ class Journal:
         self._write({"begin": list(cases)})
 
     def end(self, verdicts: Iterable[Verdict]) -> None:
-        found = list(verdicts)
-        self.verdicts |= {v.case: v for v in found}
-        self._write({"end": [asdict(v) for v in found]})
+        listed = list(verdicts)
+        self.verdicts |= {v.case: v for v in listed}
+        self._write({"end": [asdict(v) for v in listed]})
 
     def close(self) -> None:
         if self._file is not None:
@@ -84,22 +84,22 @@ def read(path: Path) -> tuple[Mapping[str, Any] | None, dict[str, Verdict], int]
     """
     head: Mapping[str, Any] | None = None
     verdicts: dict[str, Verdict] = {}
-    begun = 0
+    started = 0
     try:
-        for kind, said in entries(documents.bytes_of(path, MOST_BYTES)):
+        for kind, entry in entries(documents.bytes_of(path, MOST_BYTES)):
             match kind:
                 case "run":
-                    head = said
+                    head = entry
                 case "begin":
-                    begun += len(said)
+                    started += len(entry)
                 case "end":
-                    for v in said:
+                    for v in entry:
                         if v.status not in STATUSES:
                             raise documents.Malformed(v.case[:200], f"There is no status {v.status[:80]!r}.")
                         verdicts[v.case] = v
     except documents.Malformed as e:
         raise documents.bad_file(path, e, what="It is not the log of a run.") from e
-    return head, verdicts, begun
+    return head, verdicts, started
 
 
 MOST_BYTES = 1 << 29
@@ -126,8 +126,8 @@ def entries(held: bytes) -> Iterator[tuple[str, Any]]:
 
 def _head(item: documents.Item) -> Mapping[str, Any]:
     """What a run is about: its values are texts, numbers and lists of texts."""
-    said, result = item.record((), ("cases", "seed", "ops", "shard", *_TEXTS)), dict[str, Any]()
-    for name, value in said.items():
+    fields, result = item.record((), ("cases", "seed", "ops", "shard", *_TEXTS)), dict[str, Any]()
+    for name, value in fields.items():
         if name in ("cases", "seed"):
             result[name] = value.integer(-(1 << 63), 1 << 63)
         elif name == "ops":
@@ -153,14 +153,14 @@ def stating(path: Path, head: Mapping[str, Any] | None, *names: str) -> Mapping[
 
 
 def _verdict(item: documents.Item) -> Verdict:
-    said = item.record(("case", "status"), ("oracle", "sentence", "clause", "figures", "seconds"))
-    texts = {k: said[k].prose(1 << 20) for k in ("case", "status", "oracle", "sentence", "clause") if k in said}
+    fields = item.record(("case", "status"), ("oracle", "sentence", "clause", "figures", "seconds"))
+    texts = {k: fields[k].prose(1 << 20) for k in ("case", "status", "oracle", "sentence", "clause") if k in fields}
     figures = (
-        {k: _figure(k, f) for k, f in said["figures"].record((), _FIGURES).items() if f.value is not None}
-        if "figures" in said
+        {k: _figure(k, f) for k, f in fields["figures"].record((), _FIGURES).items() if f.value is not None}
+        if "figures" in fields
         else {}
     )
-    seconds = said["seconds"].number(0.0) if "seconds" in said else 0.0
+    seconds = fields["seconds"].number(0.0) if "seconds" in fields else 0.0
     return Verdict(**texts, figures=figures, seconds=seconds)  # type: ignore[arg-type]
 
 

@@ -110,10 +110,10 @@ def _judge_calls(
             if not call:
                 return collected[-1]
             retained = attribution.of_later_call(results[0], results[call])
-            said = "It has the results of call 0. " if retained else ""
+            prefix = "It has the results of call 0. " if retained else ""
             return replace(
                 collected[-1],
-                sentence=f"Call {call}: {said}{collected[-1].sentence}",
+                sentence=f"Call {call}: {prefix}{collected[-1].sentence}",
                 clause=retained or collected[-1].clause,
                 figures={**collected[-1].figures, "call": call},
             )
@@ -216,8 +216,8 @@ def _judge_program(case: Case, tried: CaseResult, file: str, device: str, clock:
 
 def _fatal(verdict: Verdict, device: str) -> Verdict:
     """The verdict on a program at which eager PyTorch lost the device: no later result can be compared."""
-    said = f"What eager PyTorch raises there ends all that a process has on {device}."
-    return replace(verdict, status="not run", oracle="contract", sentence=said, clause="", figures={})
+    reason = f"What eager PyTorch raises there ends all that a process has on {device}."
+    return replace(verdict, status="not run", oracle="contract", sentence=reason, clause="", figures={})
 
 
 def _is_deterministic(case: Case) -> bool:
@@ -267,7 +267,7 @@ def _clause(case: Case) -> str:
 def exception_verdict(case: Case, what: ExceptionInfo) -> Verdict:
     """The verdict on a case that ended in an exception."""
     status = "harness error" if what.phase in OURS else "resource" if what.memory else "fail"
-    said = f"It raised while {what.phase}: {what.text}"
+    sentence = f"It raised while {what.phase}: {what.text}"
     if status == "harness error":
-        said = f"The suite itself raised while {what.phase}, which says nothing of the backend: {what.text}"
-    return Verdict(case.id, status, "raises", said, attribution.of_exception(what))  # type: ignore[arg-type]
+        sentence = f"The suite itself raised while {what.phase}, which says nothing of the backend: {what.text}"
+    return Verdict(case.id, status, "raises", sentence, attribution.of_exception(what))  # type: ignore[arg-type]

@@ -35,11 +35,11 @@ def merge_shards(folders: Sequence[Path]) -> Merged:
     for folder in folders:
         if not (folder / FILE).exists():
             raise KeelError("bad-option", f"There is no run in {folder}.", do=f"Its --out folder holds {FILE}.")
-        head, found, _ = read(folder / FILE)
+        head, verdicts_of_shard, _ = read(folder / FILE)
         head = stating(folder / FILE, head, "backend", "shard")
         _compare(folder, head, heads)
         heads[folder] = head
-        verdicts |= found
+        verdicts |= verdicts_of_shard
     shards = {Shard.read(str(head["shard"])) for head in heads.values()}
     first = next(iter(heads.values()))
     of = Shard.read(str(first["shard"])).of

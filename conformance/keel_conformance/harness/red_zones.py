@@ -45,7 +45,7 @@ class GuardedTensor:
         start = self.tensor.data_ptr() - self.raw.data_ptr()
         end = start + span(self.tensor) * self.tensor.element_size()
         places = [(at < start, "before"), (at >= end, "after")]
-        where = next((f"{word} the memory of" for found, word in places if bool(found.any())), None)
+        where = next((f"{word} the memory of" for hits, word in places if bool(hits.any())), None)
         if where is None and not is_dense(self.tensor):
             offsets = set(((at - start) // self.tensor.element_size()).tolist())
             own = set(_elements(self.tensor).tolist())
@@ -114,8 +114,8 @@ def guard_tensor(given: Tensor, name: str, device: str = HOST) -> GuardedTensor:
         if is_dense(given):
             target.copy_(source)
         else:
-            mine = _elements(given).to(device)
-            target[mine] = source[mine]
+            elements = _elements(given).to(device)
+            target[elements] = source[elements]
     tensor = typed.as_strided(given.shape, given.stride(), start)
     return GuardedTensor(name, tensor, raw, raw.clone())
 

@@ -146,11 +146,11 @@ class Scheduler:
         if any(v.status in BAD or v.status == "not run" for v in results):  # a case is to blame, or none was run
             return results
         others = ", ".join(c.id for c in cases[1:])
-        whole = replace(end, case=cases[0].id, sentence=f"{end.sentence} It does so only together with {others}.")
+        together = replace(end, case=cases[0].id, sentence=f"{end.sentence} It does so only together with {others}.")
         if self.once:
-            return [whole, *results[1:]]
+            return [together, *results[1:]]
         again = yield from self._run_and_judge(cases, fresh=True)
-        return [_verdict_after_retry(whole, again if isinstance(again, Verdict) else again[0]), *results[1:]]
+        return [_verdict_after_retry(together, again if isinstance(again, Verdict) else again[0]), *results[1:]]
 
     def _run_and_judge(self, cases: tuple[Case, ...], fresh: bool = False) -> Steps[list[Verdict] | Verdict]:
         """The verdicts, on the first of the cases alone if their device died; or the one that holds for the batch as a
@@ -166,8 +166,8 @@ class Scheduler:
             self._count("performing", performed.clock)
             if performed.exception is not None and (len(cases) > 1 or cases[0].kind != "op"):
                 return exception_verdict(cases[0], performed.exception)
-            tried = len(cases if performed.exception else performed.results)
-            outcome = yield Request(JudgeRequest(cases[:tried], performed, str(file), self.settings.threads), JUDGING)
+            count = len(cases if performed.exception else performed.results)
+            outcome = yield Request(JudgeRequest(cases[:count], performed, str(file), self.settings.threads), JUDGING)
             if outcome.row is None:
                 sentence = f"Judging it failed. {outcome.failure}"
                 return Verdict("", "harness error", "judge", sentence)
@@ -239,9 +239,9 @@ def _verdict_after_retry(first: Verdict, second: Verdict) -> Verdict:
     """The verdict on a case that was tried again, in a fresh process."""
     if first.status == second.status:
         return first
-    said = f" {second.sentence}" if second.sentence else ""
+    suffix = f" {second.sentence}" if second.sentence else ""
     return replace(
         first,
         status="flaky",
-        sentence=f"First {first.status}: {first.sentence} Tried again, in a fresh process, {second.status}.{said}",
+        sentence=f"First {first.status}: {first.sentence} Tried again, in a fresh process, {second.status}.{suffix}",
     )

@@ -60,8 +60,8 @@ def _failures(console: Console, bad: Sequence[Verdict]) -> None:
     ordered = sorted(groups.values(), key=lambda g: (WORST.index(g[0].status), -len(g), g[0].case))
     for group in ordered[:SHOWN]:
         first = group[0]
-        said = " ".join(filter(None, [first.sentence[:600], f"[{first.clause}]" if first.clause else ""]))
-        table.add_row(Text(first.status, "bold red"), str(len(group)), Text(first.case), Text(said))
+        sentence = " ".join(filter(None, [first.sentence[:600], f"[{first.clause}]" if first.clause else ""]))
+        table.add_row(Text(first.status, "bold red"), str(len(group)), Text(first.case), Text(sentence))
     console.print(table)
     if len(ordered) > SHOWN:
         console.print(f"{len(ordered) - SHOWN} more groups of failures are in the files.", highlight=False)

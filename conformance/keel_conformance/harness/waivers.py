@@ -50,8 +50,8 @@ _MOST_WAIVERS, _LONGEST, _LONGEST_LINE = 1 << 10, 1 << 10, 1 << 13
 def read(file: Path, backend: str) -> tuple[Waiver, ...]:
     """The waivers in a file that are about the backend: tables ``[[waiver]]``. Raises KeelError[bad-file]."""
     try:
-        said = documents.Item(_parsed(documents.text_of(file, MOST_BYTES))).record((), ("waiver",))
-        entries = said.get("waiver", documents.Item([]))
+        document = documents.Item(_parsed(documents.text_of(file, MOST_BYTES))).record((), ("waiver",))
+        entries = document.get("waiver", documents.Item([]))
         results = [_waiver(entry) for entry in entries.items(_MOST_WAIVERS)]
     except documents.Malformed as e:
         raise documents.bad_file(file, e, what="It holds no waivers.", do=_DO) from e
@@ -75,24 +75,24 @@ def _parsed(text: str) -> dict[str, Any]:
 
 def _waiver(entry: documents.Item) -> Waiver:
     """Raises Malformed."""
-    given = entry.value if isinstance(entry.value, dict) else {}
-    said = entry.record([f for f in FIELDS if given.get(f) != "" or f not in given], (*FIELDS, "backend", "expect"))
-    if empty := [f for f in FIELDS if said[f].value == ""]:
+    raw = entry.value if isinstance(entry.value, dict) else {}
+    fields = entry.record([f for f in FIELDS if raw.get(f) != "" or f not in raw], (*FIELDS, "backend", "expect"))
+    if empty := [f for f in FIELDS if fields[f].value == ""]:
         entry.refuse(f"It lacks {', '.join(empty)}.")
-    texts = {f: said[f].text(_LONGEST) for f in said if f != "expires"}
-    if type(said["expires"].value) is not date:
-        said["expires"].refuse(f"{documents.shown(said['expires'].value)} is not a date like 2027-01-31.")
+    texts = {f: fields[f].text(_LONGEST) for f in fields if f != "expires"}
+    if type(fields["expires"].value) is not date:
+        fields["expires"].refuse(f"{documents.shown(fields['expires'].value)} is not a date like 2027-01-31.")
     if texts.get("expect", "") not in ("", "fail"):
-        said["expect"].refuse(f'{texts["expect"]!r} is not "fail".')
+        fields["expect"].refuse(f'{texts["expect"]!r} is not "fail".')
     if not texts["url"].startswith(("https://", "http://")):
-        said["url"].refuse(f"{texts['url']!r} is not a web address.")
+        fields["url"].refuse(f"{texts['url']!r} is not a web address.")
     operator = texts["case"].partition("/")[0]
     if not operator or any(c in operator for c in _WILD):
-        said["case"].refuse(
+        fields["case"].refuse(
             f"{texts['case']!r} does not name the operator or the program that it is of: a pattern has "
             "its wildcards after the first slash, as softmax/f16/* has."
         )
-    return Waiver(**texts, expires=said["expires"].value)  # type: ignore[arg-type]
+    return Waiver(**texts, expires=fields["expires"].value)  # type: ignore[arg-type]
 
 
 _WILD = "*?["
@@ -163,11 +163,11 @@ def problems(
     by_case = {v.case: v.status for v in verdicts}
     cases, result = list(planned), []
     for w in waivers:
-        mine = [by_case.get(c, "not run") for c in cases if w.matches(c)]
+        statuses = [by_case.get(c, "not run") for c in cases if w.matches(c)]
         if today > w.expires:
             result.append(f"{w} has expired on {w.expires}.")
-        elif whole and not mine:
+        elif whole and not statuses:
             result.append(f"{w} matches no case.")
-        elif whole and not w.expect and not {*mine} & {*WAIVED, "waived", "not run"}:
-            result.append(f"{w} is stale: none of its {len(mine)} cases fails.")
+        elif whole and not w.expect and not {*statuses} & {*WAIVED, "waived", "not run"}:
+            result.append(f"{w} is stale: none of its {len(statuses)} cases fails.")
     return result

@@ -63,12 +63,12 @@ def untested(planned: Sequence[Case], verdicts: Iterable[Verdict], head: Mapping
         else:
             judged |= {*by_id[v.case].clauses, *([v.clause] if v.clause else [])}
     patterns, profile = list(head.get("ops") or ()), str(head.get("profile", "core"))
-    wanted = [op for op in MEMBERS.values() if not patterns or any(fnmatchcase(op.name, p) for p in patterns)]
+    members = [op for op in MEMBERS.values() if not patterns or any(fnmatchcase(op.name, p) for p in patterns)]
     cited = {clause for c in planned for clause in c.clauses}
     has_cases, of = {c.op for c in planned}, Counter(c.op for c in planned)
     clauses = [
         Clause(label, clause.text, _why(op, label.rpartition(".")[2], label in cited, profile, has_cases))
-        for op in wanted
+        for op in members
         for label, clause in op.cited
         if label not in judged
     ]
@@ -80,7 +80,7 @@ def untested(planned: Sequence[Case], verdicts: Iterable[Verdict], head: Mapping
         tuple(clauses),
         _by_op(left["not claimed"], by_id, of),
         _by_op(left["not run"], by_id, of),
-        tuple(UntestedOp(op.name, 0, 0, _caseless(op, profile)) for op in wanted if op.name not in has_cases),
+        tuple(UntestedOp(op.name, 0, 0, _caseless(op, profile)) for op in members if op.name not in has_cases),
     )
 
 

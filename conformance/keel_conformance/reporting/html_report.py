@@ -140,12 +140,12 @@ def _families(table: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
 def _cell(counts: Mapping[str, int]) -> dict[str, Any]:
     bad = sum(n for s, n in counts.items() if s in BAD)
     best = max((s for s in counts if s not in BAD), key=ORDER.index, default="not run")
-    said = ", ".join(f"{n} {s}" for s, n in sorted(counts.items(), key=lambda item: -item[1]))
+    text = ", ".join(f"{n} {s}" for s, n in sorted(counts.items(), key=lambda item: -item[1]))
     cases = sum(counts.values())
     if bad:
         how = "bad" if 2 * bad >= cases else "some"
-        return {"class": how, "glyph": f"✗{bad}", "said": said, "bad": bad, "cases": cases}
-    return {"class": CLASSES[best], "glyph": GLYPHS[best], "said": said, "bad": 0, "cases": cases}
+        return {"class": how, "glyph": f"✗{bad}", "said": text, "bad": bad, "cases": cases}
+    return {"class": CLASSES[best], "glyph": GLYPHS[best], "said": text, "bad": 0, "cases": cases}
 
 
 def _failures(verdicts: Iterable[Mapping[str, Any]], scripts: Mapping[str, str], shown: int) -> list[dict[str, Any]]:
@@ -155,19 +155,19 @@ def _failures(verdicts: Iterable[Mapping[str, Any]], scripts: Mapping[str, str],
         if v["status"] in BAD:
             ops[v["op"]].append(v)
     results = []
-    for op, mine in ops.items():
-        groups = _groups(mine)
+    for op, verdicts_of_op in ops.items():
+        groups = _groups(verdicts_of_op)
         for group in groups:
             group["more"] = max(0, len(group["verdicts"]) - shown)
             group["verdicts"] = [_shown(v, scripts) for v in group["verdicts"][:shown]]
         results.append(
             {
                 "op": op,
-                "family": mine[0]["family"],
-                "count": len(mine),
+                "family": verdicts_of_op[0]["family"],
+                "count": len(verdicts_of_op),
                 "groups": groups,
-                "dtypes": sorted({v["dtype"] for v in mine} - {""}),
-                "words": _words(op, mine),
+                "dtypes": sorted({v["dtype"] for v in verdicts_of_op} - {""}),
+                "words": _words(op, verdicts_of_op),
             }
         )
     return sorted(results, key=lambda f: (-f["count"], f["op"]))
@@ -184,10 +184,10 @@ def _groups(verdicts: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
             "status": status,
             "oracle": oracle,
             "clause": clause,
-            "count": len(mine),
-            "verdicts": sorted(mine, key=lambda v: not v["script"]),
+            "count": len(group),
+            "verdicts": sorted(group, key=lambda v: not v["script"]),
         }
-        for (op, status, oracle, clause), mine in sorted(alike.items(), key=lambda item: -len(item[1]))
+        for (op, status, oracle, clause), group in sorted(alike.items(), key=lambda item: -len(item[1]))
     ]
 
 

@@ -195,23 +195,23 @@ def junit(found: Mapping[str, Any], verdicts: Sequence[Verdict]) -> bytes:
     A bad verdict is a ``failure``, its type the status; one that the harness is to blame for an ``error``; what was not
     judged, or waived, is ``skipped``.
     """
-    apart = {v["case"]: v for v in found["verdicts"]}
+    details = {v["case"]: v for v in found["verdicts"]}
     named: dict[str, Verdict] = {v.case: v for v in verdicts}
     named |= {
         case: Verdict(case, v["status"], v["oracle"], v["sentence"], v["clause"])
-        for case, v in apart.items()
+        for case, v in details.items()
         if case not in named
     }
     suites: dict[str, list[Verdict]] = defaultdict(list)
     for v in named.values():
-        suites[apart[v.case]["op"] if v.case in apart else v.case.partition("/")[0]].append(v)
+        suites[details[v.case]["op"] if v.case in details else v.case.partition("/")[0]].append(v)
     run = found["run"]
     title = " ".join(map(str, ("keel conform", found["subject"], run.get("profile", ""), run.get("tier", ""))))
     top = ET.Element("testsuites", _sums(list(named.values())) | {"name": title.strip()})
-    for op, mine in sorted(suites.items()):
-        suite = ET.SubElement(top, "testsuite", _sums(mine) | {"name": op, "timestamp": found["made"]})
-        for v in mine:
-            _testcase(suite, op, v, apart.get(v.case, {}).get("script"))
+    for op, cases in sorted(suites.items()):
+        suite = ET.SubElement(top, "testsuite", _sums(cases) | {"name": op, "timestamp": found["made"]})
+        for v in cases:
+            _testcase(suite, op, v, details.get(v.case, {}).get("script"))
     ET.indent(top)
     document: bytes = ET.tostring(top, encoding="utf-8", xml_declaration=True)
     return document
@@ -219,19 +219,19 @@ def junit(found: Mapping[str, Any], verdicts: Sequence[Verdict]) -> bytes:
 
 def _testcase(suite: ET.Element, op: str, v: Verdict, script: str | None) -> None:
     case = ET.SubElement(suite, "testcase", {"classname": op, "name": _legal(v.case), "time": f"{v.seconds:.6f}"})
-    said = _legal(" ".join(filter(None, [v.sentence, v.clause and f"[{v.clause}]"])))
+    text = _legal(" ".join(filter(None, [v.sentence, v.clause and f"[{v.clause}]"])))
     match v.status:
         case "pass":
             return
         case "harness error":
-            ET.SubElement(case, "error", {"type": v.status, "message": said})
+            ET.SubElement(case, "error", {"type": v.status, "message": text})
         case status if status in BAD:
-            failure = ET.SubElement(case, "failure", {"type": status, "message": said})
+            failure = ET.SubElement(case, "failure", {"type": status, "message": text})
             failure.text = f"Script: {script}" if script else None
         case status if status in SKIPPED:
-            ET.SubElement(case, "skipped", {"message": f"{status}: {said}"})
+            ET.SubElement(case, "skipped", {"message": f"{status}: {text}"})
         case status:
-            ET.SubElement(case, "system-out").text = f"{status}: {said}"
+            ET.SubElement(case, "system-out").text = f"{status}: {text}"
 
 
 def _sums(verdicts: Sequence[Verdict]) -> dict[str, str]:

@@ -35,20 +35,20 @@ def reports(
     if head is None:
         raise ValueError(f"The log in {folder} has no head.")
     subject = str(head["backend"])
-    found = write_scripts(folder, subject, cases, verdicts, seconds=seconds) if importing else []
-    document = json_report.document(json_report.Run(head, cases, verdicts, problems, spent, paths(found)))
+    scripts = write_scripts(folder, subject, cases, verdicts, seconds=seconds) if importing else []
+    document = json_report.document(json_report.Run(head, cases, verdicts, problems, spent, paths(scripts)))
     json_report.write(folder, document, verdicts)
     where = html_report.write(folder, document)
-    said = [f"The report is {where}; {json_report.REPORT} and {json_report.JUNIT} lie beside it."]
+    facts = [f"The report is {where}; {json_report.REPORT} and {json_report.JUNIT} lie beside it."]
     if not importing:
-        said.append(
+        facts.append(
             f"No failure has a script: {subject.partition(':')[0]} would be imported, because the logs say so. "
             f"If you trust them, say --backend {subject}."
         )
-    if found:
-        with_script, shown = sum(bool(w.path) for w in found), sum(w.shown for w in found)
-        seen = f"{shown} of these {'was' if shown == 1 else 'were'} seen to fail when run alone"
-        said.append(f"{with_script} of {len(found)} failures have a script in {folder / FOLDER}; {seen}.")
-    if lacking := [w for w in found if not w.path]:
-        said.append(f"No script for {join_names((w.case for w in lacking), 3)}: {lacking[0].lacking}")
-    return said
+    if scripts:
+        with_script, shown = sum(bool(w.path) for w in scripts), sum(w.shown for w in scripts)
+        confirmed = f"{shown} of these {'was' if shown == 1 else 'were'} seen to fail when run alone"
+        facts.append(f"{with_script} of {len(scripts)} failures have a script in {folder / FOLDER}; {confirmed}.")
+    if lacking := [w for w in scripts if not w.path]:
+        facts.append(f"No script for {join_names((w.case for w in lacking), 3)}: {lacking[0].lacking}")
+    return facts

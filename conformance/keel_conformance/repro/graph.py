@@ -50,13 +50,13 @@ def replay(graph: Graph) -> tuple[str, str, int]:
     try:
         under_test = load_backend(graph.subject)
         go = Compiler(under_test.backend)(module(graph.program))
-        found = [
+        failures = [
             tuple(x.detach().to(HOST, copy=True) for x in go(*(x.to(under_test.device, copy=True) for x in call)))
             for call in graph.calls
         ]
     except Exception as e:
         return f"raises {type(e).__name__}", f"It raised {type(e).__name__}: {str(e).strip()[:200]}", 0
-    for call, (have, want) in enumerate(zip(found, expected, strict=True)):
+    for call, (have, want) in enumerate(zip(failures, expected, strict=True)):
         for k, (x, y) in enumerate(zip(have, want, strict=True)):
             if (x.dtype, x.shape) != (y.dtype, y.shape):
                 return "type", f"Result {k} is {x.dtype} {list(x.shape)}, not {y.dtype} {list(y.shape)}.", k
@@ -64,10 +64,10 @@ def replay(graph: Graph) -> tuple[str, str, int]:
                 return "exact", f"Call {call}: result {k} differs from eager PyTorch's; nothing of it is rounded.", k
     if graph.program.exact:
         return "", "", 0
-    worst = worst_of(_facts(found), _facts(expected), _references(graph))
+    worst = worst_of(_facts(failures), _facts(expected), _references(graph))
     if worst.ratio <= 1:
         return "", "", 0
-    which = {_name(c, k): k for c, call in enumerate(found) for k, _ in enumerate(call)}
+    which = {_name(c, k): k for c, call in enumerate(failures) for k, _ in enumerate(call)}
     return "composite", worst.sentence, which[worst.value]
 
 
@@ -104,9 +104,9 @@ def minimize(graph: Graph, fails: Callable[[Graph], bool], deadline: Deadline) -
         if fails(one := replace(graph, calls=(call,))):
             graph = one
             break
-    whole = graph
-    outputs = ddmin(whole.program.outputs, lambda some: bool(some) and fails(with_outputs(whole, some)), deadline)
-    graph = with_outputs(whole, outputs) if outputs else whole
+    original = graph
+    outputs = ddmin(original.program.outputs, lambda some: bool(some) and fails(with_outputs(original, some)), deadline)
+    graph = with_outputs(original, outputs) if outputs else original
     graph = greedy_descent(graph, fewer_nodes, fails, deadline)
     graph = greedy_descent(graph, smaller, fails, deadline)
     return plainer(graph, fails, deadline)
@@ -231,14 +231,14 @@ class _Substitute(ast.NodeTransformer):
 
 def expression(node: Node, names: Sequence[str]) -> str:
     """A node as Python."""
-    given_ = [ast.parse(name, mode="eval").body for name in names]
+    inputs = [ast.parse(name, mode="eval").body for name in names]
     attrs = {k: ast.parse(repr(v), mode="eval").body for k, v in node.attrs}
     text = _texts()[node.op]
     if isinstance(text, ast.Lambda):
         parameters = [a.arg for a in text.args.args]
-        by = dict(zip(parameters, given_, strict=False)) | attrs
+        by = dict(zip(parameters, inputs, strict=False)) | attrs
         return ast.unparse(_Substitute(by).visit(ast.parse(ast.unparse(text.body), mode="eval").body))
-    call = ast.Call(text, list(given_), [ast.keyword(k, v) for k, v in attrs.items()])
+    call = ast.Call(text, list(inputs), [ast.keyword(k, v) for k, v in attrs.items()])
     return ast.unparse(ast.fix_missing_locations(call))
 
 

@@ -21,44 +21,44 @@ SHOWN = 8
 """Elements that a script compares."""
 SIGNED = {torch.uint16: torch.int16, torch.uint32: torch.int32, torch.uint64: torch.int64}
 """What dtypes that cannot be compared are looked at as."""
-Asked = tuple[Case, str, Verdict]
+KernelFailure = tuple[Case, str, Verdict]
 
 
-def of_kernel(asked: Asked, bench: ReplayPool, *, trying: bool = True) -> str:
+def of_kernel(failure: KernelFailure, bench: ReplayPool, *, trying: bool = True) -> str:
     """The script of a case's kernel on a backend, with what it should give where a process could run it.  Raises
     ValueError for one that has no text of forty lines.
     """
-    result: str | None = bench.value(with_results, asked) if trying else None
-    return result if result is not None else _script(asked, kernel_case_of(asked[0]), asked[2].call, _RUNS)
+    result: str | None = bench.value(with_results, failure) if trying else None
+    return result if result is not None else _script(failure, kernel_case_of(failure[0]), failure[2].call, _RUNS)
 
 
 _RUNS = ('print("expected that it is built and runs, and it was and did")',)
 
 
-def with_results(asked: Asked) -> str:
+def with_results(failure: KernelFailure) -> str:
     """The script of a kernel, which is run here for the elements that are wrong."""
-    case, text, v = asked
+    case, text, v = failure
     made, under_test = kernel_case_of(case), load_backend(text)
     target = under_test.backend.target
-    seen = run_case(case, Builder(target), under_test.device) if target is not None else None
-    have = {name: value for name, _, value in seen.facts} if seen is not None and not seen.error else {}
+    observed = run_case(case, Builder(target), under_test.device) if target is not None else None
+    have = {name: value for name, _, value in observed.facts} if observed is not None and not observed.error else {}
     for call in range(len(made.sizes)):
         for k, (b, want) in enumerate(zip(made.kernel.buffers, expectation(made, case.seed, call), strict=True)):
-            if (mine := have.get(f"call{call} {b.name}")) is not None:
-                places, right, allowed = off(made, b, mine, want, call)
+            if (actual := have.get(f"call{call} {b.name}")) is not None:
+                places, right, allowed = off(made, b, actual, want, call)
                 if len(places):
-                    return _script(asked, made, call, _compared(k, places, right, allowed))
-    return _script(asked, made, v.call, _RUNS)
+                    return _script(failure, made, call, _compared(k, places, right, allowed))
+    return _script(failure, made, v.call, _RUNS)
 
 
 def _compared(buffer: int, places: Tensor, right: Tensor, allowed: Tensor) -> tuple[str, ...]:
     places, right, allowed = places[:SHOWN], right[:SHOWN], allowed[:SHOWN]
     other = SIGNED.get(right.dtype)
-    seen = "" if other is None else f".view({other})"
+    view = "" if other is None else f".view({other})"
     near = " | ((found - want).abs() <= allowed)" if right.is_floating_point() or right.is_complex() else ""
     return (
         f"at = torch.tensor({places.tolist()})",
-        f"found = memory[{buffer}].cpu(){seen}[at]",
+        f"found = memory[{buffer}].cpu(){view}[at]",
         f"want = {tensor(right if other is None else right.view(other))}",
         f"allowed = {tensor(allowed.double())}",
         f'print("expected", want, "found", found, "allowed error", allowed, "at", at - {ZONE})',
@@ -66,8 +66,8 @@ def _compared(buffer: int, places: Tensor, right: Tensor, allowed: Tensor) -> tu
     )
 
 
-def _script(asked: Asked, made: KernelCase, call: int, checks: tuple[str, ...]) -> str:
-    case, text, v = asked
+def _script(failure: KernelFailure, made: KernelCase, call: int, checks: tuple[str, ...]) -> str:
+    case, text, v = failure
     backend, memory = backend_of(text), made.memory(case.seed, call)
     kernel = show(made.kernel).strip().splitlines()
     body = [
@@ -81,9 +81,9 @@ def _script(asked: Asked, made: KernelCase, call: int, checks: tuple[str, ...]) 
         f"launch(*(m[{ZONE}:len(m) - {ZONE}] for m in memory){''.join(f', {n}' for n in made.symbols(call))})",
         *checks,
     ]
-    whole = ['kernel = keel.loops.parse("""' + kernel[0], *kernel[1:], '""")']
+    lines = ['kernel = keel.loops.parse("""' + kernel[0], *kernel[1:], '""")']
     try:
-        return assemble(title(v, text), backend.imports, [*whole, *body])
+        return assemble(title(v, text), backend.imports, [*lines, *body])
     except ValueError:  # of many statements: all in one line
         line = f"kernel = keel.loops.parse({chr(10).join(kernel) + chr(10)!r})"
         return assemble(title(v, text), backend.imports, [line, *body])

@@ -144,13 +144,13 @@ def _smaller(calls: FailingCalls) -> Iterator[FailingCalls]:
         for start, length in cuts(n):
             yield _changed(calls, lambda x, n=n, s=start, k=length: cut_where(x, n, s, k))  # type: ignore[misc]
     for which in range(max((len(t.tensors) for t in calls.inputs), default=0)):
-        mine = {id(t.tensors[which]) for t in calls.inputs if len(t.tensors) > which}
-        for n in {n for t in calls.inputs for x in t.tensors if id(x) in mine for n in x.shape if n > 1}:
+        shrunk = {id(t.tensors[which]) for t in calls.inputs if len(t.tensors) > which}
+        for n in {n for t in calls.inputs for x in t.tensors if id(x) in shrunk for n in x.shape if n > 1}:
             for start, length in cuts(n):
                 yield _changed(
                     calls,
-                    lambda x, n=n, s=start, k=length, mine=mine: (  # type: ignore[misc]
-                        cut_where(x, n, s, k) if id(x) in mine else x
+                    lambda x, n=n, s=start, k=length, shrunk=shrunk: (  # type: ignore[misc]
+                        cut_where(x, n, s, k) if id(x) in shrunk else x
                     ),
                 )
 
@@ -186,8 +186,8 @@ def _straighter(calls: FailingCalls) -> Iterator[FailingCalls]:
     """Tensors in row-major order in memory of their own, all, then one by one."""
 
     def plain(x: Tensor) -> bool:
-        whole = x.untyped_storage().nbytes() == x.numel() * x.itemsize
-        return x.layout != torch.strided or (x.is_contiguous() and whole)
+        fills_storage = x.untyped_storage().nbytes() == x.numel() * x.itemsize
+        return x.layout != torch.strided or (x.is_contiguous() and fills_storage)
 
     def straight(x: Tensor) -> Tensor:
         return x if plain(x) else x.clone(memory_format=torch.contiguous_format)

@@ -78,19 +78,19 @@ def record_failing_part(given: tuple[str, Case]) -> Part | None:
     backend, wrong = load_backend(text).backend, list[Part]()
 
     def compile(gm: fx.GraphModule, ctx: CompileContext) -> Callable[..., Any]:
-        run, seen = with_context(backend.compile, ctx)(gm), list[tuple[Any, ...]]()
+        run, calls = with_context(backend.compile, ctx)(gm), list[tuple[Any, ...]]()
 
         def call(*inputs: Any) -> Any:
             before = tuple(_copy(x) for x in inputs)
-            seen.append(before)
+            calls.append(before)
             try:
                 result = run(*inputs)
             except Exception:
-                wrong.append(_part(gm, text, case, seen[-1:]))
+                wrong.append(_part(gm, text, case, calls[-1:]))
                 raise
             want = gm.forward(*map(_copy, before))
             if _differ(result, want, PROGRAMS[case.op].exact) or not all(map(same_bits, inputs, before)):
-                wrong.append(_part(gm, text, case, seen))
+                wrong.append(_part(gm, text, case, calls))
             return result
 
         return call
@@ -107,12 +107,12 @@ def _copy(x: Any, device: str | None = None) -> Any:
 def _differ(found: Sequence[Any], want: Sequence[Any], exact: bool) -> bool:
     """Whether results are suspicious; what rounds is held to its bound later."""
 
-    def apart(x: Any, y: Any) -> bool:
+    def differs(x: Any, y: Any) -> bool:
         if not (isinstance(x, Tensor) and isinstance(y, Tensor)):
             return bool(x != y)
         return x.dtype != y.dtype or x.shape != y.shape or not same(x, y)
 
-    return any(map(apart, found, want))
+    return any(map(differs, found, want))
 
 
 def _part(gm: fx.GraphModule, text: str, case: Case, calls: Sequence[tuple[Any, ...]]) -> Part:
@@ -194,18 +194,18 @@ def replay(part: Part) -> tuple[str, int]:
         want = [program(*(_copy(c[p]) for p in part.params)) for c in part.calls]
     except Exception:
         return "harness error", 0
-    found = []
+    failures = []
     try:
         go = keel.compile(build_function(part), backends=under_test.with_eager, strict=True)
         with torch.no_grad():
             for call in part.calls:
                 inputs = [_copy(call[p], under_test.device) for p in part.params]
-                found.append([_copy(x, HOST) for x in go(*inputs)])
+                failures.append([_copy(x, HOST) for x in go(*inputs)])
                 if not all(same_bits(_copy(x, HOST), call[p]) for x, p in zip(inputs, part.params, strict=True)):
                     return "writes", 0
     except Exception as e:
         return ("harness error" if isinstance(e, KeelError) and e.code == "bad-graph" else "raises"), 0
-    for call, have, best in zip(part.calls, found, want, strict=True):
+    for call, have, best in zip(part.calls, failures, want, strict=True):
         for k, (x, y) in enumerate(zip(have, best, strict=True)):
             if isinstance(y, Tensor) and (x.dtype, x.shape) != (y.dtype, y.shape):
                 return "type", k
@@ -228,10 +228,10 @@ def bound_of(part: Part, call: dict[str, Any], k: int) -> tuple[Tensor, Tensor] 
 
 
 def _allowed(part: Part, program: Callable[..., Any], call: dict[str, Any], k: int, have: Any) -> bool:
-    found = bound_of(part, call, k)
-    if found is None or not isinstance(have, Tensor) or not have.is_floating_point():
+    limits = bound_of(part, call, k)
+    if limits is None or not isinstance(have, Tensor) or not have.is_floating_point():
         return False
-    reference, bound = found
+    reference, bound = limits
     return bool(
         (
             ((have.double() - reference).abs() <= bound)

@@ -77,9 +77,9 @@ class ReplayPool:
 
     def verdict(self, calls: FailingCalls) -> Verdict:
         """What is said of the calls; of the end of the process if it died."""
-        row, end, said = self._do(calls)
+        row, end, message = self._do(calls)
         if end:
-            return Verdict(calls.case.id, DIED.get(end, "crash"), "process", said)  # type: ignore[arg-type]
+            return Verdict(calls.case.id, DIED.get(end, "crash"), "process", message)  # type: ignore[arg-type]
         return row  # type: ignore[no-any-return]
 
     def status(self, path: str) -> int:
@@ -135,7 +135,7 @@ def reason(v: Verdict) -> tuple[str, ...]:
 def replay(calls: FailingCalls) -> Verdict:
     """The verdict on the calls: the first one that is bad, else pass."""
     case, op, under_test = calls.case, overload(calls.case.overload), load_backend(calls.subject)
-    seen = CallRecord(
+    record = CallRecord(
         case,
         op,
         list(calls.inputs),
@@ -143,14 +143,14 @@ def replay(calls: FailingCalls) -> Verdict:
         [inputs_on(under_test.device, case, inputs) for inputs in calls.inputs],
     )
     try:
-        first = seen.guarded[0]
+        first = record.guarded[0]
         batch = keel.testing.compile_calls(
             [(op, first.args, first.kwargs)], backends=under_test.with_eager, strict=True
         )
-        for given in seen.guarded:
+        for given in record.guarded:
             torch.manual_seed(case.seed)
-            seen.results.append(batch.run([(given.args, given.kwargs)])[0])
-            seen.copies.append([snapshot(r) for r in seen.results[-1]])
+            record.results.append(batch.run([(given.args, given.kwargs)])[0])
+            record.copies.append([snapshot(r) for r in record.results[-1]])
     except (Exception, SystemExit) as e:
         if case.kind == "negative":
             return Verdict(case.id, "pass", "precondition")
@@ -165,16 +165,16 @@ def replay(calls: FailingCalls) -> Verdict:
         return Verdict(case.id, "not claimed", "placement")
     if case.kind == "negative":
         return Verdict(case.id, "fail", "precondition", "It gave values for a call that breaks a precondition.")
-    return _judge_results(seen, types_on(under_test.device, batch.results[0]), under_test.device)
+    return _judge_results(record, types_on(under_test.device, batch.results[0]), under_test.device)
 
 
-def _judge_results(seen: CallRecord, types: Sequence[TensorType | None], device: str) -> Verdict:
-    case, calls = seen.case, seen.copies
-    faults = [fault.of_call(k) for k, given in enumerate(seen.guarded) for fault in given.faults()]
-    check_aliasing([seen])
-    if faults := faults + seen.result.faults:
+def _judge_results(record: CallRecord, types: Sequence[TensorType | None], device: str) -> Verdict:
+    case, calls = record.case, record.copies
+    faults = [fault.of_call(k) for k, given in enumerate(record.guarded) for fault in given.faults()]
+    check_aliasing([record])
+    if faults := faults + record.result.faults:
         return Verdict(case.id, "fail", "contract", faults[0].sentence, faults[0].clause, faults[0].figures)
-    for k, (inputs, copies) in enumerate(zip(seen.inputs, calls, strict=True)):
+    for k, (inputs, copies) in enumerate(zip(record.inputs, calls, strict=True)):
         v = judge(case, inputs, copies, calls=max(2, len(calls)), types=types, device=device)
         if v.status in BAD:
             return replace(v, sentence=f"Call {k}: {v.sentence}", figures={**v.figures, "call": k}) if k else v

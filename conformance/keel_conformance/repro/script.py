@@ -66,8 +66,8 @@ def backend_of(text: str) -> Backend:
 
 def title(verdict: Verdict, subject: str) -> str:
     """Returns the first line of a script: which backend fails at which case, and how."""
-    said = " ".join(filter(None, [verdict.sentence, verdict.clause and f"[{verdict.clause}]"]))
-    line = f"{subject}: {verdict.status} at {verdict.case}. {shorten(said, 300)}"
+    sentence = " ".join(filter(None, [verdict.sentence, verdict.clause and f"[{verdict.clause}]"]))
+    line = f"{subject}: {verdict.status} at {verdict.case}. {shorten(sentence, 300)}"
     return '"""' + line.replace("\\", "/").replace('"""', "'''") + ' """'
 
 
@@ -110,8 +110,8 @@ def of_calls(calls: FailingCalls, verdict: Verdict, *, plain: bool = False) -> s
     """
     backend, device = backend_of(calls.subject), load_backend(calls.subject).device
     names, lines = _arguments(calls, device, zone=_writes(verdict))
-    given = [text_of((tuple(t.args), dict(with_device_kwarg(device, calls.case, t))), names) for t in calls.inputs]
-    lines += [f"calls = [{', '.join(given)}]"]
+    inputs = [text_of((tuple(t.args), dict(with_device_kwarg(device, calls.case, t))), names) for t in calls.inputs]
+    lines += [f"calls = [{', '.join(inputs)}]"]
     imports = list(backend.imports)
     op = f"torch.ops.{calls.case.overload}"
     if plain:
@@ -302,8 +302,8 @@ def _values(calls: FailingCalls, v: Verdict) -> list[str]:
     if error is None:
         reference, error = want.to(reference.dtype), torch.zeros(want.shape, dtype=torch.float64)
     theirs = want.to(reference.dtype)  # the suite lets others be twice as far off as eager
-    apart = torch.where((theirs == reference) | (theirs.isnan() & reference.isnan()), 0.0, (theirs - reference).abs())
-    error = torch.where(apart > error, TIMES * apart, torch.where(apart.isnan(), torch.inf, error))
+    gap = torch.where((theirs == reference) | (theirs.isnan() & reference.isnan()), 0.0, (theirs - reference).abs())
+    error = torch.where(gap > error, TIMES * gap, torch.where(gap.isnan(), torch.inf, error))
     near = reference.isfinite() & (reference.abs() + error >= overflow(want.dtype))
     error = torch.where(near & (reference.abs() < overflow(want.dtype)), torch.inf, error)
     signs = (

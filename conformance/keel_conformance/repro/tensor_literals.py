@@ -103,8 +103,8 @@ def _listed(value: Any) -> str:
 def _memory(x: Tensor) -> Tensor:
     """All that lies between the start of the memory and the last element; gaps are NaN, or FILL."""
     span = 1 + sum((n - 1) * s for n, s in zip(x.shape, x.stride(), strict=True))
-    whole = torch.full((x.storage_offset() + span,), 0, dtype=torch.int8).to(x.dtype)
-    whole.fill_(float("nan") if x.is_floating_point() or x.is_complex() else x.dtype != torch.bool and FILL)
-    at = torch.arange(len(whole)).as_strided(x.shape, x.stride(), x.storage_offset()).flatten()
-    whole[at] = x.reshape(-1)
-    return whole
+    memory = torch.full((x.storage_offset() + span,), 0, dtype=torch.int8).to(x.dtype)
+    memory.fill_(float("nan") if x.is_floating_point() or x.is_complex() else x.dtype != torch.bool and FILL)
+    at = torch.arange(len(memory)).as_strided(x.shape, x.stride(), x.storage_offset()).flatten()
+    memory[at] = x.reshape(-1)
+    return memory

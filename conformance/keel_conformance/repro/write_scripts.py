@@ -46,7 +46,7 @@ def write(
     failed = [v for v in verdicts if v.status in FAILURES and v.case in by_id]
     (folder / FOLDER).mkdir(parents=True, exist_ok=True)
     visited: set[tuple[str, ...]] = set()
-    result, whole = [], Deadline(seconds)
+    result, total = [], Deadline(seconds)
     with ReplayPool() as bench, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         bench.value(len, ())  # its process starts outside of anybody's time
@@ -55,9 +55,9 @@ def write(
             first = alike(v) not in visited
             visited.add(alike(v))
             told(v.case)
-            deadline = Deadline(min(each if first else each / 15, whole.end - Deadline(0).end))
+            deadline = Deadline(min(each if first else each / 15, total.end - Deadline(0).end))
             try:
-                result.append(_one(folder, subject, case, v, bench, deadline, trying=not whole.over))
+                result.append(_one(folder, subject, case, v, bench, deadline, trying=not total.over))
             except Exception as e:  # one case without a script must not stop the others
                 result.append(Written(case.id, lacking=f"{type(e).__name__}: {str(e)[:300]}"))
     return result
@@ -112,9 +112,9 @@ def of_call(
             calls, verdict = starts[0], v
     smaller = False
     if trying and deadline.seconds > 0 and _alike(verdict, v) and case.kind == "op":
-        wanted = reason(verdict)
+        failure = reason(verdict)
         least = minimize.of_calls(
-            calls, verdict.figures.get("index"), lambda c: reason(bench.verdict(c)) == wanted, deadline
+            calls, verdict.figures.get("index"), lambda c: reason(bench.verdict(c)) == failure, deadline
         )
         smaller = minimize.size_of(least) < minimize.size_of(calls) or len(least.inputs) < len(calls.inputs)
         if smaller or least is not calls:

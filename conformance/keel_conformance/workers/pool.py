@@ -240,11 +240,11 @@ def _outcome(worker: _Worker, late: bool, last_lines: int) -> Outcome:
     worker.read_messages()  # what it said between the last look and its end
     stop(worker.process)
     seconds = time.monotonic() - worker.begin
-    said = worker.log.read_text(errors="replace").splitlines() if worker.log.exists() else []
+    lines = worker.log.read_text(errors="replace").splitlines() if worker.log.exists() else []
     if worker.done is not None and status in (0, None):
         return Outcome(worker.done[0], seconds=seconds)
     doing = worker.doing if worker.done is None else "ending"
-    last = [line for line in said if line.strip()][-last_lines:]
+    last = [line for line in lines if line.strip()][-last_lines:]
     return Outcome(
         None,
         " ".join([f"It {_how_it_ended(status, worker.limit if late else None)} while {doing}.", *last]),

@@ -35,11 +35,11 @@ class ResultLog:
     def resume(self) -> dict[Any, Outcome]:
         """What the lines of an earlier run say; a last line that was cut off is taken away."""
         lines = self._read_outcomes().splitlines(keepends=True)
-        whole = [line for line in lines if line.endswith(b"\n")]
-        if len(whole) < len(lines):
-            self.path.write_bytes(b"".join(whole))
+        complete = [line for line in lines if line.endswith(b"\n")]
+        if len(complete) < len(lines):
+            self.path.write_bytes(b"".join(complete))
         results: dict[Any, Outcome] = {}
-        for number, line in enumerate(whole, 1):
+        for number, line in enumerate(complete, 1):
             try:
                 entry = documents.Item(documents.parsed(line, constants=True), f"line {number}")
             except documents.Malformed:  # what the file system lost is measured again
@@ -64,12 +64,12 @@ class ResultLog:
 
     def _outcome(self, entry: documents.Item) -> tuple[Any, Outcome]:
         """The job and what came of it.  Raises Malformed."""
-        said = entry.record(("job", "outcome"))
-        outcome = said["outcome"].record(("row",), ("failure", "doing", "seconds", "end"))
+        fields = entry.record(("job", "outcome"))
+        outcome = fields["outcome"].record(("row",), ("failure", "doing", "seconds", "end"))
         texts = {k: outcome[k].prose() for k in ("failure", "doing") if k in outcome}
         seconds = outcome["seconds"].number(0.0) if "seconds" in outcome else 0.0
         try:
-            job, row = self.job(**said["job"].value), outcome["row"].value
+            job, row = self.job(**fields["job"].value), outcome["row"].value
             hash(job)  # by which it is looked up
             return job, Outcome(row if row is None else self.row(job, row), **texts, seconds=seconds)
         except (TypeError, ValueError, KeyError, AttributeError, IndexError) as e:

@@ -92,8 +92,8 @@ def fresh(work: Work, environment: Environment) -> Start:
 def serve(pipe: Connection, work: Work) -> None:
     """Does the jobs that come, until None does or its row says that the process is ``spent``."""
     Thread(target=_end_with_reader, args=(pipe.fileno(),), daemon=True).start()
-    while (given := pipe.recv()) is not None:
-        row = work(given[0], lambda text: pipe.send(("doing", text)))
+    while (request := pipe.recv()) is not None:
+        row = work(request[0], lambda text: pipe.send(("doing", text)))
         pipe.send(("done", row))
         if must_retire(row):
             return
