@@ -38,8 +38,8 @@ class CallGraph:
     def readers(self) -> list[list[int]]:
         """For each unit, those that wait for it."""
         results: list[list[int]] = [[] for _ in self.needs]
-        for unit, wanted in enumerate(self.needs):
-            for u in wanted:
+        for unit, needed in enumerate(self.needs):
+            for u in needed:
                 results[u].append(unit)
         return results
 
@@ -53,18 +53,18 @@ def call_graph_of(graph: fx.Graph) -> CallGraph:
     effect: tuple[int, ...] = ()  # the last unit whose order shows
     assertion: tuple[int, ...] = ()  # the last that all behind it wait for
     for node in graph.nodes:
-        wanted = _union(sources[a] for a in node.all_input_nodes)
+        needed = _union(sources[a] for a in node.all_input_nodes)
         if (call := call_of(node)) is None:
-            sources[node] = wanted
+            sources[node] = needed
             continue
-        sources[node], wanted = (len(nodes),), _union((wanted, assertion))
+        sources[node], needed = (len(nodes),), _union((needed, assertion))
         if has_effect(call.op):
-            wanted, effect = _union((wanted, effect)), (len(nodes),)
+            needed, effect = _union((needed, effect)), (len(nodes),)
         if asserts(node):
             assertion = (len(nodes),)
         nodes.append(node)
         calls.append(call)
-        needs.append(wanted)
+        needs.append(needed)
     return CallGraph(tuple(nodes), tuple(calls), tuple(needs), {node: i for i, node in enumerate(nodes)})
 
 

@@ -52,15 +52,15 @@ def cluster(
     and memory O(colors * (nodes + edges)). ``users`` may be given where ``users_of(needs)`` is known."""
     if not colors:
         return []
-    found, heights = users or users_of(needs), _heights(colors, needs)
-    firsts = sorted({colors[v] for v, wanted in enumerate(needs) if not wanted})
+    readers, heights = users or users_of(needs), _heights(colors, needs)
+    firsts = sorted({colors[v] for v, needed in enumerate(needs) if not needed})
     prices = [1] * (max(colors) + 1) if launch is None else launch
     if len(several := sorted(set(colors))) == 2 and len(firsts) == 2:
         firsts = [min(firsts, key=lambda first: _alternating(colors, heights, several, prices, first))]
-    tried = [_rounds(colors, needs, found, heights, first) for first in firsts]
-    if len(tried) == 1:
-        return tried[0]
-    return min(tried, key=lambda groups: (sum(prices[c] for c in owners(groups, colors)), max(groups)))
+    candidates = [_rounds(colors, needs, readers, heights, first) for first in firsts]
+    if len(candidates) == 1:
+        return candidates[0]
+    return min(candidates, key=lambda groups: (sum(prices[c] for c in owners(groups, colors)), max(groups)))
 
 
 def _alternating(
@@ -139,7 +139,7 @@ def _rounds(
     colors: Sequence[int], needs: Sequence[Sequence[int]], users: Users, heights: Sequence[int], first: int
 ) -> list[int]:
     groups = [-1] * len(needs)
-    missing = [len(wanted) for wanted in needs]
+    missing = [len(needed) for needed in needs]
     waiting: dict[int, list[int]] = {c: [] for c in sorted(set(colors))}
     tallest: dict[int, tuple[int, int]] = {}  # color -> (height, how many nodes of that height wait)
 

@@ -60,7 +60,7 @@ def build_part_graphs(gm: fx.GraphModule, plan: Plan) -> list[PartGraph]:
     members, inputs = _members(gm, part_of, len(plan.parts))
     if numbers := _numbers(gm.graph):
         for nodes, part_inputs in zip(members, inputs, strict=True):
-            part_inputs |= _untold(numbers, nodes, part_inputs)
+            part_inputs |= _unknown_sizes(numbers, nodes, part_inputs)
     crossing = _crossing(gm.graph, inputs)
     order = {node: i for i, node in enumerate(gm.graph.nodes)}
     made = []
@@ -146,7 +146,7 @@ def _numbers(graph: fx.Graph) -> dict[str, fx.Node]:
     return {str(expression(v)): n for n, v in values if isinstance(v, torch.SymInt)}
 
 
-def _untold(numbers: Mapping[str, fx.Node], own: Iterable[fx.Node], inputs: Iterable[fx.Node]) -> set[fx.Node]:
+def _unknown_sizes(numbers: Mapping[str, fx.Node], own: Iterable[fx.Node], inputs: Iterable[fx.Node]) -> set[fx.Node]:
     """Returns the symbols of ``numbers`` that sizes of a part contain but no input determines: an input may have ``n //
     2`` rows, and none ``n``."""
     input_sizes = [dim for n in inputs for dim in _sizes(n)]

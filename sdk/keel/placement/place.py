@@ -44,7 +44,7 @@ def place(
     KeelError[no-room] if no placement was found that fits into the memory that the data sheets give."""
     order = tuple(sorted(backends, key=lambda b: b.last_resort))
     units = call_graph_of(gm.graph)
-    answers = _Asked(order, {name: dict(by) for name, by in (refusals or {}).items()}, strict)
+    answers = _CachedAnswers(order, {name: dict(by) for name, by in (refusals or {}).items()}, strict)
     solved = None if price is None else by_cost(units, answers, price)
     if solved is not None:
         solution, problem = solved
@@ -72,7 +72,7 @@ def place(
     return Plan(parts, order, answers.refusals, claim)
 
 
-class _Asked:
+class _CachedAnswers:
     """The answers of the backends.  Each backend is asked once per distinct call."""
 
     def __init__(self, backends: tuple[Backend, ...], refusals: dict[str, dict[str, Refusal]], strict: bool) -> None:
@@ -96,7 +96,7 @@ class _Asked:
         return self.answers[key]
 
 
-def by_order(units: CallGraph, answers: _Asked) -> list[Backend]:
+def by_order(units: CallGraph, answers: _CachedAnswers) -> list[Backend]:
     """Returns the first backend that takes each call.
 
     A view goes to the backend that makes its operand if that takes the view, or else to a backend that reads it.
@@ -125,7 +125,7 @@ def by_order(units: CallGraph, answers: _Asked) -> list[Backend]:
     return owners
 
 
-def by_cost(units: CallGraph, answers: _Asked, price: Price) -> tuple[SolvedPlacement, Problem] | None:
+def by_cost(units: CallGraph, answers: _CachedAnswers, price: Price) -> tuple[SolvedPlacement, Problem] | None:
     """Returns the cheapest placement that is found, and the problem that it solves.  Returns None if there is no price.
 
     Every backend is asked about every distinct call.  It does not get a call that it refuses, whatever ``price`` says.
@@ -162,7 +162,7 @@ def is_view(call: Call) -> bool:
     return bool(getattr(call.op, "is_view", False))
 
 
-def _first(units: CallGraph, unit: int, answers: _Asked) -> Backend:
+def _first(units: CallGraph, unit: int, answers: _CachedAnswers) -> Backend:
     for backend in answers.backends:
         if answers.takes(backend, units, unit):
             return backend

@@ -149,10 +149,10 @@ class _Seconds:
 
     def __call__(self, call: Call) -> float:
         if call.key not in self._known:
-            self._known[call.key] = self._asked(call)
+            self._known[call.key] = self._uncached(call)
         return self._known[call.key]
 
-    def _asked(self, call: Call) -> float:
+    def _uncached(self, call: Call) -> float:
         try:
             seconds = self.function(call)
         except BaseException as raised:

@@ -48,13 +48,13 @@ def next_version(a: Lock, found: Sequence[Difference]) -> Version:
 
 
 def _member(name: str, old: Member | None, new: Member | None) -> Iterator[Difference]:
-    tried = old is not None and EXPERIMENTAL in old["tags"]
+    experimental = old is not None and EXPERIMENTAL in old["tags"]
     if old is None or new is None:
-        change: Change = "minor" if old is None or tried else "major"
+        change: Change = "minor" if old is None or experimental else "major"
         yield Difference(change, name, "It is new." if old is None else "It is gone.")
         return
     for change, sentence in _changes(old, new):
-        yield Difference("minor" if tried and change == "major" else change, name, sentence)
+        yield Difference("minor" if experimental and change == "major" else change, name, sentence)
 
 
 def _changes(old: Member, new: Member) -> Iterator[tuple[Change, str]]:

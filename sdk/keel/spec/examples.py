@@ -123,10 +123,10 @@ def code(op: Op, overload: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]
         raise _NoText
 
     try:
-        given = [*map(text, args), *(f"{k}={text(v)}" for k, v in kwargs.items())]
+        arguments = [*map(text, args), *(f"{k}={text(v)}" for k, v in kwargs.items())]
     except _NoText:
         return None
-    call = f"torch.ops.{overload}({', '.join(given)})"
+    call = f"torch.ops.{overload}({', '.join(arguments)})"
     if any(map(is_random, op.targets)) or op.profile in _VAGUE or "empty" in overload:
         end = [
             f"result = {call}",
@@ -135,8 +135,8 @@ def code(op: Op, overload: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]
         ]
     else:
         end = [f"print({call})"]
-    whole = "\n".join(["import torch", "", *lines, *end])
-    return whole if all(len(line) <= WIDE for line in whole.splitlines()) else None
+    source = "\n".join(["import torch", "", *lines, *end])
+    return source if all(len(line) <= WIDE for line in source.splitlines()) else None
 
 
 def harvest() -> dict[str, str]:
@@ -144,12 +144,14 @@ def harvest() -> dict[str, str]:
     runs, of each.  What is in the file stays, unless its member is gone or it does not run.  Takes minutes.
     """
     made = {name: c for name, c in harvested().items() if name in MEMBERS and output(c) is not None}
-    wanted = {t: op for op in MEMBERS.values() if op.samples is None and op.name not in made for t in op.targets}
+    members = {t: op for op in MEMBERS.values() if op.samples is None and op.name not in made for t in op.targets}
     found: dict[str, list[tuple[Overload, Any, Any]]] = {}
-    for called, args, kwargs in calls(frozenset(wanted)):
-        found.setdefault(wanted[called].name, []).append((called, args, kwargs))
-    for name, given in sorted(found.items()):
-        codes = (code(MEMBERS[name], str(o), a, k) for o, a, k in sorted(given, key=lambda g: _plainness(g[1:])))
+    for called, args, kwargs in calls(frozenset(members)):
+        found.setdefault(members[called].name, []).append((called, args, kwargs))
+    for name, calls_of_member in sorted(found.items()):
+        codes = (
+            code(MEMBERS[name], str(o), a, k) for o, a, k in sorted(calls_of_member, key=lambda g: _plainness(g[1:]))
+        )
         if (first := next((c for c in codes if c is not None and output(c) is not None), None)) is not None:
             made[name] = first
     FILE.write_text(json.dumps(made, indent=1, sort_keys=True) + "\n")

@@ -124,13 +124,13 @@ def locked(version: Version, folder: Path = FOLDER) -> Lock:
 def read(file: Path) -> Lock:
     """A lock from any file.  Raises KeelError[bad-file]."""
     try:
-        said = Item(parsed(text_of(file))).record(("opset", "digest", "members"))
-        said["opset"].like(_VERSION, "a version of the opset, as 1.0")
-        for member in said["members"].table(1 << 16).values():
+        fields = Item(parsed(text_of(file))).record(("opset", "digest", "members"))
+        fields["opset"].like(_VERSION, "a version of the opset, as 1.0")
+        for member in fields["members"].table(1 << 16).values():
             _check(member)
-        results: Lock = {k: item.value for k, item in said.items()}
+        results: Lock = {k: item.value for k, item in fields.items()}
         if results["digest"] != digest(results["members"]):
-            said["digest"].refuse("It is not that of its members.")
+            fields["digest"].refuse("It is not that of its members.")
     except Malformed as e:
         raise bad_file(file, e, what="It is not the lock of an opset.") from e
     return results
@@ -144,26 +144,26 @@ def _check(member: Item) -> None:
     texts = ("kind", "family", "profile", "doc", "digest")
     lists = ("overloads", "operands", "requires", "dtypes", "tags")
     either, tables = ("compute", "decomposition", "reason"), ("clauses", "budget")
-    said = member.record((*texts, *lists, *either, *tables, "results"))
-    for name in (*texts, *(e for e in either if said[e].value is not None)):
-        said[name].text()
+    fields = member.record((*texts, *lists, *either, *tables, "results"))
+    for name in (*texts, *(e for e in either if fields[e].value is not None)):
+        fields[name].text()
     for name in lists:
-        for item in said[name].items(1 << 12):
+        for item in fields[name].items(1 << 12):
             item.text()
-    for sentence in said["clauses"].table(1 << 12).values():
+    for sentence in fields["clauses"].table(1 << 12).values():
         sentence.text()
-    for budget in said["budget"].table(1 << 8).values():
+    for budget in fields["budget"].table(1 << 8).values():
         for number in budget.record((), ("ulps", "times")).values():
             number.number()
-    if isinstance(said["results"].value, list):
-        for result in said["results"].items(1 << 8):
+    if isinstance(fields["results"].value, list):
+        for result in fields["results"].items(1 << 8):
             formula = result.record(("dtype", "shape", "layout", "exact", "optional"))
             for name, item in formula.items():
                 item.flag() if name in ("exact", "optional") else item.text()
-    elif said["results"].value is not None:
-        said["results"].text()
-    if said["digest"].value != digest({k: v for k, v in member.value.items() if k != "digest"}):
-        said["digest"].refuse("It is not that of the member.")
+    elif fields["results"].value is not None:
+        fields["results"].text()
+    if fields["digest"].value != digest({k: v for k, v in member.value.items() if k != "digest"}):
+        fields["digest"].refuse("It is not that of the member.")
 
 
 @cache
@@ -198,16 +198,16 @@ def write(folder: Path = FOLDER, *, release: bool = False, new: Lock | None = No
     Raises KeelError[bad-option] if that version is released and the declarations have changed since.
     """
     new = lock() if new is None else new
-    name, whole = new["opset"], text(new).encode()
+    name, content = new["opset"], text(new).encode()
     file, done = folder / f"opset-{name}.json", dict(released(folder))
-    if name in done and sha256(whole).hexdigest() != done[name]:
+    if name in done and sha256(content).hexdigest() != done[name]:
         raise KeelError(
             "bad-option",
             f"Opset {name} is released, and its lock never changes.",
             do="Give CURRENT in keel/spec/versions.py the next version; keel spec diff says which.",
         )
-    file.write_bytes(whole)
+    file.write_bytes(content)
     if release:
-        done[name] = sha256(whole).hexdigest()
+        done[name] = sha256(content).hexdigest()
         (folder / "released.json").write_text(json.dumps(done, indent=1, sort_keys=True) + "\n")
     return file

@@ -50,8 +50,8 @@ def find(name: str, members: Mapping[str, Op] = MEMBERS) -> list[Op]:
         return results
     if members is MEMBERS and (why := _elsewhere(plain)):
         raise KeelError("bad-option", f"The opset has no operator {name!r}.", why)
-    whole = {o for op in members.values() for o in op.overloads}
-    known = whole if plain.count(".") > 1 else {*members, *(o.rpartition(".")[0] for o in whole)}
+    overloads = {o for op in members.values() for o in op.overloads}
+    known = overloads if plain.count(".") > 1 else {*members, *(o.rpartition(".")[0] for o in overloads)}
     near = get_close_matches(plain, known, n=5, cutoff=0.6) or sorted(n for n in known if plain and plain in n)[:5]
     raise KeelError(
         "bad-option",

@@ -66,8 +66,8 @@ def normal_form(call: Call) -> Decomposition | None:
     if target is call.op and not (dims or converted or expanded):
         return None
 
-    def normal(*given: Any, **keywords: Any) -> Any:
-        values = {**bound(call.op, given, keywords), **dims}
+    def normal(*arguments: Any, **keywords: Any) -> Any:
+        values = {**bound(call.op, arguments, keywords), **dims}
         together = broadcast_shapes([_parted(op, name, tuple(values[name].shape))[0] for name in operands])
         for name in converted:
             values[name] = aten._to_copy.default(values[name], dtype=dtype)
@@ -118,8 +118,8 @@ def _suits(p: torch_adapter.Parameter, value: Any) -> bool:
 
 def _rank(args: Mapping[str, Any], op: Op) -> int:
     """How many dimensions there are to name: the operand's, or that of operands in a list; one more for a new one."""
-    given = [t for t in (args.get("self"), *(args.get("tensors") or ())) if isinstance(t, TensorType)]
-    return max((t.rank for t in given), default=0) + op.new_dims
+    tensors = [t for t in (args.get("self"), *(args.get("tensors") or ())) if isinstance(t, TensorType)]
+    return max((t.rank for t in tensors), default=0) + op.new_dims
 
 
 def _from_the_front(args: Mapping[str, Any], name: str, op: Op) -> Any:
@@ -140,18 +140,18 @@ def _call(target: Overload, values: Mapping[str, Any]) -> Any:
     positional: list[Any] = []
     keywords: dict[str, Any] = {}
     parameters = torch_adapter.parameters(target)
-    last = max((i for i, p in enumerate(parameters) if not p.keyword_only and _given(values, p)), default=-1)
+    last = max((i for i, p in enumerate(parameters) if not p.keyword_only and _is_given(values, p)), default=-1)
     for i, p in enumerate(parameters):
         value = values.get(p.name, p.default)
         if p.several and isinstance(value, int):
             value = [value]
         if not p.keyword_only and i <= last:
             positional.append(value)
-        elif p.keyword_only and _given(values, p):
+        elif p.keyword_only and _is_given(values, p):
             keywords[p.name] = value
     return target(*positional, **keywords)
 
 
-def _given(values: Mapping[str, Any], p: torch_adapter.Parameter) -> bool:
+def _is_given(values: Mapping[str, Any], p: torch_adapter.Parameter) -> bool:
     value = values.get(p.name, p.default)
     return p.required or isinstance(value, torch.Tensor) or not (type(value) is type(p.default) and value == p.default)

@@ -127,23 +127,23 @@ FAMILIES: tuple[Family, ...] = (
 
 
 def _by_name() -> dict[str, Op]:
-    found: dict[str, Op] = {}
+    members: dict[str, Op] = {}
     for family in FAMILIES:
         for name, op in family.members.items():
-            if name in found:
-                raise ValueError(f"{name} is declared in {found[name].family} and in {op.family}.")
-            found[name] = op
-    return found
+            if name in members:
+                raise ValueError(f"{name} is declared in {members[name].family} and in {op.family}.")
+            members[name] = op
+    return members
 
 
 def _by_overload() -> dict[str, Op]:
-    found: dict[str, Op] = {}
+    members: dict[str, Op] = {}
     for op in MEMBERS.values():
         for name in op.overloads:
-            if name in found:
-                raise ValueError(f"{name} belongs to {found[name].name} and to {op.name}.")
-            found[name] = op
-    return found
+            if name in members:
+                raise ValueError(f"{name} belongs to {members[name].name} and to {op.name}.")
+            members[name] = op
+    return members
 
 
 class _Opset(Mapping[Callable[..., Any], Op]):
@@ -176,5 +176,5 @@ def decomposition_of(op: Callable[..., Any]) -> Callable[..., Any] | None:
     member = OPSET.get(op)
     if member is None:
         return torch_adapter.decomposition_of(op)
-    found = member.forms.get(str(op), member.decompose)
-    return torch_adapter.decomposition_of(op) if found is None and member.kind == "composite" else found
+    decomposition = member.forms.get(str(op), member.decompose)
+    return torch_adapter.decomposition_of(op) if decomposition is None and member.kind == "composite" else decomposition

@@ -35,7 +35,7 @@ def pages(members: Mapping[str, Op] = MEMBERS) -> dict[str, str]:
     folder = files("keel_templates") / "spec"
     made = {name: environment.from_string((folder / f"{name}.jinja").read_text()) for name in TEMPLATES}
     results = {path_of(op): _tidy(made["op.md"].render(_facts(op))) for op in members.values()}
-    whole = _whole(members)
+    whole = _index_data(members)
     return results | {name: _tidy(made[name].render(whole)) for name in TEMPLATES[1:]}
 
 
@@ -71,8 +71,8 @@ def _normal(op: Op) -> str | None:
         f"{'have' if many else 'has'} the dtype `{op.compute.text}`" if op.compute is not None else "",
         "are broadcast to one another" if many else "",
     ]
-    said = " and ".join(p for p in parts if p)
-    return f"In normal form {', '.join(operands(op))} {said}." if op.operands and said else None
+    conditions = " and ".join(p for p in parts if p)
+    return f"In normal form {', '.join(operands(op))} {conditions}." if op.operands and conditions else None
 
 
 def path_of(op: Op) -> str:
@@ -168,7 +168,7 @@ def _source(function: Callable[..., Any]) -> tuple[str, str] | None:
     )
 
 
-def _whole(members: Mapping[str, Op]) -> dict[str, Any]:
+def _index_data(members: Mapping[str, Op]) -> dict[str, Any]:
     counted = lookup.families(members)
     shown = []
     for c in counted:
@@ -184,14 +184,14 @@ def _whole(members: Mapping[str, Op]) -> dict[str, Any]:
         )
     kinds = {kind: sum(op.kind == kind for op in members.values()) for kind in ("primitive", "composite", "opaque")}
     words = f"{kinds['primitive']} primitives, {kinds['composite']} composites and {kinds['opaque']} opaque operators"
-    retained = ("kind", "family", "overloads", "clauses", "results", "dtypes", "requires", "tags", "reason")
+    fields = ("kind", "family", "overloads", "clauses", "results", "dtypes", "requires", "tags", "reason")
     locked = lock(members.values())["members"]
     data = [
         {
             "name": name,
             "page": path_of(members[name]),
             "doc": sentence(members[name].doc),
-            **{k: m[k] for k in retained},
+            **{k: m[k] for k in fields},
         }
         for name, m in locked.items()
     ]

@@ -53,9 +53,9 @@ def gradient_of(view: Out, *, repeated: bool = False) -> Requires:
 
     def holds(args: Args) -> bool:
         grad = args["grad_output"] if "grad_output" in args else args["grad_in"]
-        whole = TensorType.dense(grad.dtype, sizes(args["input_sizes"]))
-        want = view.shape.of({"dimension": args.get("dim"), **args, "self": whole})
-        alone = [d for d in range(whole.rank) if d != args["dim"] % max(whole.rank, 1)] if repeated else []
+        input_type = TensorType.dense(grad.dtype, sizes(args["input_sizes"]))
+        want = view.shape.of({"dimension": args.get("dim"), **args, "self": input_type})
+        alone = [d for d in range(input_type.rank) if d != args["dim"] % max(input_type.rank, 1)] if repeated else []
         return len(want) == grad.rank and all(
             a == b or not isinstance(a, int) or not isinstance(b, int) or (b == 1 and d in alone)
             for d, (a, b) in enumerate(zip(want, grad.shape, strict=True))

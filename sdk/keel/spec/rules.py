@@ -77,8 +77,8 @@ def tensors(args: Args) -> list[TensorType]:
 
 def device_of(args: Args) -> torch.device:
     """That of the arguments with dimensions, else of the first tensor, else the one asked for."""
-    given = tensors(args)
-    ranked = [t for t in given if t.rank] or given
+    operands = tensors(args)
+    ranked = [t for t in operands if t.rank] or operands
     if not ranked or args.get("device") is not None:
         return torch.device(args.get("device") or "cpu")
     return ranked[0].device
@@ -115,9 +115,9 @@ def typical(value: Dim, draw: int = 0) -> int:
 
 def alike(a: Dim, b: Dim) -> bool:
     """Whether sizes or strides are equal; where sympy cannot tell, whether they are for what symbols stand for."""
-    if (apart := as_dim(sympy.expand(a - b))) == 0 or isinstance(apart, int):
-        return apart == 0
-    return all(typical(apart, draw) == 0 for draw in range(3))
+    if (difference := as_dim(sympy.expand(a - b))) == 0 or isinstance(difference, int):
+        return difference == 0
+    return all(typical(difference, draw) == 0 for draw in range(3))
 
 
 # -- dtypes -----------------------------------------------------------------------------------------------------------
@@ -264,8 +264,8 @@ def preserved(name: str = "self") -> LayoutRule:
     """The argument's strides if it is dense without overlap, else those of an elementwise result."""
 
     def of(args: Args, shape: Shape) -> Sequence[Dim]:
-        given = _first(args[name])
-        return given.strides if is_dense(given) else elementwise_strides([given], shape)
+        operand = _first(args[name])
+        return operand.strides if is_dense(operand) else elementwise_strides([operand], shape)
 
     return LayoutRule(f"preserve({name})", of)
 
@@ -283,13 +283,13 @@ def is_dense(t: TensorType) -> bool:
     return True
 
 
-def elementwise_strides(given: Sequence[TensorType], shape: Shape) -> Shape:
+def elementwise_strides(operands: Sequence[TensorType], shape: Shape) -> Shape:
     """Strides of an elementwise result of sizes ``shape`` (``TensorIteratorBase::reorder_dimensions``)."""
     rank = len(shape)
-    rows = [_aligned(t, rank) for t in given]
-    if all(t.is_contiguous and t.shape == shape for t in given) or not rank:
+    rows = [_aligned(t, rank) for t in operands]
+    if all(t.is_contiguous and t.shape == shape for t in operands) or not rank:
         return contiguous_strides(shape)
-    same = [t for t in given if t.rank]
+    same = [t for t in operands if t.rank]
     if same and all(t.shape == shape and t.strides == same[0].strides for t in same) and is_dense(same[0]):
         return same[0].strides
     order = list(range(rank - 1, -1, -1))  # fastest first
@@ -308,11 +308,11 @@ def elementwise_strides(given: Sequence[TensorType], shape: Shape) -> Shape:
     for i in range(1, rank):  # insertion sort that passes over ambiguous pairs
         at = i
         for j in range(i - 1, -1, -1):
-            found = swaps(order[j], order[at])
-            if found > 0:
+            swapped = swaps(order[j], order[at])
+            if swapped > 0:
                 order[j], order[at] = order[at], order[j]
                 at = j
-            elif found < 0:
+            elif swapped < 0:
                 break
     strides: list[Dim] = [1] * rank
     step: Dim = 1

@@ -58,10 +58,16 @@ def view(shape: str, strides: str, of: Geometry, dtype: DtypeRule | None = None)
 
 def at_least(a: Dim, b: Dim) -> bool | None:
     """Whether a >= b; None where sizes of 1 or more do not settle it."""
-    apart = as_dim(sympy.expand(a - b))
-    if isinstance(apart, int):
-        return apart >= 0
-    return True if _never_negative(apart) else False if _never_negative(as_dim(sympy.expand(-apart - 1))) else None
+    difference = as_dim(sympy.expand(a - b))
+    if isinstance(difference, int):
+        return difference >= 0
+    return (
+        True
+        if _never_negative(difference)
+        else False
+        if _never_negative(as_dim(sympy.expand(-difference - 1)))
+        else None
+    )
 
 
 def _never_negative(d: Dim) -> bool:
@@ -91,12 +97,12 @@ def floor_div(a: Dim, b: Dim) -> Dim:
 
 
 def _reshaped(args: Args) -> tuple[Sequence[Any], Sequence[Any]]:
-    x, wanted = args["self"], list(sizes(args["size"] if "size" in args else args["shape"]))
-    if -1 in wanted:
-        at = wanted.index(-1)
-        rest = product(as_dim(n) for i, n in enumerate(wanted) if i != at)
-        wanted[at] = as_dim(sympy.cancel(sympy.sympify(x.numel) / rest)) if rest != 0 else 0
-    shape = tuple(as_dim(n) for n in wanted)
+    x, target = args["self"], list(sizes(args["size"] if "size" in args else args["shape"]))
+    if -1 in target:
+        at = target.index(-1)
+        rest = product(as_dim(n) for i, n in enumerate(target) if i != at)
+        target[at] = as_dim(sympy.cancel(sympy.sympify(x.numel) / rest)) if rest != 0 else 0
+    shape = tuple(as_dim(n) for n in target)
     return shape, view_strides(x, shape) or contiguous_strides(shape)
 
 
@@ -139,10 +145,10 @@ PERMUTED = view("shape(self)[dims[i]]", "strides(self)[dims[i]]", _permuted)
 
 
 def _expanded(args: Args) -> tuple[Sequence[Any], Sequence[Any]]:
-    x, wanted = args["self"], sizes(args["size"])
-    new = len(wanted) - x.rank
+    x, target = args["self"], sizes(args["size"])
+    new = len(target) - x.rank
     shape, strides = [1] * new + list(x.shape), [0] * new + list(x.strides)
-    for d, n in enumerate(wanted):
+    for d, n in enumerate(target):
         if n != -1 and n != shape[d] and shape[d] == 1:
             shape[d], strides[d] = n, 0
     return shape, strides
@@ -155,8 +161,8 @@ def _squeezed(args: Args) -> tuple[Sequence[Any], Sequence[Any]]:
     x, named = args["self"], args.get("dim")
     named = range(x.rank) if named is None else [named] if isinstance(named, int) else named
     gone = {canonical(d, x.rank) for d in named}
-    retained = [d for d in range(x.rank) if d not in gone or x.shape[d] != 1]
-    return [x.shape[d] for d in retained], [x.strides[d] for d in retained]
+    remaining = [d for d in range(x.rank) if d not in gone or x.shape[d] != 1]
+    return [x.shape[d] for d in remaining], [x.strides[d] for d in remaining]
 
 
 SQUEEZED = view("shape(self) without those of dim that are 1", "strides(self) of the dimensions that stay", _squeezed)
@@ -317,10 +323,10 @@ def formatted(name: str = "self") -> LayoutRule:
     keep = preserved(name)
 
     def of(args: Args, shape: Shape) -> Sequence[Dim]:
-        wanted = args.get("memory_format")
-        if wanted in (torch.channels_last, torch.channels_last_3d):
+        memory_format = args.get("memory_format")
+        if memory_format in (torch.channels_last, torch.channels_last_3d):
             return channels_last(shape)
-        return contiguous_strides(shape) if wanted is torch.contiguous_format else keep.of(args, shape)
+        return contiguous_strides(shape) if memory_format is torch.contiguous_format else keep.of(args, shape)
 
     return LayoutRule(f"memory_format or preserve({name})", of)
 
@@ -330,8 +336,8 @@ def suggested(name: str) -> LayoutRule:
 
     def of(args: Args, shape: Shape) -> Sequence[Dim]:
         value = args[name]
-        given = [t for t in (value if isinstance(value, list | tuple) else [value]) if t.shape != (0,)]
-        last = bool(given) and all(map(suggests_channels_last, given))
+        candidates = [t for t in (value if isinstance(value, list | tuple) else [value]) if t.shape != (0,)]
+        last = bool(candidates) and all(map(suggests_channels_last, candidates))
         return channels_last(shape) if last else contiguous_strides(shape)
 
     return LayoutRule(f"channels last if {name} is, else row-major", of)
@@ -382,8 +388,8 @@ def _index_parts(args: Args) -> tuple[TensorType, list[TensorType | None]]:
         if index is None or index.dtype not in (torch.bool, torch.uint8, torch.int8):
             given.append(index)
         else:
-            found = TensorType.dense(torch.int64, (unknown(i),), index.device)
-            given.extend([found] * index.rank)
+            index_type = TensorType.dense(torch.int64, (unknown(i),), index.device)
+            given.extend([index_type] * index.rank)
     given += [None] * (x.rank - len(given))
     places = [d for d, index in enumerate(given) if index is not None]
     if places and places[-1] - places[0] >= len(places):

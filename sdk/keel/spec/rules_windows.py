@@ -17,8 +17,8 @@ from keel.types import Dim, TensorType, as_dim, contiguous_strides
 
 def spread(values: Any, n: int) -> list[Any]:
     """One number per dimension: the same for all if one is given."""
-    given = list(sizes(values)) if isinstance(values, list | tuple) else [number(values)]
-    return given * n if len(given) == 1 else given
+    listed = list(sizes(values)) if isinstance(values, list | tuple) else [number(values)]
+    return listed * n if len(listed) == 1 else listed
 
 
 def fitting(size: Any, kernel: Any, padding: Any, stride: Any, dilation: Any = 1, ceil: bool = False) -> Dim:
@@ -104,8 +104,8 @@ def as_image(*names: str, ranks: Sequence[int] = (4, 5)) -> LayoutRule:
     """Channels innermost if those of one of the arguments are, else row-major; the former for ``ranks`` only."""
 
     def of(args: Args, shape: Shape) -> Shape:
-        given = [args[n] for n in names if isinstance(args[n], TensorType)]
-        last = len(shape) in ranks and any(map(is_channels_last, given))
+        images = [args[n] for n in names if isinstance(args[n], TensorType)]
+        last = len(shape) in ranks and any(map(is_channels_last, images))
         return channels_last_strides(shape) if last else contiguous_strides(shape)
 
     limit = "" if len(ranks) > 1 else f" and has {ranks[0]} dimensions"

@@ -30,9 +30,9 @@ def converted(args: Mapping[str, Any], results: Sequence[Any]) -> Masks:
     if _inexact(out.dtype):
         return [_nearer(value, out) if x.dtype == torch.float64 and out.dtype in ROUNDED_TWICE else None]
     facts = torch.iinfo(out.dtype)
-    whole = value.trunc()
+    truncated = value.trunc()
     top = float(facts.max) if facts.bits < 64 else 2.0 ** (63 if facts.min < 0 else 64)
-    inside = (whole >= float(facts.min)) & ((whole <= top) if facts.bits < 64 else (whole < top))
+    inside = (truncated >= float(facts.min)) & ((truncated <= top) if facts.bits < 64 else (truncated < top))
     return [~inside]
 
 

@@ -112,11 +112,11 @@ def _plain(v: Version) -> Version:
 
 
 def _graph(graph: Data, rewrites: Mapping[str, Rewrite], known: Version) -> Data:
-    taken = {n["name"] for part in ("inputs", "constants", "nodes") for n in graph[part]}
+    names = {n["name"] for part in ("inputs", "constants", "nodes") for n in graph[part]}
 
     def fresh(stem: str) -> str:
-        name = next(n for n in (f"{stem}_{i}" for i in range(len(taken) + 1)) if n not in taken)
-        taken.add(name)
+        name = next(n for n in (f"{stem}_{i}" for i in range(len(names) + 1)) if n not in names)
+        names.add(name)
         return name
 
     nodes: list[Data] = []

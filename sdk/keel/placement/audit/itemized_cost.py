@@ -88,16 +88,16 @@ class _Ledger:
                 known[key] = price(call, self.sheet(i), self.sizes, leaf_calls(call, self.sizes)).alone
             self.sums[0][i] += known[key]
         for name, sheet in self.sheets.items():
-            for found in match_patterns(self.gm.graph, sheet.patterns):
-                parts = {self.part[node.name] for node in found.nodes}
+            for match in match_patterns(self.gm.graph, sheet.patterns):
+                parts = {self.part[node.name] for node in match.nodes}
                 i = min(parts)
                 if len(parts) == 1 and self.plan.parts[i].owner.name == name:
                     chain = [
                         InChain(c, inner, leaf_calls(c, self.sizes))
-                        for node, inner in zip(found.calls, found.inner, strict=True)
+                        for node, inner in zip(match.calls, match.inner, strict=True)
                         if (c := call_of(node)) is not None
                     ]
-                    self.sums[0][i] -= saved(chain, found.pattern, sheet, self.sizes)
+                    self.sums[0][i] -= saved(chain, match.pattern, sheet, self.sizes)
         return self.sums[0]
 
     def moves(self) -> list[float]:
@@ -175,10 +175,10 @@ class _Ledger:
             if maker is None and (node.op != "placeholder" or not self.bytes[node]):
                 continue
             base = root[node] = node if viewed is None else root[viewed]
-            whole, picking = results.setdefault(base, ([], []))
+            readers, picking = results.setdefault(base, ([], []))
             for u in node.users:
                 if u.op == "output" or (u.name in self.part and not _free(u)):
-                    (picking if _picks(u, node) else whole).append(u)
+                    (picking if _picks(u, node) else readers).append(u)
         return results
 
     def _viewed(self, maker: fx.Node, root: Mapping[fx.Node, fx.Node]) -> fx.Node | None:

@@ -70,9 +70,9 @@ def _peaks(gm: fx.GraphModule, plan: Plan, sheets: Mapping[str, Cost]) -> dict[s
         assert isinstance(kind, TensorType)
         size = int(size_of(kind, sizes))
         for place, (first, last) in _spans(node, maker, where, turn).items():
-            found = changes.setdefault(place, Counter())
-            found[first] += size
-            found[last + 1] -= size
+            deltas = changes.setdefault(place, Counter())
+            deltas[first] += size
+            deltas[last + 1] -= size
     return {place: max(accumulate(by[t] for t in sorted(by)), default=0) for place, by in changes.items()}
 
 

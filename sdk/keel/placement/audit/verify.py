@@ -105,15 +105,15 @@ def _part_of(gm: fx.GraphModule, plan: Plan) -> dict[str, int]:
 
 
 def _owners(gm: fx.GraphModule, plan: Plan, where: dict[str, int]) -> None:
-    asked: set[tuple[str, object]] = set()
+    checked: set[tuple[str, object]] = set()
     for node in gm.graph.nodes:
         if node.name not in where:
             continue
         owner, call = plan.parts[where[node.name]].owner, call_of(node)
         if owner not in plan.backends:
             _fail(f"{plan.parts[where[node.name]].name} belongs to {owner.name}, which the plan does not list")
-        if call is not None and (key := (owner.name, call.key)) not in asked:
-            asked.add(key)
+        if call is not None and (key := (owner.name, call.key)) not in checked:
+            checked.add(key)
             try:
                 why = answer(owner, call)
             except CannotSay as raised:
@@ -136,11 +136,13 @@ def _cost(gm: fx.GraphModule, plan: Plan, constants: Collection[str]) -> None:
     bills = None if plan.claim is None else itemize(gm, plan, constants)
     if plan.claim is None or bills is None:
         return
-    said, found = plan.claim.seconds, sum(b.seconds for b in bills)
-    if abs(said - found) > plan.claim.tick * (3 * len(gm.graph.nodes) + len(plan.parts)) + 1e-9 * found:
-        _fail(f"it claims {said:.6g} seconds by the data sheets, and its bill has {found:.6g}")
-    if plan.claim.bound > said + plan.claim.tick * len(plan.parts) + 1e-9 * said:  # the bound has rounded launches
-        _fail(f"it claims {said:.6g} seconds, and a lower bound of {plan.claim.bound:.6g}")
+    claimed, itemized = plan.claim.seconds, sum(b.seconds for b in bills)
+    if abs(claimed - itemized) > plan.claim.tick * (3 * len(gm.graph.nodes) + len(plan.parts)) + 1e-9 * itemized:
+        _fail(f"it claims {claimed:.6g} seconds by the data sheets, and its bill has {itemized:.6g}")
+    if (
+        plan.claim.bound > claimed + plan.claim.tick * len(plan.parts) + 1e-9 * claimed
+    ):  # the bound has rounded launches
+        _fail(f"it claims {claimed:.6g} seconds, and a lower bound of {plan.claim.bound:.6g}")
 
 
 def _memory(gm: fx.GraphModule, plan: Plan) -> None:
@@ -177,8 +179,8 @@ def _asserts(gm: fx.GraphModule, node: fx.Node) -> bool:
     """True if the call is an assertion, or takes a graph that contains one."""
     if any(name in str(node.target) for name in _ASSERTIONS):
         return True
-    for given in node.all_input_nodes:
-        body = getattr(gm, str(given.target)) if given.op == "get_attr" else None
+    for operand in node.all_input_nodes:
+        body = getattr(gm, str(operand.target)) if operand.op == "get_attr" else None
         if isinstance(body, fx.GraphModule) and any(_asserts(body, inner) for inner in body.graph.nodes):
             return True
     return False

@@ -43,7 +43,7 @@ def expand_moves(terms: Terms, start: Ints | None = None) -> Ints:
     best, cost, idle, lean = start, value(terms, start), 0, False
     for turn in range(ROUNDS * len(offers)):
         offer = offers[turn % len(offers)]
-        labels = best_mix_of_two(terms, best, np.where(_taken(terms, offer), offer, best), lean=lean)
+        labels = best_mix_of_two(terms, best, np.where(_accepted(terms, offer), offer, best), lean=lean)
         now = value(terms, labels)
         idle = 0 if (cost - now) << enough > abs(cost) else idle + 1
         if now < cost:
@@ -84,7 +84,7 @@ def _offers(terms: Terms) -> Iterator[Ints]:
             yield own[np.argmin(terms.cost[:, own], axis=1)]
 
 
-def _taken(terms: Terms, offer: Ints) -> Ints:
+def _accepted(terms: Terms, offer: Ints) -> Ints:
     return np.asarray(terms.cost[np.arange(len(offer)), offer] < FORBIDDEN)
 
 
@@ -92,7 +92,7 @@ def _first(terms: Terms, offers: Sequence[Ints]) -> Ints:
     """Returns the best of these: each bundle on its cheapest backend, each offer alone, and the best mixture of two
     offers."""
     cheapest = np.argmin(terms.cost, axis=1)
-    accepted = [_taken(terms, offer) for offer in offers]
+    accepted = [_accepted(terms, offer) for offer in offers]
     starts = [np.where(accepted[i], offers[i], cheapest) for i in range(len(offers))]
     for i in range(len(offers)):
         for j in range(i + 1, len(offers)):

@@ -126,8 +126,8 @@ class _Values:
                     readers[i].append(u)
         pickers: list[set[int]] = [set() for _ in nodes]
         for u, (node, call) in enumerate(zip(units.nodes, units.calls, strict=True)):
-            if (given := argument_node(node, picks(call))) is not None and given in number:
-                pickers[number[given]].add(u)
+            if (operand := argument_node(node, picks(call))) is not None and operand in number:
+                pickers[number[operand]].add(u)
         returned = np.zeros(len(nodes), bool)
         returned[[number[r] for r in graph.output_node().all_input_nodes if r in number]] = True
         return _Values(
@@ -283,15 +283,17 @@ def _shown(values: _Values, free: Taken) -> list[tuple[list[int], set[int], bool
     """
     work, returned = (~free).tolist(), values.returned.tolist()
     reading = [[u for u in units if work[u]] for units in values.readers]
-    whole = [{u for u in units if u not in picking} for units, picking in zip(reading, values.pickers, strict=True)]
+    other_readers = [
+        {u for u in units if u not in picking} for units, picking in zip(reading, values.pickers, strict=True)
+    ]
     for i, r in enumerate(values.root.tolist()):
         if r != i:
             reading[r] = sorted({*reading[r], *reading[i]})
-            whole[r] |= whole[i]
-            reading[i], whole[i] = [], set()
+            other_readers[r] |= other_readers[i]
+            reading[i], other_readers[i] = [], set()
             returned[r] |= returned[i]
             returned[i] = False
-    return [(units, {*units} - whole[i], returned[i]) for i, units in enumerate(reading)]
+    return [(units, {*units} - other_readers[i], returned[i]) for i, units in enumerate(reading)]
 
 
 def _moved(values: _Values, sheets: Sequence[Cost], constants: Collection[str]) -> tuple[Ints, Tensors]:
@@ -319,12 +321,12 @@ def _moved(values: _Values, sheets: Sequence[Cost], constants: Collection[str]) 
 def _savings(units: CallGraph, sheets: Sequence[Cost], taken: Taken, sizes: Mapping[str, int]) -> Iterator[Saving]:
     """Yields what each backend saves by running the calls of a pattern as one, if it takes all of them."""
     for b, sheet in enumerate(sheets):
-        for found in match_patterns(units.nodes[0].graph, sheet.patterns):
-            members = tuple(units.numbers[node] for node in found.nodes)
+        for match in match_patterns(units.nodes[0].graph, sheet.patterns):
+            members = tuple(units.numbers[node] for node in match.nodes)
             if taken[list(members), b].all():
-                calls = [units.calls[units.numbers[node]] for node in found.calls]
-                chain = [InChain(c, inner, leaf_calls(c, sizes)) for c, inner in zip(calls, found.inner, strict=True)]
-                seconds = saved(chain, found.pattern, sheet, sizes)
+                calls = [units.calls[units.numbers[node]] for node in match.calls]
+                chain = [InChain(c, inner, leaf_calls(c, sizes)) for c, inner in zip(calls, match.inner, strict=True)]
+                seconds = saved(chain, match.pattern, sheet, sizes)
                 if seconds > 0:
                     yield Saving(members, b, seconds, chain=True)
 

@@ -127,16 +127,16 @@ def _ways(program: _Program, stars: Stars, at: Ints, scale: float) -> None:
     for t in range(len(stars.maker)):
         maker, ends, prices = int(stars.maker[t]), int(stars.ends[t]), stars.price[t].tolist()
         for q in places:
-            asked = [_on(at, stars, v, q) for v in readers[t].tolist()]
-            asked = [own for own in asked if own]
-            if not asked and ends != q:
+            ways = [_on(at, stars, v, q) for v in readers[t].tolist()]
+            ways = [own for own in ways if own]
+            if not ways and ends != q:
                 continue
             come = [
                 (p, program.column(min(prices[p][q], FORBIDDEN) * scale, 0.0 if prices[p][q] >= FORBIDDEN else np.inf))
                 for p in places
             ]
             columns = [c for _, c in come]
-            for own in asked:
+            for own in ways:
                 program.row([*columns, *own], [1.0] * len(columns) + [-1.0] * len(own), 0, np.inf)
             if ends == q:
                 program.row(columns, [1.0] * len(columns), 1, np.inf)
@@ -165,12 +165,12 @@ def _parts(program: _Program, terms: Terms, needs: Sequence[Sequence[int]], at: 
     for own in owner:
         program.row(own, [1.0] * len(own), 0, 1)
     by = [[program.column(whole=True) for _ in range(most)] for _ in needs]
-    for u, wanted in enumerate(needs):
+    for u, needed in enumerate(needs):
         program.row([by[u][-1]], [1.0], 1, 1)
         for g in range(most):
             if g:
                 program.row([by[u][g], by[u][g - 1]], [1.0, -1.0], 0, np.inf)
-            for v in wanted:
+            for v in needed:
                 program.row([by[v][g], by[u][g]], [1.0, -1.0], 0, np.inf)
             for b in range(terms.backends):  # a unit in part g and on b: then g belongs to b
                 column = int(at[terms.bundle[u], b])

@@ -36,17 +36,17 @@ def fit_budget(
         placed = solve(replace(terms, cost=dearer))
         return placed, _over(problem, terms, placed)
 
-    tried = [(found, over)]
+    candidates = [(found, over)]
     low, high = 0.0, 1e3
     for _ in range(_STEPS):
-        tried.append(at(high))
-        if not tried[-1][1]:
+        candidates.append(at(high))
+        if not candidates[-1][1]:
             break
         low, high = high, high * 4
     else:
-        (labels, _), over = min(tried, key=lambda each: sum(each[1].values()))
+        (labels, _), over = min(candidates, key=lambda each: sum(each[1].values()))
         return labels, over
-    (labels, _), over = tried[-1]
+    (labels, _), over = candidates[-1]
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
         placed, missing = at(middle)

@@ -194,14 +194,14 @@ def _fans(
     node = net.more(len(first_rows))
     needed = np.minimum(paid_low, paid_high)
     along, against = np.maximum(paid_high - paid_low, 0), np.maximum(paid_low - paid_high, 0)
-    whole = needed + along + against  # as good as a reader that must be there: the charge is never higher
+    full = needed + along + against  # as good as a reader that must be there: the charge is never higher
     if rising:  # paid by a high reader, and by a maker that stays low
         along, against = against, along
-        net.arc(node[which], net.number[reader], whole[which])
+        net.arc(node[which], net.number[reader], full[which])
         net.arc(_number(net, maker), node, along)
         net.lean(node, needed if lean else needed + against)
     else:  # paid by a low reader, and by a maker that goes high
-        net.arc(net.number[reader], node[which], whole[which])
+        net.arc(net.number[reader], node[which], full[which])
         net.arc(node, _number(net, maker), along)
         net.lean(node, -(needed if lean else needed + against))
     if lean:

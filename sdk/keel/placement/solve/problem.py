@@ -211,8 +211,8 @@ def scaled(given: Problem) -> Terms:
     tick = _tick(given)
 
     def ticks(seconds: Floats) -> Ints:
-        whole = np.rint(np.where(np.isfinite(seconds), seconds, 0) / tick).astype(np.int64)
-        return np.where(np.isfinite(seconds), whole, FORBIDDEN)
+        rounded = np.rint(np.where(np.isfinite(seconds), seconds, 0) / tick).astype(np.int64)
+        return np.where(np.isfinite(seconds), rounded, FORBIDDEN)
 
     units, backends = given.compute.shape
 
@@ -276,11 +276,11 @@ def charged(stars: Stars, labels: Ints) -> int:
     """Returns the ticks of one kind of charge."""
     count, places = stars.price.shape[:2]
     at = stars.place[labels]
-    wanted = np.zeros((count, places), bool)
-    wanted[stars.star, at[stars.reader]] = True
+    needed = np.zeros((count, places), bool)
+    needed[stars.star, at[stars.reader]] = True
     ending = stars.ends >= 0
-    wanted[ending, stars.ends[ending]] = True
-    return int(ways(stars, at)[wanted].sum())
+    needed[ending, stars.ends[ending]] = True
+    return int(ways(stars, at)[needed].sum())
 
 
 def ways(stars: Stars, at: Ints) -> Ints:
@@ -350,8 +350,8 @@ def _check(p: Problem) -> None:
         and all(s.seconds >= 0 for s in p.savings),
         "finite launch costs": np.isfinite(p.launch).all(),
         "savings on backends": all(0 <= s.backend < p.backends for s in p.savings),
-        **_wanted(p.tensors, units, len(p.memory)),
-        **({} if p.passed is None else _wanted(p.passed, units, p.backends + 1)),
+        **_conditions(p.tensors, units, len(p.memory)),
+        **({} if p.passed is None else _conditions(p.passed, units, p.backends + 1)),
     }
     if missing := [what for what, holds in reasons.items() if not holds]:
         raise ValueError(f"A placement problem needs {'; '.join(missing)}.")
@@ -361,7 +361,7 @@ def _check(p: Problem) -> None:
         raise ValueError(f"No backend can take unit {stuck[0]} and the units that must stay with it.")
 
 
-def _wanted(t: Tensors, units: int, places: int) -> dict[str, Any]:
+def _conditions(t: Tensors, units: int, places: int) -> dict[str, Any]:
     """Yields each condition on the tensors of a problem, and whether it holds."""
     return {
         "transfers [tensors, places, places]": t.transfer.shape == (len(t.maker), places, places),

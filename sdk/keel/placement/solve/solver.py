@@ -82,7 +82,7 @@ class _Order:
 
 
 @dataclass(frozen=True, eq=False)
-class _Found:
+class _Candidate:
     labels: Ints
     groups: list[int]
     ticks: int
@@ -120,7 +120,7 @@ def solve_placement(problem: Problem, *, exact: bool = False) -> SolvedPlacement
     )
 
 
-def _joint(terms: Terms, order: _Order, exact: bool) -> tuple[_Found, int]:
+def _joint(terms: Terms, order: _Order, exact: bool) -> tuple[_Candidate, int]:
     """The best placement found, and a bound in ticks."""
     best = _parted(terms, order, expand_moves(terms))
     if ((terms.cost < FORBIDDEN).sum(axis=1) == 1).all() and len(np.unique(best.labels)) <= 2:
@@ -139,7 +139,7 @@ def _joint(terms: Terms, order: _Order, exact: bool) -> tuple[_Found, int]:
     return best, least
 
 
-def _with_launches(terms: Terms, order: _Order, best: _Found, least: int) -> tuple[_Found, int]:
+def _with_launches(terms: Terms, order: _Order, best: _Candidate, least: int) -> tuple[_Candidate, int]:
     rounds = next(r for size, r in ROUNDS if len(order) <= size)
     last = best
     if rounds > 1:
@@ -160,12 +160,12 @@ def _with_launches(terms: Terms, order: _Order, best: _Found, least: int) -> tup
     return best, least
 
 
-def _parted(terms: Terms, order: _Order, labels: Ints) -> _Found:
+def _parted(terms: Terms, order: _Order, labels: Ints) -> _Candidate:
     colors = labels[terms.bundle].tolist()
     launch = terms.launch.tolist()
     groups = _in_one(cluster(colors, order.needs, launch, order.users), colors, order.chains)
     launches = sum(launch[c] for c in owners(groups, colors))
-    return _Found(labels, groups, value(terms, labels) + launches, launches)
+    return _Candidate(labels, groups, value(terms, labels) + launches, launches)
 
 
 def _in_one(groups: list[int], colors: Sequence[int], chains: Sequence[Saving]) -> list[int]:
@@ -178,9 +178,9 @@ def _in_one(groups: list[int], colors: Sequence[int], chains: Sequence[Saving]) 
     return renumbered(groups) if chains else groups
 
 
-def _dearest_path(terms: Terms, order: _Order, found: _Found) -> list[tuple[int, int]]:
+def _dearest_path(terms: Terms, order: _Order, candidate: _Candidate) -> list[tuple[int, int]]:
     """Returns the edges of a path on which a placement pays the most launches; the first edge comes from -1."""
-    colors, launch = found.labels[terms.bundle].tolist(), terms.launch.tolist()
+    colors, launch = candidate.labels[terms.bundle].tolist(), terms.launch.tolist()
     paid = [launch[c] for c in colors]
     came = [-1] * len(order)
     for v, needs in enumerate(order.needs):
@@ -232,7 +232,7 @@ def _links(makers: Ints, readers: Ints, price: Ints) -> Stars:
     )
 
 
-def _merged(terms: Terms, order: _Order, best: _Found) -> _Found:
+def _merged(terms: Terms, order: _Order, best: _Candidate) -> _Candidate:
     """Moves whole parts to other backends as long as that helps. For two backends the best set of parts moves at once:
     parts in a row that change their backend cost a launch each, which is a cut again."""
     for _ in range(next(r for size, r in ROUNDS if len(order) <= size)):
@@ -266,7 +266,7 @@ def _together(groups: Sequence[int], bundle: Ints, bundles: int) -> Ints:
     return np.unique(numbers, return_inverse=True)[1].astype(np.int64)
 
 
-def _exactly(terms: Terms, order: _Order, best: _Found, least: int) -> _Found:
+def _exactly(terms: Terms, order: _Order, best: _Candidate, least: int) -> _Candidate:
     """Returns the optimum.  The gap between ``best`` and the bound limits its number of parts."""
     cheapest = int(terms.launch.min())
     spare = best.ticks - least + cheapest

@@ -89,9 +89,9 @@ def gradients(
     dweights = aten.matmul.default(g, aten.transpose.int(accurate(_grouped(v, heads)), -2, -1))
     delta = aten.sum.dim_IntList(g * accurate(out), [-1], True)
     dscores = weights * (dweights - delta)
-    apart = dscores * factor
-    dq = aten.matmul.default(apart, accurate(_grouped(k, heads)))
-    dk = aten.matmul.default(aten.transpose.int(apart, -2, -1), accurate(q))
+    scaled = dscores * factor
+    dq = aten.matmul.default(scaled, accurate(_grouped(k, heads)))
+    dk = aten.matmul.default(aten.transpose.int(scaled, -2, -1), accurate(q))
     return (dq.to(q.dtype), _ungrouped(dk, k.shape[-3]).to(k.dtype), _ungrouped(dv, v.shape[-3]).to(v.dtype), dscores)
 
 

@@ -58,12 +58,12 @@ def _trained(
     """(result, saved mean, saved reciprocal deviation, new running mean, new running variance)"""
     var, mean = aten.var_mean.correction(accurate(x), _other(x), correction=0, keepdim=True)
     rstd = aten.rsqrt.default(var + eps)
-    retained = stats_dtype(x, weight, bias, running_mean, running_var)
+    saved_dtype = stats_dtype(x, weight, bias, running_mean, running_var)
     saved = [aten.view.default(s, [x.shape[1]]) for s in (mean, rstd, var)]
     count = x.numel() // x.shape[1]
     unbiased = saved[2] * count / (count - 1)
     moved = (_moved(old, new, momentum) for old, new in ((running_mean, saved[0]), (running_var, unbiased)))
-    return (_applied(x, mean, rstd, weight, bias), saved[0].to(retained), saved[1].to(retained), *moved)
+    return (_applied(x, mean, rstd, weight, bias), saved[0].to(saved_dtype), saved[1].to(saved_dtype), *moved)
 
 
 def _moved(old: Tensor | None, new: Tensor, momentum: float) -> Tensor | None:
@@ -198,11 +198,11 @@ def batch_norm_backward(
         count = x.numel() // x.shape[1]
         scale = rstd if weight is None else rstd * _per_channel(weight, x)
         dx = ((g - shift / count - normal * (slope / count) if train else g) * scale).to(x.dtype)
-    retained = x.dtype if weight is None else weight.dtype
+    grad_dtype = x.dtype if weight is None else weight.dtype
     if output_mask[1]:
-        dweight = aten.view.default(slope, [x.shape[1]]).to(retained)
+        dweight = aten.view.default(slope, [x.shape[1]]).to(grad_dtype)
     if output_mask[2]:
-        dbias = aten.view.default(shift, [x.shape[1]]).to(retained)
+        dbias = aten.view.default(shift, [x.shape[1]]).to(grad_dtype)
     return dx, dweight, dbias
 
 

@@ -78,12 +78,12 @@ def batch_norm_backward_sums(
     g = accurate(grad)
     shift = aten.sum.dim_IntList(g, _other(x))
     slope = aten.sum.dim_IntList(g * (accurate(x) - _spread(mean, x)), _other(x))
-    retained = x.dtype if weight is None else weight.dtype
+    grad_dtype = x.dtype if weight is None else weight.dtype
     return (
         shift if input_g else None,
         slope if input_g else None,
-        (slope * accurate(invstd)).to(retained) if weight_g else None,
-        shift.to(retained) if bias_g else None,
+        (slope * accurate(invstd)).to(grad_dtype) if weight_g else None,
+        shift.to(grad_dtype) if bias_g else None,
     )
 
 
@@ -111,5 +111,5 @@ def batch_norm_backward_apply(
     rstd = _spread(invstd, x)
     slope = _spread(sum_dy_xmu, x) / total * rstd * rstd
     scale = rstd if weight is None else rstd * _spread(weight, x)
-    apart = accurate(x) - _spread(mean, x)
-    return ((accurate(grad) - _spread(sum_dy, x) / total - apart * slope) * scale).to(x.dtype)
+    centered = accurate(x) - _spread(mean, x)
+    return ((accurate(grad) - _spread(sum_dy, x) / total - centered * slope) * scale).to(x.dtype)

@@ -24,7 +24,7 @@ _ORDERED = (
     "its result is not used, merged with an equal one, or exchanged with another in order."
 )
 _AWAITED = "The result holds values only once wait_tensor was called on it; until then it is neither read nor freed."
-_KEPT = "The input is not changed, and may be written to only once the result was waited for."
+_INPUT_UNCHANGED = "The input is not changed, and may be written to only once the result was waited for."
 _REDUCTIONS = ("sum", "avg", "product", "min", "max", "band", "bor", "bxor")
 _REDUCES = Requires(
     "reduction-known",
@@ -49,13 +49,13 @@ def _declare(
     waits: bool = True,
     budget: Budget | None = None,
 ) -> None:
-    given = (*clauses, *((_AWAITED, _KEPT) if waits else ()), _ORDERED)
+    all_clauses = (*clauses, *((_AWAITED, _INPUT_UNCHANGED) if waits else ()), _ORDERED)
     family.primitive(
         name,
         f"_c10d_functional::{name}",
         *overloads,
         doc=doc,
-        clauses=given,
+        clauses=all_clauses,
         out=out,
         dtypes=ALL,
         requires=tuple(requires),

@@ -307,10 +307,10 @@ def trilinear(
     unroll_dim: int = 1,
 ) -> Tensor:
     """The sum of the products of three operands' elements; ``unroll_dim`` is eager's own affair."""
-    given = []
+    operands = []
     for x, places in ((i1, expand1), (i2, expand2), (i3, expand3)):
         x = accurate(x)
         for d in sorted(places):
             x = aten.unsqueeze.default(x, d)
-        given.append(x)
-    return _summed(given[0] * given[1] * given[2], list(sumdim), i1.dtype)
+        operands.append(x)
+    return _summed(operands[0] * operands[1] * operands[2], list(sumdim), i1.dtype)

@@ -27,7 +27,7 @@ Tensor = torch.Tensor
 # -- conversion ---------------------------------------------------------------------------------------
 
 
-def _given(args: Args) -> TensorType:
+def _operand(args: Args) -> TensorType:
     """ATen names the operand self, prims name it a."""
     return next(args[n] for n in ("self", "a") if n in args)
 
@@ -39,8 +39,8 @@ def _converted_strides(args: Args, shape: Shape) -> Sequence[Dim]:
         case torch.channels_last | torch.channels_last_3d:
             packed = contiguous_strides((shape[0], *shape[2:], shape[1]))
             return (packed[0], packed[-1], *packed[1:-1])
-    given = _given(args)
-    return given.strides if is_dense(given) else preserved("self").of({"self": given}, shape)
+    operand = _operand(args)
+    return operand.strides if is_dense(operand) else preserved("self").of({"self": operand}, shape)
 
 
 def _conversions(dtype: torch.dtype) -> Iterator[Sample]:
@@ -104,8 +104,8 @@ family.primitive(
     ),
     out=(
         Out(
-            DtypeRule("dtype or dtype(self)", lambda args: args.get("dtype") or _given(args).dtype),
-            ShapeRule("shape(self)", lambda args: _given(args).shape),
+            DtypeRule("dtype or dtype(self)", lambda args: args.get("dtype") or _operand(args).dtype),
+            ShapeRule("shape(self)", lambda args: _operand(args).shape),
             LayoutRule("preserve(self) or memory_format", _converted_strides),
         ),
     ),

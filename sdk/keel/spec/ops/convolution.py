@@ -41,12 +41,12 @@ def _libraries(overload: str, images: Images, bias: BiasPass) -> tuple[Library, 
 def _sizes(args: Args) -> Shape:
     x, weight, n = args["input"], args["weight"], args["input"].rank - 2
     stride, padding, dilation = (spread(args[k], n) for k in ("stride", "padding", "dilation"))
-    given = zip(x.shape[2:], weight.shape[2:], padding, stride, dilation, strict=True)
+    rows = zip(x.shape[2:], weight.shape[2:], padding, stride, dilation, strict=True)
     if not args["transposed"]:
-        return (x.shape[0], weight.shape[0], *(fitting(*each) for each in given))
+        return (x.shape[0], weight.shape[0], *(fitting(*each) for each in rows))
     more = spread(args["output_padding"], n)
     channels = as_dim(weight.shape[1] * number(args["groups"]))
-    return (x.shape[0], channels, *(transposed_size(*each, m) for each, m in zip(given, more, strict=True)))
+    return (x.shape[0], channels, *(transposed_size(*each, m) for each, m in zip(rows, more, strict=True)))
 
 
 def _strides(args: Args, shape: Shape) -> Shape:
@@ -82,38 +82,38 @@ def _configurations() -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def _values(dtype: torch.dtype) -> Iterator[tuple[Tensor, Tensor, Tensor | None, dict[str, Any]]]:
-    for i, (n, given) in enumerate(_configurations()):
-        groups = given.get("groups", 1)
+    for i, (n, options) in enumerate(_configurations()):
+        groups = options.get("groups", 1)
         x = drawn(dtype, 2, 4, *(9, 8, 7)[:n], seed=i)
-        shape = (4, 6 // groups) if given.get("transposed") else (8, 4 // groups)
+        shape = (4, 6 // groups) if options.get("transposed") else (8, 4 // groups)
         weight = drawn(dtype, *shape, *(3, 2, 3)[:n], seed=i + 50)
-        outs = shape[1] * groups if given.get("transposed") else shape[0]
-        yield x, weight, drawn(dtype, outs, seed=i + 90) if i % 2 else None, given
+        outs = shape[1] * groups if options.get("transposed") else shape[0]
+        yield x, weight, drawn(dtype, outs, seed=i + 90) if i % 2 else None, options
         if n == 2 and dtype != torch.complex64 and dtype != torch.complex128:
-            yield x.to(memory_format=torch.channels_last), weight, None, given
-            yield x, weight.to(memory_format=torch.channels_last), None, given
+            yield x.to(memory_format=torch.channels_last), weight, None, options
+            yield x, weight.to(memory_format=torch.channels_last), None, options
         if n == 3 and dtype == torch.float32:
-            yield x.to(memory_format=torch.channels_last_3d), weight, None, given
+            yield x.to(memory_format=torch.channels_last_3d), weight, None, options
     yield drawn(dtype, 0, 4, 5, 5), drawn(dtype, 8, 4, 3, 3), drawn(dtype, 8), {}
     yield drawn(dtype, 2, 4, 5, 6)[:, :, :, ::2], drawn(dtype, 8, 4, 1, 1), None, {}
 
 
-def _arguments(x: Tensor, given: dict[str, Any]) -> list[Any]:
+def _arguments(x: Tensor, options: dict[str, Any]) -> list[Any]:
     """stride, padding, dilation, transposed, output_padding, groups"""
     n = x.dim() - 2
     return [
-        given.get("stride", [1] * n),
-        given.get("padding", [0] * n),
-        given.get("dilation", [1] * n),
-        given.get("transposed", False),
-        given.get("output_padding", [0] * n),
-        given.get("groups", 1),
+        options.get("stride", [1] * n),
+        options.get("padding", [0] * n),
+        options.get("dilation", [1] * n),
+        options.get("transposed", False),
+        options.get("output_padding", [0] * n),
+        options.get("groups", 1),
     ]
 
 
 def _forward(dtype: torch.dtype) -> Iterator[Sample]:
-    for x, weight, bias, given in _values(dtype):
-        yield Sample((x, weight, bias, *_arguments(x, given)))
+    for x, weight, bias, options in _values(dtype):
+        yield Sample((x, weight, bias, *_arguments(x, options)))
     if dtype.is_floating_point:
         x = drawn(dtype, 1, 1, 4, 4)
         x[0, 0, 1, 1], x[0, 0, 3, 3] = INF, NAN
@@ -121,8 +121,8 @@ def _forward(dtype: torch.dtype) -> Iterator[Sample]:
 
 
 def _backward(dtype: torch.dtype) -> Iterator[Sample]:
-    for i, (x, weight, bias, given) in enumerate(_values(dtype)):
-        rest = _arguments(x, given)
+    for i, (x, weight, bias, options) in enumerate(_values(dtype)):
+        rest = _arguments(x, options)
         shape = _sizes(
             {
                 "input": TensorType.dense(dtype, x.shape),

@@ -113,8 +113,8 @@ family.primitive(
 
 
 def _progression_dtype(args: Args) -> torch.dtype:
-    whole = all(_kind(args[n]) in (torch.int64, torch.bool) for n in ("start", "end", "step"))
-    chosen: torch.dtype = args["dtype"] or (torch.int64 if whole else torch.get_default_dtype())
+    integral = all(_kind(args[n]) in (torch.int64, torch.bool) for n in ("start", "end", "step"))
+    chosen: torch.dtype = args["dtype"] or (torch.int64 if integral else torch.get_default_dtype())
     return chosen
 
 

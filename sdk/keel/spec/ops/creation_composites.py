@@ -181,10 +181,10 @@ def linspace(
     start: Any, end: Any, steps: int, *, dtype: torch.dtype | None = None, device: Any = None, **_: Any
 ) -> Tensor:
     """steps numbers from start to end, at equal distances."""
-    given = [v for v in (start, end) if isinstance(v, torch.Tensor)]
+    tensors = [v for v in (start, end) if isinstance(v, torch.Tensor)]
     dtype = dtype or floating_dtype(start, end)
     math = dtype if dtype in (torch.float64, *COMPLEX) else torch.float32
-    device = device or (given[0].device if given else None)
+    device = device or (tensors[0].device if tensors else None)
     first, last = (v.to(math) if isinstance(v, torch.Tensor) else number(v, math, device) for v in (start, end))
     if steps < 2:
         return aten.clone.default(aten.expand.default(first, [steps])).to(dtype)

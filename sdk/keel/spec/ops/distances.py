@@ -29,17 +29,17 @@ _NORM = (
 _SLOPE = ("Where the distance is 0 so is the gradient.",)
 
 
-def _norm(apart: Tensor, p: float) -> Tensor:
+def _norm(difference: Tensor, p: float) -> Tensor:
     """The p-norm over the last dimension."""
-    size = aten.abs.default(apart)
+    size = aten.abs.default(difference)
     if p == 0:
-        size = aten.ne.Scalar(apart, 0).to(apart.dtype)
+        size = aten.ne.Scalar(difference, 0).to(difference.dtype)
     elif p == math.inf:
-        if apart.shape[-1] == 0:
-            return aten.full.default(list(apart.shape[:-1]), 0, dtype=apart.dtype, device=apart.device)
+        if difference.shape[-1] == 0:
+            return aten.full.default(list(difference.shape[:-1]), 0, dtype=difference.dtype, device=difference.device)
         return aten.amax.default(size, [-1])
     elif p == 2:
-        size = apart * apart
+        size = difference * difference
     elif p != 1:
         size = aten.pow.Tensor_Scalar(size, p)
     total = aten.sum.dim_IntList(size, [-1])
@@ -48,28 +48,28 @@ def _norm(apart: Tensor, p: float) -> Tensor:
     return aten.sqrt.default(total) if p == 2 else aten.pow.Tensor_Scalar(total, 1 / p)
 
 
-def _slope(apart: Tensor, dist: Tensor, grad: Tensor, p: float) -> Tensor:
+def _slope(difference: Tensor, dist: Tensor, grad: Tensor, p: float) -> Tensor:
     """The gradient with respect to each difference; ``dist`` and ``grad`` have a last dimension of 1."""
-    nothing = aten.full_like.default(apart, 0.0)
-    sign = aten.sign.default(apart)
+    nothing = aten.full_like.default(difference, 0.0)
+    sign = aten.sign.default(difference)
     if p == 0:
         return nothing
     if p == 1:
         return grad * sign
     if p == math.inf:
-        return aten.where.self(aten.eq.Tensor(aten.abs.default(apart), dist), grad * sign, nothing)
+        return aten.where.self(aten.eq.Tensor(aten.abs.default(difference), dist), grad * sign, nothing)
     flat = aten.eq.Scalar(dist, 0)
     over = aten.where.self(flat, aten.full_like.default(dist, 1.0), dist)
     if p == 2:
-        return aten.where.self(flat, nothing, grad * apart / over)
+        return aten.where.self(flat, nothing, grad * difference / over)
     if p < 1:  # an infinite slope where a component does not differ
-        flat = aten.bitwise_or.Tensor(flat, aten.eq.Scalar(apart, 0))
-        apart = aten.where.self(flat, aten.full_like.default(apart, 1.0), apart)
-    share = aten.pow.Tensor_Scalar(aten.abs.default(apart) / over, p - 1)
+        flat = aten.bitwise_or.Tensor(flat, aten.eq.Scalar(difference, 0))
+        difference = aten.where.self(flat, aten.full_like.default(difference, 1.0), difference)
+    share = aten.pow.Tensor_Scalar(aten.abs.default(difference) / over, p - 1)
     return aten.where.self(flat, nothing, grad * sign * share)
 
 
-def _apart(x: Tensor, y: Tensor) -> Tensor:
+def _difference(x: Tensor, y: Tensor) -> Tensor:
     result: Tensor = aten.unsqueeze.default(accurate(x), -2) - aten.unsqueeze.default(accurate(y), -3)
     return result
 
@@ -82,7 +82,7 @@ def _apart(x: Tensor, y: Tensor) -> Tensor:
 )
 def cdist(x1: Tensor, x2: Tensor, p: float, compute_mode: Any) -> Tensor:
     """The distance of each row of x1 from each row of x2."""
-    return _norm(_apart(x1, x2), p).to(x1.dtype)
+    return _norm(_difference(x1, x2), p).to(x1.dtype)
 
 
 @family(
@@ -98,7 +98,7 @@ def cdist_backward(grad: Tensor, x1: Tensor, x2: Tensor, p: float, cdist: Tensor
     if any(isinstance(s, int) and s == 0 for s in (*x1.shape, *x2.shape)):
         return aten.full_like.default(x1, 0.0)
     slope = _slope(
-        _apart(x1, x2), aten.unsqueeze.default(accurate(cdist), -1), aten.unsqueeze.default(accurate(grad), -1), p
+        _difference(x1, x2), aten.unsqueeze.default(accurate(cdist), -1), aten.unsqueeze.default(accurate(grad), -1), p
     )
     return aten.sum.dim_IntList(slope, [-2]).to(x1.dtype)
 

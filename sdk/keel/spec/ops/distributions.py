@@ -34,8 +34,8 @@ def distribution(*overloads: Any, clauses: Stated, **more: Any) -> Callable[...,
 
     def declare(function: Callable[..., Any]) -> Callable[..., Any]:
         def draw(*args: Any, **kwargs: Any) -> Any:
-            given = [a for a in (*args, kwargs.pop("generator", None)) if isinstance(a, torch.Generator)]
-            return NotImplemented if given else function(*args, **kwargs)
+            generators = [a for a in (*args, kwargs.pop("generator", None)) if isinstance(a, torch.Generator)]
+            return NotImplemented if generators else function(*args, **kwargs)
 
         draw.__name__, draw.__doc__ = function.__name__, function.__doc__
         return family(*overloads, clauses=(*clauses, _NO_BITS), tags=_TAGS, **more)(draw)
@@ -233,9 +233,9 @@ def normal_functional(x: Tensor, mean: float = 0.0, std: float = 1.0) -> Tensor:
 )
 def normal_around(mean: Any, std: Any = 1.0) -> Tensor:
     """Normal numbers around means."""
-    given = [v for v in (mean, std) if isinstance(v, Tensor)]
-    size = list(torch.broadcast_shapes(*(t.shape for t in given)))
-    return (_normal(size, accurate(given[0]).dtype, given[0].device) * std + mean).to(given[0].dtype)
+    tensors = [v for v in (mean, std) if isinstance(v, Tensor)]
+    size = list(torch.broadcast_shapes(*(t.shape for t in tensors)))
+    return (_normal(size, accurate(tensors[0]).dtype, tensors[0].device) * std + mean).to(tensors[0].dtype)
 
 
 @distribution(
@@ -250,9 +250,9 @@ def normal_of_size(
     mean: float, std: float, size: list[Any], *, dtype: torch.dtype | None = None, device: Any = None, **_: Any
 ) -> Tensor:
     """Normal numbers of given sizes."""
-    wanted = dtype or torch.get_default_dtype()
-    drawn = _normal(size, wanted if wanted.is_complex else _working(wanted), device)
-    return (drawn * std + mean).to(wanted)
+    result_dtype = dtype or torch.get_default_dtype()
+    drawn = _normal(size, result_dtype if result_dtype.is_complex else _working(result_dtype), device)
+    return (drawn * std + mean).to(result_dtype)
 
 
 _OPERAND = "The operand gives sizes, dtype and strides; its values are not read."

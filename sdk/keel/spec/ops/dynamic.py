@@ -35,7 +35,7 @@ def _tensors(dtype: torch.dtype) -> Iterator[Sample]:
         yield Sample((x,))
 
 
-def _found(args: Args) -> Any:
+def _nonzero_type(args: Args) -> Any:
     return 0 if args["self"].numel == 0 else unknown()
 
 
@@ -51,7 +51,7 @@ family.primitive(
     out=(
         Out(
             INT64,
-            ShapeRule("[how many there are, rank(self)]", lambda args: (_found(args), args["self"].rank)),
+            ShapeRule("[how many there are, rank(self)]", lambda args: (_nonzero_type(args), args["self"].rank)),
             LayoutRule("column-major", lambda args, shape: (1, shape[0])),
         ),
     ),

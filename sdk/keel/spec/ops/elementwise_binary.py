@@ -311,10 +311,10 @@ _declare(
 )
 
 
-def _whole(args: Args) -> bool:
+def _is_integral(args: Args) -> bool:
     exponent, base = args["exponent"], args["self"]
-    whole = isinstance(base, TensorType) and not base.dtype.is_floating_point and not base.dtype.is_complex
-    return not (whole and isinstance(exponent, int) and exponent < 0)
+    integral = isinstance(base, TensorType) and not base.dtype.is_floating_point and not base.dtype.is_complex
+    return not (integral and isinstance(exponent, int) and exponent < 0)
 
 
 _declare(
@@ -343,7 +343,7 @@ _declare(
     dtype=promoted("self", "exponent"),
     operands=("self", "exponent"),
     samples=powers,
-    requires=(Requires("exponent-not-negative", "No integer is raised to a negative number.", _whole),),
+    requires=(Requires("exponent-not-negative", "No integer is raised to a negative number.", _is_integral),),
     numerics=Numerics(overflows=True, free_zero_sign=True, pole=Pole(negative=1)),
 )
 _declare(
@@ -423,7 +423,7 @@ for _name in ("and", "or", "xor"):
         requires=(_BITS,),
         numerics=Numerics(steps=True),
     )
-_WHOLE = only("self", "other", dtypes=INTS, which="integers")
+_ON_INTEGERS = only("self", "other", dtypes=INTS, which="integers")
 _declare(
     "shift_left",
     "self with its bits moved up by other.",
@@ -435,7 +435,7 @@ _declare(
     more=("__lshift__.Tensor", "__lshift__.Scalar"),
     dtypes=INTS,
     samples=shifts,
-    requires=(_WHOLE,),
+    requires=(_ON_INTEGERS,),
     numerics=Numerics(steps=True),
 )
 _declare(
@@ -452,7 +452,7 @@ _declare(
     more=("__rshift__.Tensor", "__rshift__.Scalar"),
     dtypes=INTS,
     samples=shifts,
-    requires=(_WHOLE,),
+    requires=(_ON_INTEGERS,),
     numerics=Numerics(steps=True),
 )
 _declare(
@@ -490,6 +490,6 @@ _declare(
     overloads=("default",),
     dtypes=INTS,
     samples=binary,
-    requires=(_WHOLE,),
+    requires=(_ON_INTEGERS,),
     numerics=Numerics(steps=True),
 )

@@ -198,18 +198,18 @@ def _exponents(dtype: torch.dtype) -> Iterator[Sample]:
 def ldexp(x: Tensor, exponent: Tensor) -> Tensor:
     """self * 2 ** other."""
     if x.is_complex() or exponent.is_complex():
-        whole = not (exponent.is_floating_point() or exponent.is_complex())
-        return x * aten.pow.Scalar(2.0, exponent.to(x.dtype) if whole else exponent)
+        integral = not (exponent.is_floating_point() or exponent.is_complex())
+        return x * aten.pow.Scalar(2.0, exponent.to(x.dtype) if integral else exponent)
     dtype = floating_dtype(x, exponent if exponent.is_floating_point() else 1.0)
     (value,) = in_math(dtype, x)
     exponent = exponent.to(torch.int32) if exponent.dtype == torch.bool else exponent
     reach = 2300 if value.dtype == torch.float64 else 400
     high, low = min(reach, _most(exponent.dtype)), -min(reach, _least(exponent.dtype))
     bounded = aten.maximum.default(aten.minimum.default(exponent, like(high, exponent)), like(low, exponent))
-    whole = bounded.to(value.dtype)
-    part = aten.trunc.default(whole * 0.25)  # four factors, none of which overflows by itself
+    integral = bounded.to(value.dtype)
+    part = aten.trunc.default(integral * 0.25)  # four factors, none of which overflows by itself
     step = aten.exp2.default(part)
-    rest = aten.exp2.default(whole - part * 3)
+    rest = aten.exp2.default(integral - part * 3)
     return (value * rest * step * step * step).to(dtype)
 
 

@@ -81,14 +81,14 @@ def _declare(
     *clauses: Clause | str,
     row_major: tuple[str, ...] = (),
 ) -> None:
-    whole = {f"aten._foreach_{name}.{end}": form for end, form in forms.items()}
+    forms_by_name = {f"aten._foreach_{name}.{end}": form for end, form in forms.items()}
     several = (TO_ALL, PROMOTED) if len(forms) > 1 else ()
     family.composite(
         f"foreach_{name}",
         *(f"_foreach_{name}.{end}" for end in forms),
         doc=doc,
         clauses=(PLACES, *several, *clauses),
-        forms=whole,
+        forms=forms_by_name,
         tags=frozenset({"pointwise"}),
         row_major=row_major,
     )

@@ -32,7 +32,7 @@ _RANGE = (
 )
 
 
-def _bounds(x: Tensor, low: float | None, high: float | None, apart: float) -> tuple[Tensor, Tensor]:
+def _bounds(x: Tensor, low: float | None, high: float | None, distance: float) -> tuple[Tensor, Tensor]:
     """The outer edges: those given, or the extremes of x; 0 and 1 of no elements."""
 
     def number(value: float) -> Tensor:
@@ -46,7 +46,7 @@ def _bounds(x: Tensor, low: float | None, high: float | None, apart: float) -> t
     else:
         first, last = aten.amin.default(x), aten.amax.default(x)
     same = aten.eq.Tensor(first, last)
-    return aten.where.self(same, first - apart, first), aten.where.self(same, last + apart, last)
+    return aten.where.self(same, first - distance, first), aten.where.self(same, last + distance, last)
 
 
 def _gathered(place: Tensor, inside: Tensor, weight: Tensor | None, bins: Any, dtype: torch.dtype) -> Tensor:

@@ -250,10 +250,10 @@ def _puts(dtype: torch.dtype) -> Iterator[Sample]:
 
 
 def _indexable(args: Args) -> bool:
-    given = [i for i in args["indices"] if i is not None]
+    indices = [i for i in args["indices"] if i is not None]
     return (
-        bool(given)
-        and sum(i.rank if i.dtype in (torch.bool, torch.uint8) else 1 for i in given)
+        bool(indices)
+        and sum(i.rank if i.dtype in (torch.bool, torch.uint8) else 1 for i in indices)
         + sum(i is None for i in args["indices"])
         <= args["self"].rank
     )

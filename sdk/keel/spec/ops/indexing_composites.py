@@ -138,13 +138,13 @@ def masked_scatter(x: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     """x with consecutive elements of source where the mask is true."""
     shape = list(torch.broadcast_shapes(x.shape, mask.shape))
     x, mask = aten.expand.default(x, shape), aten.expand.default(mask, shape)
-    given = aten.reshape.default(source, [source.numel()])
+    elements = aten.reshape.default(source, [source.numel()])
     if hint_of(source.numel()) is None:
-        given = aten.constant_pad_nd.default(given, [0, 1])  # else there may be nothing to look at
+        elements = aten.constant_pad_nd.default(elements, [0, 1])  # else there may be nothing to look at
     elif not source.numel():
         return aten.clone.default(x)
     flat = aten.reshape.default(mask, [mask.numel()])
     rank = aten.cumsum.default(flat.to(torch.int64), 0) - 1
-    which = aten.clamp.default(rank, 0, given.shape[0] - 1)
-    values = aten.index_select.default(given, 0, which)
+    which = aten.clamp.default(rank, 0, elements.shape[0] - 1)
+    values = aten.index_select.default(elements, 0, which)
     return aten.where.self(mask, aten.reshape.default(values, list(mask.shape)), x)

@@ -317,7 +317,7 @@ def _ordered(*sizes: Any) -> bool:
 # -- eigenvalues and singular values ----------------------------------------------------------------------------------
 
 
-def _wanted(flag: str, rule: ShapeRule) -> ShapeRule:
+def _if_flag(flag: str, rule: ShapeRule) -> ShapeRule:
     return only_if(lambda args: bool(args[flag]), flag, rule)
 
 
@@ -339,7 +339,7 @@ _declare(
     factors=9.0,
     out=(
         Out(real(like("A")), batched("A", "[n]", lambda m, n, k: (n,)), DENSE),
-        Out(like("A"), _wanted("compute_v", shape_of("A")), COLUMNS),
+        Out(like("A"), _if_flag("compute_v", shape_of("A")), COLUMNS),
     ),
     requires=(
         square("A"),
@@ -371,7 +371,7 @@ _declare(
 
 def _svd_shape(full: Any, thin: Any, text: str) -> ShapeRule:
     wide, narrow = batched("A", text, full), batched("A", text, thin)
-    return _wanted(
+    return _if_flag(
         "compute_uv",
         ShapeRule(
             f"{text} of full_matrices, else k", lambda args: (wide if args["full_matrices"] else narrow).of(args)

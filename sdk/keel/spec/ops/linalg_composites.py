@@ -360,8 +360,8 @@ def linalg_pinv(
     if any(isinstance(s, int) and s == 0 for s in A.shape):
         return aten.full.default([*A.shape[:-2], n, m], 0, dtype=A.dtype, device=A.device)
     largest = aten.amax.default(sizes, [-1], True)
-    retained = aten.gt.Tensor(sizes, _tolerance(sizes, largest, atol, rtol, torch.sym_max(m, n)))
-    inverted = aten.where.self(retained, aten.reciprocal.default(values), _number(0.0, values)).to(A.dtype)
+    significant = aten.gt.Tensor(sizes, _tolerance(sizes, largest, atol, rtol, torch.sym_max(m, n)))
+    inverted = aten.where.self(significant, aten.reciprocal.default(values), _number(0.0, values)).to(A.dtype)
     return aten.matmul.default(_adjoint(v) * aten.unsqueeze.default(inverted, -2), _adjoint(u))
 
 

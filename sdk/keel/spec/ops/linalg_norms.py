@@ -38,10 +38,10 @@ def linalg_vector_norm(
     x: Tensor, ord: Any = 2, dim: Any = None, keepdim: bool = False, *, dtype: torch.dtype | None = None
 ) -> Tensor:
     """The norm of the elements along ``dim``; all by default."""
-    given = x if dtype is None else x.to(dtype)
-    result = given.abs().dtype if given.is_complex() else given.dtype
+    converted = x if dtype is None else x.to(dtype)
+    result = converted.abs().dtype if converted.is_complex() else converted.dtype
     over = all_dims(x, [dim] if isinstance(dim, int) else dim)
-    size = accurate(aten.abs.default(given))
+    size = accurate(aten.abs.default(converted))
     return _norm(size, float(ord), over, keepdim).to(result)
 
 
@@ -79,10 +79,10 @@ def linalg_powsum(
     x: Tensor, ord: Any = 2, dim: Any = None, keepdim: bool = False, *, dtype: torch.dtype | None = None
 ) -> Tensor:
     """The sum of powers along ``dim``; all by default."""
-    given = x if dtype is None else x.to(dtype)
-    result = given.abs().dtype if given.is_complex() else given.dtype
+    converted = x if dtype is None else x.to(dtype)
+    result = converted.abs().dtype if converted.is_complex() else converted.dtype
     over = all_dims(x, [dim] if isinstance(dim, int) else dim)
-    size = accurate(aten.abs.default(given))
+    size = accurate(aten.abs.default(converted))
     powers = aten.full_like.default(size, 1.0) if ord == 0 else _power(size, float(ord))
     return aten.sum.dim_IntList(powers, over, keepdim).to(result)
 

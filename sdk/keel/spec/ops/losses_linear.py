@@ -31,10 +31,10 @@ def _scored(
     if target.is_floating_point():
         shares = target.to(scores.dtype) if weight is None else target.to(scores.dtype) * weight.to(scores.dtype)
         return scores, aten.sum.dim_IntList(shares, [1]), shares
-    retained = aten.ne.Scalar(target, ignore_index)
+    valid = aten.ne.Scalar(target, ignore_index)
     zero = aten.full.default([], 0, dtype=target.dtype, device=target.device)
-    label = aten.where.self(retained, target, zero)
-    each = retained.to(scores.dtype)
+    label = aten.where.self(valid, target, zero)
+    each = valid.to(scores.dtype)
     if weight is not None:
         each = each * aten.index.Tensor(weight.to(scores.dtype), [label])
     classes = aten.arange.default(linear_weight.shape[0], device=x.device)

@@ -60,12 +60,12 @@ def _margins(x: Tensor, target: Tensor, margin: Any, weight: Tensor | None) -> t
     classes = x.shape[1]
     own = _of(classes, aten.view.default(target, [x.shape[0]]))
     index = aten.view.default(target, [x.shape[0], 1])
-    apart = margin - aten.gather.default(x, 1, index) + x
-    lacking = aten.bitwise_and.Tensor(aten.gt.Scalar(apart, 0), aten.bitwise_not.default(own))
+    margins = margin - aten.gather.default(x, 1, index) + x
+    lacking = aten.bitwise_and.Tensor(aten.gt.Scalar(margins, 0), aten.bitwise_not.default(own))
     each = aten.full.default([1, 1], 1.0, dtype=x.dtype, device=x.device)
     if weight is not None:
         each = aten.index.Tensor(accurate(weight), [index])
-    return aten.where.self(lacking, apart, _zero(apart)), each / classes, own
+    return aten.where.self(lacking, margins, _zero(margins)), each / classes, own
 
 
 @family(
@@ -82,8 +82,8 @@ def multi_margin_loss(
     x: Tensor, target: Tensor, p: Any = 1, margin: Any = 1, weight: Tensor | None = None, reduction: int = _MEAN
 ) -> Tensor:
     """How far other classes come closer to the target than the margin."""
-    apart, each, _ = _margins(accurate(_rows(x)), target, margin, weight)
-    losses = aten.sum.dim_IntList((apart if p == 1 else apart * apart) * each, [1])
+    margins, each, _ = _margins(accurate(_rows(x)), target, margin, weight)
+    losses = aten.sum.dim_IntList((margins if p == 1 else margins * margins) * each, [1])
     return _reduced(losses, reduction, target.dim() == 0).to(x.dtype)
 
 
@@ -96,8 +96,8 @@ def multi_margin_loss_backward(
 ) -> Tensor:
     """The gradient of multi_margin_loss with respect to its input."""
     rows = accurate(_rows(x))
-    apart, each, own = _margins(rows, target, margin, weight)
-    slope = aten.gt.Scalar(apart, 0).to(apart.dtype) if p == 1 else 2 * apart
+    margins, each, own = _margins(rows, target, margin, weight)
+    slope = aten.gt.Scalar(margins, 0).to(margins.dtype) if p == 1 else 2 * margins
     slope = slope * each * _share(grad, rows.shape[0], reduction)
     total = aten.sum.dim_IntList(slope, [1], True)
     return aten.view.default(aten.where.self(own, aten.neg.default(total), slope), list(x.shape)).to(x.dtype)
@@ -119,12 +119,12 @@ def _listed(target: Tensor) -> tuple[Tensor, Tensor]:
 def _lacking(x: Tensor, target: Tensor, counts: Tensor, own: Tensor) -> Tensor:
     """[samples, targets, classes]: by how much the margin to a class that is not a target falls short, else 0."""
     index = aten.clamp_min.default(target, 0)
-    apart = 1 - aten.unsqueeze.default(aten.gather.default(x, 1, index), 2) + aten.unsqueeze.default(x, 1)
+    margins = 1 - aten.unsqueeze.default(aten.gather.default(x, 1, index), 2) + aten.unsqueeze.default(x, 1)
     other = aten.bitwise_not.default(aten.any.dim(own, 1, True))
     holds = aten.bitwise_and.Tensor(
-        aten.bitwise_and.Tensor(aten.gt.Scalar(apart, 0), other), aten.unsqueeze.default(counts, 2)
+        aten.bitwise_and.Tensor(aten.gt.Scalar(margins, 0), other), aten.unsqueeze.default(counts, 2)
     )
-    return aten.where.self(holds, apart, _zero(apart))
+    return aten.where.self(holds, margins, _zero(margins))
 
 
 @family(

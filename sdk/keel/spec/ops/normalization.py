@@ -81,8 +81,8 @@ def layer_norm(
     var, mean = _moments(value, inner)
     rstd = aten.rsqrt.default(var + eps)
     out = _affine((value - mean) * rstd, weight, bias)
-    retained = stats_dtype(x, weight, bias)
-    return out.to(x.dtype), mean.to(retained), rstd.to(retained)
+    saved_dtype = stats_dtype(x, weight, bias)
+    return out.to(x.dtype), mean.to(saved_dtype), rstd.to(saved_dtype)
 
 
 @family(
@@ -200,8 +200,8 @@ def group_norm(
     var, mean = _moments(value, [2, 3])
     rstd = aten.rsqrt.default(var + eps)
     out = _affine((value - mean) * rstd, _in_groups(weight, C, group), _in_groups(bias, C, group))
-    retained = stats_dtype(x, weight, bias, alike=True)
-    mean, rstd = (aten.view.default(s, [N, group]).to(retained) for s in (mean, rstd))
+    saved_dtype = stats_dtype(x, weight, bias, alike=True)
+    mean, rstd = (aten.view.default(s, [N, group]).to(saved_dtype) for s in (mean, rstd))
     return aten.view.default(out, list(x.shape)).to(x.dtype), mean, rstd
 
 
@@ -232,11 +232,11 @@ def group_norm_backward(
         up = _affine(g, _in_groups(weight, C, group), None)
         inner = _input_gradient(up, normal, scale, [2, 3], C // group * HxW)
         dx = aten.view.default(inner, list(x.shape)).to(x.dtype)
-    retained = x.dtype if weight is None else weight.dtype
+    grad_dtype = x.dtype if weight is None else weight.dtype
     if output_mask[1]:
-        dweight = aten.view.default(aten.sum.dim_IntList(g * normal, [0, 3]), [C]).to(retained)
+        dweight = aten.view.default(aten.sum.dim_IntList(g * normal, [0, 3]), [C]).to(grad_dtype)
     if output_mask[2]:
-        dbias = aten.view.default(aten.sum.dim_IntList(g, [0, 3]), [C]).to(retained)
+        dbias = aten.view.default(aten.sum.dim_IntList(g, [0, 3]), [C]).to(grad_dtype)
     return dx, dweight, dbias
 
 

@@ -125,8 +125,8 @@ def _sorted(x: Tensor, dim: int) -> Pair:
 
 def _at(pair: Pair, place: Tensor, dim: int, keepdim: bool) -> Pair:
     """The values and indices that stand at one place of a dimension."""
-    found = [aten.gather.default(t, dim, place) for t in pair]
-    values, where = found if keepdim else [aten.squeeze.dims(t, [dim]) for t in found]
+    gathered = [aten.gather.default(t, dim, place) for t in pair]
+    values, where = gathered if keepdim else [aten.squeeze.dims(t, [dim]) for t in gathered]
     return values, where
 
 

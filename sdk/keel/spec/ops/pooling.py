@@ -126,8 +126,8 @@ _HALF = Requires(
 
 
 def _pair(values: Any) -> list[Any]:
-    given = list(values) if isinstance(values, list | tuple) else [values]
-    return given * 3 if len(given) == 1 else [*given, *given[: 3 - len(given)]]
+    listed = list(values) if isinstance(values, list | tuple) else [values]
+    return listed * 3 if len(listed) == 1 else [*listed, *listed[: 3 - len(listed)]]
 
 
 for _n in (2, 3):
@@ -280,9 +280,9 @@ def _adaptive_average(n: int) -> Any:
 
 def _total(x: Tensor, dim: int, places: Tensor, inside: Tensor) -> Tensor:
     """The sum of ``x`` along ``dim`` over those of ``places`` that are ``inside``."""
-    taken = read(x, dim, places)
+    read_values = read(x, dim, places)
     zero = aten.full.default([], 0.0, dtype=x.dtype, device=x.device)
-    return aten.sum.dim_IntList(aten.where.self(along(inside, dim, taken.dim()), taken, zero), [dim + 1])
+    return aten.sum.dim_IntList(aten.where.self(along(inside, dim, read_values.dim()), read_values, zero), [dim + 1])
 
 
 def _adaptive_average_backward(n: int) -> Any:
@@ -305,7 +305,7 @@ def _adaptive_average_backward(n: int) -> Any:
 
 def _adaptive_maximum(n: int) -> Any:
     def decompose(x: Tensor, output_size: Sizes) -> tuple[Tensor, Tensor]:
-        first, sizes, taken = x.dim() - n, x.shape[-n:], x
+        first, sizes, values = x.dim() - n, x.shape[-n:], x
         lowest = aten.full.default([], float("-inf"), dtype=x.dtype, device=x.device)
         place: Tensor | None = None
         for k, (size, outs) in enumerate(zip(sizes, output_size, strict=True)):
@@ -313,12 +313,12 @@ def _adaptive_maximum(n: int) -> Any:
             places = aten.unsqueeze.default(start, 1) + count(longest(size, outs), x)
             inside, d = aten.lt.Tensor(places, aten.unsqueeze.default(end, 1)), first + 2 * k
             within = aten.clamp_max.default(places, size - 1)
-            taken = read(taken, d, within)
-            taken = aten.where.self(along(inside, d, taken.dim()), taken, lowest)
+            values = read(values, d, within)
+            values = aten.where.self(along(inside, d, values.dim()), values, lowest)
             here = along(within, 2 * k, 2 * n)
             place = here if place is None else place * size + here
         assert place is not None
-        return _chosen(_taps_last(taken, n), _taps_last(place, n))
+        return _chosen(_taps_last(values, n), _taps_last(place, n))
 
     decompose.__doc__ = f"The largest element of each of as many windows of the last {n} dimensions as asked for."
     return decompose
@@ -383,8 +383,8 @@ def _fractional(n: int) -> Any:
         assert place is not None
         flat = aten.reshape.default(place, [batch, channels, prod(output_size) * prod(kernel_size)])
         shape = [batch, channels, *output_size, prod(kernel_size)]
-        taken = aten.view.default(aten.gather.default(_plane(images, n), 2, flat), shape)
-        best, result = _chosen(taken, aten.view.default(flat, shape))
+        values = aten.view.default(aten.gather.default(_plane(images, n), 2, flat), shape)
+        best, result = _chosen(values, aten.view.default(flat, shape))
         return (aten.squeeze.dim(best, 0), aten.squeeze.dim(result, 0)) if lone else (best, result)
 
     decompose.__doc__ = (

@@ -69,8 +69,8 @@ def _stored(out: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def _lines(sizes: Sizes, outs: Sizes, align: bool, scales: Sizes, dtype: torch.dtype) -> list[_Line]:
-    given = [*scales, *[None] * (len(sizes) - len(scales))]
-    return [_Line(n, o, align, s, dtype) for n, o, s in zip(sizes, outs, given, strict=True)]
+    all_scales = [*scales, *[None] * (len(sizes) - len(scales))]
+    return [_Line(n, o, align, s, dtype) for n, o, s in zip(sizes, outs, all_scales, strict=True)]
 
 
 def _resample(x: Tensor, outs: Sizes, align: bool, scales: Sizes, weigh: Weigh) -> Tensor:
@@ -78,10 +78,10 @@ def _resample(x: Tensor, outs: Sizes, align: bool, scales: Sizes, weigh: Weigh) 
     out = _ready(x)
     for d, line in reversed(list(enumerate(_lines(x.shape[-n:], outs, align, scales, out.dtype), x.dim() - n))):
         places, weights, inside = weigh(line, out)
-        taken = read(out, d, places) * along(weights, d, out.dim() + 1)
+        values = read(out, d, places) * along(weights, d, out.dim() + 1)
         if inside is not None:
-            taken = aten.where.self(along(inside, d, taken.dim()), taken, _zero(taken))
-        out = aten.sum.dim_IntList(taken, [d + 1])
+            values = aten.where.self(along(inside, d, values.dim()), values, _zero(values))
+        out = aten.sum.dim_IntList(values, [d + 1])
     return _stored(out, x.dtype)
 
 

@@ -66,9 +66,9 @@ def _reflected(at: Tensor, size: Any, align: bool) -> tuple[Tensor, Tensor]:
         nothing = aten.mul.Scalar(at, 0)
         return nothing, nothing
     span = (high - low) / 2
-    apart = at - low / 2
-    sign = 1 - 2 * _number(aten.lt.Scalar(apart, 0), at)
-    far = aten.abs.default(apart)
+    distance = at - low / 2
+    sign = 1 - 2 * _number(aten.lt.Scalar(distance, 0), at)
+    far = aten.abs.default(distance)
     extra = aten.fmod.Scalar(far, span)
     flips = aten.floor.default(far / span)
     even = aten.eq.Scalar(aten.remainder.Scalar(flips, 2), 0)
@@ -163,8 +163,8 @@ def _spread(places: Tensor, channels: Any) -> Tensor:
 
 def _read(x: Tensor, flat: Tensor, inside: Tensor) -> Tensor:
     """[N, C, plane] at [N, *out], 0 outside."""
-    taken = aten.gather.default(x, 2, _spread(flat, x.shape[1]))
-    shaped = aten.view.default(taken, [x.shape[0], x.shape[1], *flat.shape[1:]])
+    gathered = aten.gather.default(x, 2, _spread(flat, x.shape[1]))
+    shaped = aten.view.default(gathered, [x.shape[0], x.shape[1], *flat.shape[1:]])
     return aten.where.self(aten.unsqueeze.default(inside, 1), shaped, _zero(shaped))
 
 
@@ -272,10 +272,10 @@ def grid_sampler_backward(
     if interpolation_mode == _NEAREST:
         dgrid = aten.full.default(list(grid.shape), 0.0, dtype=grid.dtype, device=grid.device)
     else:
-        found = aten.stack.default(
+        stacked = aten.stack.default(
             [s * by for s, (_, by) in zip(slopes[::-1], lines[::-1], strict=True) if s is not None], -1
         )
-        dgrid = aten.view.default(found, list(grid.shape)).to(grid.dtype)
+        dgrid = aten.view.default(stacked, list(grid.shape)).to(grid.dtype)
     return aten.view.default(dx, list(x.shape)).to(x.dtype) if output_mask[0] else None, dgrid
 
 

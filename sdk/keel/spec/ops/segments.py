@@ -133,17 +133,17 @@ def segment_reduce_backward(
     wide, own = accurate(grad), accurate(data)
     if reduce == "mean":
         wide = wide / by.sizes(list(grad.shape), wide.dtype)
-    given = by.read(wide)
+    slope = by.read(wide)
     if reduce in ("max", "min"):
         extreme = by.read(accurate(output))
         # A NaN makes its segment's extreme one, whatever ``output`` says.
         hit = aten.bitwise_or.Tensor(aten.eq.Tensor(own, extreme), aten.isnan.default(own))
         hits = by.read(by.reduced(hit.to(own.dtype), "sum", 0.0))
-        shared = aten.where.self(aten.gt.Scalar(given, 0), given / hits, given)
-        given = aten.where.self(hit, shared, aten.full_like.default(given, 0.0))
+        shared = aten.where.self(aten.gt.Scalar(slope, 0), slope / hits, slope)
+        slope = aten.where.self(hit, shared, aten.full_like.default(slope, 0.0))
     elif reduce == "prod":
-        given = given * _others(by, own, by.read(accurate(output)), 1.0 if initial is None else float(initial))
-    return given.to(data.dtype)
+        slope = slope * _others(by, own, by.read(accurate(output)), 1.0 if initial is None else float(initial))
+    return slope.to(data.dtype)
 
 
 def _others(by: _Segments, own: Tensor, product: Tensor, initial: float) -> Tensor:
@@ -449,8 +449,8 @@ def embedding_bag_weights_backward(
 )
 def embedding_renorm(weight: Tensor, indices: Tensor, max_norm: float, norm_type: float) -> Tensor:
     """The table with rows that are taken scaled down to a norm."""
-    taken = aten.reshape.default(indices, [indices.numel()])
-    rows = aten.index.Tensor(weight, [taken])
+    flat = aten.reshape.default(indices, [indices.numel()])
+    rows = aten.index.Tensor(weight, [flat])
     norm = aten.linalg_vector_norm.default(accurate(rows), norm_type, [1], True)
     scaled = (accurate(rows) * (max_norm / (norm + 1e-7))).to(weight.dtype)
-    return aten.index_put.default(weight, [taken], aten.where.self(aten.gt.Scalar(norm, max_norm), scaled, rows))
+    return aten.index_put.default(weight, [flat], aten.where.self(aten.gt.Scalar(norm, max_norm), scaled, rows))

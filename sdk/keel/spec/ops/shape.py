@@ -378,10 +378,10 @@ for _overload, (_of, _view) in _COPIES.items():
 def repeat(x: Tensor, repeats: Sequence[Any]) -> Tensor:
     """The operand several times over, along every dimension."""
     new = len(repeats) - x.dim()
-    whole = [1] * new + list(x.shape)
-    pairs = [(r, n) for r, n in zip(repeats, whole, strict=True)]
-    apart = aten.view.default(
+    padded_shape = [1] * new + list(x.shape)
+    pairs = [(r, n) for r, n in zip(repeats, padded_shape, strict=True)]
+    viewed = aten.view.default(
         aten.clone.default(x, memory_format=torch.contiguous_format), [m for _, n in pairs for m in (1, n)]
     )
-    wide = aten.expand.default(apart, [m for r, n in pairs for m in (r, n)])
+    wide = aten.expand.default(viewed, [m for r, n in pairs for m in (r, n)])
     return aten.view.default(aten.clone.default(wide, memory_format=torch.contiguous_format), [r * n for r, n in pairs])

@@ -43,9 +43,9 @@ def _moments(x: torch.Tensor, dims: list[int] | None, correction: Any) -> tuple[
         return spread if x.dim() else aten.reshape.default(spread, []), aten.mean.dim(x, over, True)
     count = prod([x.shape[d] for d in over]) if x.dim() else 1
     mean = aten.sum.dim_IntList(x, over, True) / count
-    apart = x - mean
-    drift = aten.sum.dim_IntList(apart, over, True)  # 0 but for the rounding of the mean
-    squares = aten.sum.dim_IntList(apart * apart, over, True) - drift * drift / count
+    centered = x - mean
+    drift = aten.sum.dim_IntList(centered, over, True)  # 0 but for the rounding of the mean
+    squares = aten.sum.dim_IntList(centered * centered, over, True) - drift * drift / count
     freedom = count - (1 if correction is None else correction)
     if isinstance(freedom, int | float):
         freedom = max(freedom, 0)

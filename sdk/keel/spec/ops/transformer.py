@@ -54,8 +54,8 @@ def _hidden(mask: Tensor, like: Tensor, mask_type: int | None) -> Tensor:
 def masked_softmax(x: Tensor, mask: Tensor, dim: int | None = None, mask_type: int | None = None) -> Tensor:
     """softmax over the keys that are not masked out."""
     hidden = _hidden(mask, x, mask_type) if x.dim() == 4 else _true(mask)
-    seen = aten.masked_fill.Scalar(x, hidden, float("-inf"))
-    return aten._softmax.default(seen, x.dim() - 1 if dim is None else dim, False)
+    masked = aten.masked_fill.Scalar(x, hidden, float("-inf"))
+    return aten._softmax.default(masked, x.dim() - 1 if dim is None else dim, False)
 
 
 @family(
@@ -119,7 +119,7 @@ def _attention(
 ) -> tuple[Tensor, Tensor]:
     """(what the heads see, side by side; the weights that they see it by)"""
     width = query.shape[2]
-    given = [
+    projections = [
         (
             t,
             aten.slice.Tensor(weight, 0, i * width, (i + 1) * width),
@@ -127,12 +127,12 @@ def _attention(
         )
         for i, t in enumerate((query, key, value))
     ]
-    q, k, v = (_heads(_linear(*g), heads) for g in given)
+    q, k, v = (_heads(_linear(*g), heads) for g in projections)
     q = q * (1 / math.sqrt(width // heads))
     scores = _products(q, aten.permute.default(k, [0, 1, 3, 2]))
     weights = aten._softmax.default(scores, 3, False) if mask is None else masked_softmax(scores, mask, 3, mask_type)
-    seen = aten.permute.default(_products(weights, v), [0, 2, 1, 3])
-    return aten.reshape.default(seen, list(query.shape)), weights
+    attended = aten.permute.default(_products(weights, v), [0, 2, 1, 3])
+    return aten.reshape.default(attended, list(query.shape)), weights
 
 
 def _products(a: Tensor, b: Tensor) -> Tensor:
@@ -171,10 +171,10 @@ def multi_head_attention(
     mask_type: int | None = None,
 ) -> tuple[Tensor, Tensor | None]:
     """Attention of several heads, with the products before and after it."""
-    seen, weights = _attention(query, key, value, num_head, qkv_weight, qkv_bias, mask, mask_type)
+    attended, weights = _attention(query, key, value, num_head, qkv_weight, qkv_bias, mask, mask_type)
     if average_attn_weights:
         weights = aten.sum.dim_IntList(weights, [1]) / num_head
-    return _linear(seen, proj_weight, proj_bias), weights if need_weights else None
+    return _linear(attended, proj_weight, proj_bias), weights if need_weights else None
 
 
 @family(
@@ -216,8 +216,8 @@ def transformer_encoder_layer(
         return aten.native_layer_norm.default(x, [embed_dim], weight, bias, eps)[0]
 
     x = normed(src, norm_weight_1, norm_bias_1) if norm_first else src
-    seen, _ = _attention(x, x, x, num_heads, qkv_weight, qkv_bias, mask, mask_type)
-    x = src + _linear(seen, proj_weight, proj_bias)
+    attended, _ = _attention(x, x, x, num_heads, qkv_weight, qkv_bias, mask, mask_type)
+    x = src + _linear(attended, proj_weight, proj_bias)
     x = x if norm_first else normed(x, norm_weight_1, norm_bias_1)
     inner = _linear(normed(x, norm_weight_2, norm_bias_2) if norm_first else x, ffn_weight_1, ffn_bias_1)
     inner = aten.gelu.default(inner, approximate=_gelu(inner)) if use_gelu else aten.relu.default(inner)

@@ -65,13 +65,13 @@ def _declare(
 
 
 def _same_count(args: Args) -> bool:
-    wanted = [n for n in args["size"] if isinstance(n, int)]
-    if len(wanted) != len(args["size"]) or not isinstance(args["self"].numel, int):
+    known_sizes = [n for n in args["size"] if isinstance(n, int)]
+    if len(known_sizes) != len(args["size"]) or not isinstance(args["self"].numel, int):
         return True
-    if wanted.count(-1) > 1 or any(n < -1 for n in wanted):
+    if known_sizes.count(-1) > 1 or any(n < -1 for n in known_sizes):
         return False
-    rest = int(product(n for n in wanted if n != -1))
-    return args["self"].numel == rest if -1 not in wanted else rest != 0 and int(args["self"].numel) % rest == 0
+    rest = int(product(n for n in known_sizes if n != -1))
+    return args["self"].numel == rest if -1 not in known_sizes else rest != 0 and int(args["self"].numel) % rest == 0
 
 
 def _reshapes(dtype: torch.dtype) -> Iterator[Sample]:
@@ -143,12 +143,12 @@ _declare(
 
 
 def _fits(args: Args) -> bool:
-    x, wanted = args["self"], args["size"]
-    new = len(wanted) - x.rank
-    pairs = zip(wanted[max(new, 0) :], x.shape, strict=False)
+    x, target = args["self"], args["size"]
+    new = len(target) - x.rank
+    pairs = zip(target[max(new, 0) :], x.shape, strict=False)
     return (
         new >= 0
-        and -1 not in wanted[:new]
+        and -1 not in target[:new]
         and all(not isinstance(w, int) or not isinstance(n, int) or w in (-1, n) or n == 1 for w, n in pairs)
     )
 

@@ -28,9 +28,9 @@ def _wide(dtype: torch.dtype) -> torch.dtype:
     return torch.float32 if dtype in HALVES else dtype
 
 
-def _window(of: Any, length: int, periodic: bool, given: dict[str, Any]) -> Tensor:
+def _window(of: Any, length: int, periodic: bool, options: dict[str, Any]) -> Tensor:
     """``of(t, step)`` for t = 0, 1, 2 ..., ``step`` being 1 / (length - 1) of the symmetric window."""
-    dtype, device = given.get("dtype") or torch.get_default_dtype(), given.get("device")
+    dtype, device = options.get("dtype") or torch.get_default_dtype(), options.get("device")
     if not dtype.is_floating_point:
         return NotImplemented
     if length <= 1:
@@ -45,9 +45,9 @@ def _window(of: Any, length: int, periodic: bool, given: dict[str, Any]) -> Tens
     clauses=(*_WINDOW, "With n elements, element k is 1 - |2 k / (n - 1) - 1|."),
     tags=_TAGS,
 )
-def bartlett_window(window_length: int, periodic: bool = True, **given: Any) -> Tensor:
+def bartlett_window(window_length: int, periodic: bool = True, **options: Any) -> Tensor:
     """A triangle from 0 to 1 and back."""
-    return _window(lambda t, step: 1 - aten.abs.default(t * (2 * step) - 1), window_length, periodic, given)
+    return _window(lambda t, step: 1 - aten.abs.default(t * (2 * step) - 1), window_length, periodic, options)
 
 
 @family(
@@ -56,10 +56,10 @@ def bartlett_window(window_length: int, periodic: bool = True, **given: Any) -> 
     clauses=(*_WINDOW, "With n elements, element k is (1 - cos(2 pi k / (n - 1))) / 2."),
     tags=_TAGS,
 )
-def hann_window(window_length: int, periodic: bool = True, **given: Any) -> Tensor:
+def hann_window(window_length: int, periodic: bool = True, **options: Any) -> Tensor:
     """A cosine from 0 to 1 and back."""
     return _window(
-        lambda t, step: 0.5 - 0.5 * aten.cos.default(t * (2 * math.pi * step)), window_length, periodic, given
+        lambda t, step: 0.5 - 0.5 * aten.cos.default(t * (2 * math.pi * step)), window_length, periodic, options
     )
 
 
@@ -72,11 +72,11 @@ def hann_window(window_length: int, periodic: bool = True, **given: Any) -> Tens
     tags=_TAGS,
 )
 def hamming_window(
-    window_length: int, periodic: bool = True, alpha: float = 0.54, beta: float = 0.46, **given: Any
+    window_length: int, periodic: bool = True, alpha: float = 0.54, beta: float = 0.46, **options: Any
 ) -> Tensor:
     """A cosine that does not quite reach 0 at the ends."""
     return _window(
-        lambda t, step: alpha - beta * aten.cos.default(t * (2 * math.pi * step)), window_length, periodic, given
+        lambda t, step: alpha - beta * aten.cos.default(t * (2 * math.pi * step)), window_length, periodic, options
     )
 
 
@@ -86,14 +86,14 @@ def hamming_window(
     clauses=(*_WINDOW, "With n elements, element k is 0.42 - 0.5 cos(2 pi k / (n - 1)) + 0.08 cos(4 pi k / (n - 1))."),
     tags=_TAGS,
 )
-def blackman_window(window_length: int, periodic: bool = True, **given: Any) -> Tensor:
+def blackman_window(window_length: int, periodic: bool = True, **options: Any) -> Tensor:
     """A sum of two cosines that is nearly flat at the ends."""
 
     def of(t: Tensor, step: float) -> Tensor:
         turn = t * (2 * math.pi * step)
         return 0.42 - 0.5 * aten.cos.default(turn) + 0.08 * aten.cos.default(turn * 2)
 
-    return _window(of, window_length, periodic, given)
+    return _window(of, window_length, periodic, options)
 
 
 @family(
@@ -103,16 +103,16 @@ def blackman_window(window_length: int, periodic: bool = True, **given: Any) -> 
     clauses=(*_WINDOW, "With n elements, element k is I0(beta sqrt(1 - (2 k / (n - 1) - 1)^2)) / I0(beta)."),
     tags=_TAGS,
 )
-def kaiser_window(window_length: int, periodic: bool = True, beta: float = 12.0, **given: Any) -> Tensor:
+def kaiser_window(window_length: int, periodic: bool = True, beta: float = 12.0, **options: Any) -> Tensor:
     """The window of a modified Bessel function, the narrower the larger beta is."""
 
     def of(t: Tensor, step: float) -> Tensor:
         x = t * (2 * step) - 1
         inside = aten.clamp_min.default(1 - x * x, 0.0)
-        whole = aten.full.default([], beta, dtype=t.dtype, device=t.device)
-        return aten.i0.default(beta * aten.sqrt.default(inside)) / aten.i0.default(whole)
+        beta_tensor = aten.full.default([], beta, dtype=t.dtype, device=t.device)
+        return aten.i0.default(beta * aten.sqrt.default(inside)) / aten.i0.default(beta_tensor)
 
-    return _window(of, window_length, periodic, given)
+    return _window(of, window_length, periodic, options)
 
 
 @family(
