@@ -34,14 +34,15 @@ $(STAMP): pyproject.toml
 demo: $(STAMP)  ## a vendor plugin made, installed and used under two real models (about 4 minutes)
 	$(BIN)/python -m keel_bench.demo
 
-test: $(STAMP)  ## every test
-	$(BIN)/python -m pytest --tb=short -n $(JOBS) --dist loadfile $(ARGS)
+test: $(STAMP)  ## every test, and which ones took longest
+	$(BIN)/python -m pytest --tb=short -n $(JOBS) --dist loadfile --durations=15 $(ARGS)
 
-check: $(STAMP)  ## ruff, mypy, floors, unit and golden tests
+check: $(STAMP)  ## ruff, mypy and the fast tests of sdk (about a minute); run it before each commit
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check --quiet .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest --tb=short -n $(JOBS) --dist loadfile sdk/tests $(ARGS)
+	$(BIN)/python -m pytest --tb=short -n $(JOBS) --dist loadfile -m 'not slow' \
+	  --durations=10 --durations-min=3 sdk/tests $(ARGS)
 
 house: $(STAMP)  ## print the figures of the code's structure and of its English, each a ceiling that may only fall
 	$(BIN)/python -m pytest -q -s -k 'figures or declarations' sdk/tests/test_house.py sdk/tests/test_operator_names.py \

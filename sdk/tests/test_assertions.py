@@ -53,6 +53,7 @@ def holds(program: Program, backends: Sequence[str | Backend], **options: Any) -
 OF_FLOATS = {"real"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backends", [["cpp"], ["interp"]], ids="-".join)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_broken_assertion_raises_what_eager_raises(name: str, backends: list[str]) -> None:
@@ -61,6 +62,7 @@ def test_a_broken_assertion_raises_what_eager_raises(name: str, backends: list[s
     holds(PROGRAMS[name], backends)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_no_compiler_meets_a_value_of_another_type_than_promised(name: str) -> None:
     if name in OF_FLOATS:
@@ -83,6 +85,7 @@ NOT_EXPORTED = {"in_a_loop", "of_the_users_operator"}
 """A loop that torch.export refuses, and an operator that no opset has."""
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.isinstance.treespec, LeafSpec:FutureWarning")
 @pytest.mark.parametrize("name", [n for n in PROGRAMS if n not in NOT_EXPORTED])
 def test_an_exported_program_keeps_its_assertions(name: str, tmp_path: Path) -> None:
@@ -128,6 +131,7 @@ def _branch(check: Callable[[Tensor], Any]) -> Callable[[Tensor, Tensor], Tensor
     return fn
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "check",
     [
@@ -153,6 +157,7 @@ def test_a_branch_keeps_assertions_on_what_it_does_not_use(check: Callable[[Tens
             compiled(yes, broken)
 
 
+@pytest.mark.slow
 def test_what_a_branch_reads_waits_for_its_assertions_in_training_too() -> None:
     def taken(x: Tensor) -> Tensor:
         n = x.nonzero()

@@ -124,6 +124,7 @@ def test_explain(out: Out, module: str, golden: Callable[..., None]) -> None:
     assert data["taken"] == {"eager": 3} and data["backends"] == ["eager"]
 
 
+@pytest.mark.slow
 def test_explain_several_models_with_what_if_and_a_page(out: Out, module: str, tmp_path: Path) -> None:
     models = [f"{module}:make", f"{module}:more"]
     options = ["--backends", "interp", "--without", "mm", "--html", str(tmp_path / "page.html")]
@@ -262,6 +263,7 @@ def test_commands_of_other_packages(out: Out, tmp_path: Path, monkeypatch: pytes
         assert line in text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("asked", [("backends",), ("spec", "overloads")], ids=" ".join)
 def test_what_keeps_pytorch_from_being_imported_is_named(asked: tuple[str, ...], tmp_path: Path) -> None:
     info = tmp_path / "odd-1.0.dist-info"

@@ -13,6 +13,7 @@ from keel.command_help import summary
 from keel.command_line import GROUP, SPEC_GROUP
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("group", [GROUP, SPEC_GROUP])
 def test_mounted_commands_are_listed_by_what_they_say_themselves(group: str) -> None:
     for name, [point] in claims_of(group).items():

@@ -146,6 +146,7 @@ def backward(results: Any) -> None:
         total.backward()
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor")  # Dynamo looks at every input's
 @pytest.mark.parametrize("trained", [False, True], ids=["inference", "training"])
 @pytest.mark.parametrize(("program", "make"), PROGRAMS, ids=[p.__name__ for p, _ in PROGRAMS])
@@ -183,6 +184,7 @@ class Net(nn.Module):
         return self.out(F.silu(self.norm(self.conv(x))).mean((2, 3)))
 
 
+@pytest.mark.slow
 def test_a_training_step_moves_parameters_and_running_statistics_as_eager_does(backends: list[Backend]) -> None:
     net = Net()
     twin = copy.deepcopy(net)
@@ -197,6 +199,7 @@ def test_a_training_step_moves_parameters_and_running_statistics_as_eager_does(b
     torch.testing.assert_close(dict(net.state_dict()), dict(twin.state_dict()), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_frozen_parameter_gets_no_gradient(backends: list[Backend]) -> None:
     net = Net().eval()
     net.conv.weight.requires_grad_(False)
@@ -221,6 +224,7 @@ def test_a_gradient_of_a_gradient_is_refused() -> None:
         slope.sum().backward()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "surrounding",
     [torch.no_grad, torch.inference_mode, lambda: torch.autocast("cpu")],
@@ -239,6 +243,7 @@ def test_what_surrounds_a_call_has_its_effect(surrounding: Callable[[], Any], ba
         torch.testing.assert_close(*grads, rtol=1e-2, atol=1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.float16])
 def test_dtypes_stay(dtype: torch.dtype, backends: list[Backend]) -> None:
     x, w = R(3, 4, dtype=dtype), R(4, 5, dtype=dtype)
@@ -255,6 +260,7 @@ def over_tokens(x: Tensor, w: Tensor) -> Tensor:
     return (y - y.mean(-1, keepdim=True)).softmax(-1).view(x.shape[0] * x.shape[1], w.shape[1]) * x.shape[1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("trained", [False, True], ids=["inference", "training"])
 def test_twenty_sizes_take_two_compilations_and_size_one_a_third(trained: bool, backends: list[Backend]) -> None:
     compiled = keel.compile(over_tokens, backends=backends)
@@ -271,6 +277,7 @@ def test_twenty_sizes_take_two_compilations_and_size_one_a_third(trained: bool, 
     assert keel.testing.compiled_graphs() - before <= 3
 
 
+@pytest.mark.slow
 def test_dynamic_compiles_once_for_all_sizes(backends: list[Backend]) -> None:
     compiled = keel.compile(over_tokens, backends=backends, dynamic=True)
     before = keel.testing.compiled_graphs()
@@ -280,6 +287,7 @@ def test_dynamic_compiles_once_for_all_sizes(backends: list[Backend]) -> None:
     assert keel.testing.compiled_graphs() - before == 1
 
 
+@pytest.mark.slow
 def test_static_compiles_once_for_each_size() -> None:
     compiled = keel.compile(over_tokens, backends=[whole()], dynamic=False)
     before = keel.testing.compiled_graphs()
@@ -288,6 +296,7 @@ def test_static_compiles_once_for_each_size() -> None:
     assert keel.testing.compiled_graphs() - before == 3
 
 
+@pytest.mark.slow
 def test_a_backend_of_known_sizes_refuses_others_with_a_sentence_and_takes_them_where_they_are_static() -> None:
     acme = Backend(
         name="acme", device="cpu", supports=Support((Rule(ops=("*",), static=True),)), compile=lambda gm: gm.forward
@@ -315,6 +324,7 @@ def test_sizes_can_be_results(backends: list[Backend]) -> None:
         assert got[1:] == (3 * n + 1, 5 * n)
 
 
+@pytest.mark.slow
 def test_numbers_computed_from_sizes_are_arguments(backends: list[Backend]) -> None:
     def scaled(x: Tensor, w: Tensor) -> Tensor:
         return F.silu(x @ w) / (x.shape[0] / 2) ** 0.5 + torch.arange(x.shape[0]).unsqueeze(-1) * (x.shape[0] // 2)
@@ -325,6 +335,7 @@ def test_numbers_computed_from_sizes_are_arguments(backends: list[Backend]) -> N
         torch.testing.assert_close(compiled(x, w), scaled(x, w))
 
 
+@pytest.mark.slow
 def test_a_length_that_data_decide_is_a_result(backends: list[Backend]) -> None:
     def picked(x: Tensor) -> Tensor:
         return x[x > 0] * 2
@@ -334,6 +345,7 @@ def test_a_length_that_data_decide_is_a_result(backends: list[Backend]) -> None:
         torch.testing.assert_close(keel.compile(picked, backends=backends, fullgraph=True)(x), picked(x))
 
 
+@pytest.mark.slow
 def test_an_empty_batch_is_computed(backends: list[Backend]) -> None:
     compiled = keel.compile(over_tokens, backends=backends)
     for n in (3, 4, 0):
@@ -459,6 +471,7 @@ def test_a_composite_without_an_owner_is_explained_by_its_pieces(golden: Callabl
     golden(here(str(raised.value)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "spoil",
     [

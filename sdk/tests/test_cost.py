@@ -341,6 +341,7 @@ def test_numbers_that_sums_would_take_beyond_floats_are_refused(case: str, tmp_p
         read_sheets(file)
 
 
+@pytest.mark.slow
 def test_a_graph_is_placed_by_the_furthest_numbers() -> None:
     slow = Cost(
         flops={torch.float32: SLOWEST},

@@ -162,6 +162,7 @@ warnings.warn("theta is old", DeprecationWarning)
 )
 
 
+@pytest.mark.slow
 def test_what_packages_do_when_they_are_imported_costs_a_row_each(
     install: Install, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -41,6 +41,7 @@ def test_what_is_no_json(text: str | bytes, place: str, why: str) -> None:
     assert where.startswith(place) and why in said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text",
     [

@@ -177,6 +177,7 @@ programs = st.builds(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=20, deadline=None, derandomize=True, suppress_health_check=[*HealthCheck])
 @given(programs, st.sampled_from([*PLACEMENTS]), st.lists(st.tuples(vectors, vectors), min_size=2, max_size=4))
 def test_drawn_programs_do_what_eager_does(program: Drawn, placement: str, inputs: list[tuple[Tensor, Tensor]]) -> None:

@@ -156,6 +156,7 @@ def test_what_pythons_own_reader_does_not_read(install: Install) -> None:
 LINE = st.text(st.characters(codec="utf-8") | st.sampled_from("=[]#:\n\x00\x1b "), max_size=30)
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(
     lines=st.lists(st.one_of(LINE, LINE.map("a = {}".format), LINE.map("{} = b:c".format)), max_size=8),

@@ -24,6 +24,7 @@ def test_each_code_has_a_page_and_a_line_in_the_index() -> None:
     assert tuple(re.findall(r"^\* \[([\w-]+)\]\(\1\.md\)", (PAGES / "README.md").read_text(), re.MULTILINE)) == CODES
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*LeafSpec:FutureWarning")  # of torch.export, for itself
 @pytest.mark.parametrize("code", CODES)
 def test_the_example_raises_what_the_page_says(

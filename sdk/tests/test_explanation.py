@@ -49,6 +49,7 @@ class Model(nn.Module):
         return (y.double() @ y.double()).sin().sum()
 
 
+@pytest.mark.slow
 def test_a_model_in_training(golden: Callable[..., None]) -> None:
     model = Model()
     found = explain(model, torch.ones(4, 4), backends=[ACME, REST])
@@ -103,6 +104,7 @@ def test_a_part_whose_owner_could_not_compile_it(golden: Callable[..., None]) ->
     golden(re.sub(r"test_explanation.py:\d+", "test_explanation.py:LINE", str(found)))
 
 
+@pytest.mark.slow
 def test_graph_breaks_show_as_several_graphs() -> None:
     def fn(x: torch.Tensor) -> torch.Tensor:
         y = x.relu()
@@ -114,6 +116,7 @@ def test_graph_breaks_show_as_several_graphs() -> None:
     }
 
 
+@pytest.mark.slow
 def test_it_explains_what_is_compiled_already() -> None:
     def fn(x: torch.Tensor) -> torch.Tensor:
         return x.relu()
@@ -126,6 +129,7 @@ def test_a_function_without_tensors() -> None:
     assert found.graphs == () and "Nothing was compiled" in str(found)
 
 
+@pytest.mark.slow
 def test_the_page_about_it_runs(capsys: pytest.CaptureFixture[str]) -> None:
     page = Path(__file__).parents[2] / "docs" / "how" / "see-the-placement.md"
     (code, *_) = re.findall(r"^```python\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)
@@ -152,6 +156,7 @@ def test_by_cost_there_is_a_bound() -> None:
     assert graph.bound is not None and graph.seconds is not None and graph.bound <= graph.seconds * (1 + 1e-9)
 
 
+@pytest.mark.slow
 def test_what_if_a_backend_took_more_or_was_not_there() -> None:
     def model(x: torch.Tensor) -> torch.Tensor:
         return torch.softmax(x @ x, -1).relu()

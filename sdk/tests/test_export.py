@@ -68,6 +68,7 @@ def exported(model: nn.Module) -> Any:
     return export(model, arguments(3), {"times": 3}, dynamic_shapes=sizes)
 
 
+@pytest.mark.slow
 def test_results_writes_and_aliases_are_the_models(model: Counts, backends: list[Backend]) -> None:
     twin = copy.deepcopy(model)
     run = keel.compile_exported(exported(model), backends=backends)
@@ -83,6 +84,7 @@ def test_results_writes_and_aliases_are_the_models(model: Counts, backends: list
     torch.testing.assert_close(dict(model.state_dict()), dict(twin.state_dict()))
 
 
+@pytest.mark.slow
 def test_parameters_loaded_in_place_take_effect(model: Counts) -> None:
     run = keel.compile_exported(exported(model), backends=[whole()])
     x, more = arguments(3)
@@ -91,6 +93,7 @@ def test_parameters_loaded_in_place_take_effect(model: Counts) -> None:
     assert not torch.equal(run(x, more, times=3)["y"], before)
 
 
+@pytest.mark.slow
 def test_arguments_with_other_strides_are_copied(model: Counts, backends: list[Backend]) -> None:
     model.eval()
     run = keel.compile_exported(export(model, arguments(3), {"times": 3}), backends=backends)
@@ -129,6 +132,7 @@ def test_a_composite_stays_whole_for_who_takes_it() -> None:
     assert seen.operators == ["aten.linear.default", "aten.softmax.int"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "spoil",
     [
@@ -153,6 +157,7 @@ def test_arguments_that_do_not_fit_are_refused(
     golden(re.sub(r"\bs\d+", "size", str(raised.value)))
 
 
+@pytest.mark.slow
 def test_a_program_with_a_loss_is_refused(golden: Callable[..., None]) -> None:
     from torch.export.experimental import _export_forward_backward
 

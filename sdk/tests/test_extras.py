@@ -43,12 +43,14 @@ def without(code: str, *names: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
 
 
+@pytest.mark.slow
 def test_compiling_needs_no_extra() -> None:
     run = without(COMPILE, *(package for packages in EXTRAS.values() for package in packages))
     assert run.returncode == 0, run.stderr
     assert "'cpp'" in run.stdout
 
 
+@pytest.mark.slow
 def test_the_command_line_without_typer() -> None:
     run = without("import keel.cli\nsys.exit(keel.cli.main(['ops']))", *EXTRAS["cli"])
     assert run.returncode == 1
@@ -56,6 +58,7 @@ def test_the_command_line_without_typer() -> None:
     assert 'pip install "torch-keel[cli]"' in run.stderr and "Traceback" not in run.stderr
 
 
+@pytest.mark.slow
 def test_an_explanation_as_text_without_rich() -> None:
     run = without("print(keel.explain(torch.relu, torch.ones(2), backends=['eager']))", *EXTRAS["cli"])
     assert "KeelError[missing-extra]: An explanation as text needs typer and rich" in run.stderr

@@ -5,6 +5,10 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
+pytestmark = pytest.mark.slow
+
 LATE = (
     "torch._dynamo",
     "torch._functorch.aot_autograd",

@@ -34,10 +34,12 @@ def test_importing_keel_loads_no_room_but_the_way_in() -> None:
     assert run.stdout.split() == ["keel", "keel.compile"]
 
 
+@pytest.mark.slow
 def test_heavy_modules_are_seen_where_they_are_loaded() -> None:
     assert {"torch", "sympy"} <= loaded_after("import keel\nkeel.Backend")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arguments", [["--help"], [], ["dance"]])
 def test_help_loads_no_command(arguments: list[str]) -> None:
     code = f"import keel.cli\nkeel.cli.main({arguments})"

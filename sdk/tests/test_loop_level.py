@@ -50,6 +50,7 @@ def test_memory_that_is_made_while_compiling_is_real() -> None:
     assert torch.equal(keel.compile(lambda x: x * 2, backends=[lab])(x.detach()), x * 2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("hook", "said"),
     [

@@ -115,6 +115,7 @@ def test_who_is_fastest_is_kept_whatever_is_predicted(clock: Clock) -> None:
     assert clock.calls == ["b"]
 
 
+@pytest.mark.slow
 def test_what_was_not_kept_is_let_go(clock: Clock) -> None:
     class Part:
         def __init__(self, run: Callable[..., Any], name: str) -> None:
@@ -136,6 +137,7 @@ def test_what_was_not_kept_is_let_go(clock: Clock) -> None:
     assert {name: ref() is not None for name, ref in alive.items()} == {"a": False, "b": True}
 
 
+@pytest.mark.slow
 def test_a_mixture_that_is_slower_than_one_backend_alone_is_not_kept(clock: Clock) -> None:
     for seconds, kept in ((0.1, {"products", "rest"}), (9.0, {"rest"})):
         torch.compiler.reset()
@@ -151,6 +153,7 @@ def test_the_hopeless_are_not_compiled(clock: Clock) -> None:
     assert [name for name, *_ in said(found)] == ["a", "b"]
 
 
+@pytest.mark.slow
 def test_forward_and_backward_are_decided_apart(clock: Clock) -> None:
     def graphs(name: str, forward: float, backward: float) -> Backend:
         def compile(gm: fx.GraphModule) -> Callable[..., Any]:
@@ -175,6 +178,7 @@ def test_forward_and_backward_are_decided_apart(clock: Clock) -> None:
     assert [(c.graph.kind, owners(c)) for c in settle(step, heard)] == [("forward", {"b"}), ("backward", {"a"})]
 
 
+@pytest.mark.slow
 def test_buffers_are_written_once(clock: Clock) -> None:
     norm = nn.BatchNorm1d(8)
     run, heard = measured(norm, [clock.taking("a", 2.0), clock.taking("b", 1.0)])
@@ -198,6 +202,7 @@ def test_nobody_to_try_is_said(clock: Clock) -> None:
     assert isinstance(skipped, AutotuneSkipped) and "No other backend alone" in skipped.reason
 
 
+@pytest.mark.slow
 def test_a_rival_that_does_not_compile_or_run_is_out(clock: Clock) -> None:
     def fails(*args: Any) -> Any:
         raise ValueError("no room\nfor this")
@@ -217,6 +222,7 @@ def test_a_rival_of_wrong_results_is_out(clock: Clock) -> None:
     assert owners(found) == {"a"} and "broke the contract" in found.timings[1].why
 
 
+@pytest.mark.slow
 def test_sizes_that_change_are_compared_call_by_call(clock: Clock) -> None:
     run, heard = measured(model, [clock.taking("a", 2.0), clock.taking("b", 1.0, 1.2)])
     rows = cycle((64, 32, 16, 48))
@@ -237,6 +243,7 @@ def test_by_measuring_every_backend_needs_a_sheet() -> None:
         keel.compile(model, backends=[whole()], placement="measured")
 
 
+@pytest.mark.slow
 def test_what_was_tried_is_explained_and_written(clock: Clock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KEEL_DUMP", str(tmp_path))
     backends = [clock.taking("a", 2.0), clock.taking("b", 1.0, 1.2)]

@@ -75,6 +75,7 @@ def test_folders_that_cannot_be_written_are_said(tmp_path: Path, monkeypatch: py
         assert caught.value.code == "bad-option" and caught.value.do == "Give another folder with --dir."
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("level", LEVELS)
 def test_a_package_installs_and_passes_its_own_tests(level: str, tmp_path: Path) -> None:
     package, place = new(f"{level}_zeta", level, tmp_path / "package"), tmp_path / "installed"

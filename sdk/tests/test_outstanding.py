@@ -46,6 +46,7 @@ def refuses_views(call: keel.Call) -> str | None:
 raw = keel.Backend(name="raw", device="cpu", supports=refuses_views, compile=Raw)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", BITS)
 @pytest.mark.parametrize("plain_first", [False, True])
 def test_an_argument_is_given_as_it_lies(name: str, plain_first: bool) -> None:
@@ -64,6 +65,7 @@ def test_what_another_part_leaves_to_be_taken_is_taken(fn: Callable[[Tensor], Te
     torch.testing.assert_close(keel.compile(fn, backends=[raw, "eager"], strict=True)(X), fn(X))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", BITS)
 def test_exported_programs_and_calls_take_them(name: str) -> None:
     class Twice(nn.Module):

@@ -31,6 +31,7 @@ def owners(**options: Any) -> dict[str, str]:
     return {op: part.owner for graph in found.graphs for part in graph.parts for op in part.operators}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("placement", ["auto", "order", "cost"])
 @pytest.mark.parametrize("name", ["sin", "aten.sin", "aten.sin.default"])
 def test_what_is_pinned_goes_there_whatever_it_costs(placement: str, name: str) -> None:

@@ -20,6 +20,8 @@ from keel.settings import read_settings
 
 from .line import takes
 
+pytestmark = pytest.mark.slow
+
 PRODUCTS = takes(
     "mm",
     "addmm",

@@ -112,6 +112,7 @@ def test_a_last_resort_that_competes_is_mixed_in_only_where_that_is_worth_it(gai
     assert set(owners(heard).values()) == expected
 
 
+@pytest.mark.slow
 def test_gradients_of_a_mixture() -> None:
     layer = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 8))
     expected = torch.autograd.grad(layer(X).sum(), list(layer.parameters()))
@@ -182,6 +183,7 @@ def test_backends_are_mixed_only_where_that_is_worth_it() -> None:
         assert plan.claim is not None and plan.claim.bound <= plan.claim.seconds
 
 
+@pytest.mark.slow
 def test_only_calls_that_gain_more_than_sheets_are_off_are_mixed_in() -> None:
     """Of two operators that are faster on acme, the one that may not be stays where the rest is."""
     seconds = {"aten.mm": 1.0, "aten.relu": 1.0, "aten.sin": 1.0}

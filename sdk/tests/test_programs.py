@@ -146,6 +146,7 @@ def flat(results: Any) -> list[Tensor]:
     return list(results) if isinstance(results, tuple) else [results]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dynamic", [None, True], ids=["static", "dynamic"])
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.__name__)
 def test_results_and_gradients_are_eagers(

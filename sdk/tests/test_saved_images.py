@@ -12,6 +12,8 @@ from torch.autograd.graph import saved_tensors_hooks
 
 import keel
 
+pytestmark = pytest.mark.slow
+
 
 class Net(nn.Module):
     """Convolutions of each channel by itself, whose weights lie the same either way."""

@@ -18,6 +18,8 @@ import keel
 
 from .releases import shifts_by_sizes, skip_without
 
+pytestmark = pytest.mark.slow
+
 Make = Callable[[int], tuple[Any, ...]]
 PROGRAMS: dict[str, tuple[Callable[..., Any], Make]] = {}
 

@@ -136,6 +136,7 @@ def test_what_is_loaded_cannot_be_changed(folder: Path) -> None:
         assert str(folder) not in Path("/proc/self/maps").read_text()
 
 
+@pytest.mark.slow
 def test_many_libraries_keep_apart() -> None:
     """Descriptors, and so paths of libraries in memory, come again; libraries must not."""
     assert [gives(n) for n in range(12)] == list(range(12))

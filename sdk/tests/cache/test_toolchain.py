@@ -58,6 +58,7 @@ def test_what_is_printed_without_end_is_kept_to_a_mebibyte(folder: Path) -> None
     assert ran.stdout.startswith("first\n") and len(ran.stdout) == toolchain.MAX_OUTPUT and ran.stderr == "last\n"
 
 
+@pytest.mark.slow
 def test_a_server_that_is_left_behind_is_not_waited_for(folder: Path) -> None:
     program(folder, f"cat; setsid sh -c 'echo $$ > {folder}/server; exec sleep 1000' &")
     began = time.monotonic()
@@ -67,6 +68,7 @@ def test_a_server_that_is_left_behind_is_not_waited_for(folder: Path) -> None:
         os.kill(int((folder / "server").read_text()), signal.SIGKILL)
 
 
+@pytest.mark.slow
 def test_what_closes_its_streams_is_waited_for_and_stopped(folder: Path) -> None:
     program(folder, "exec <&- >&- 2>&-; sleep 0.5; exit 4")
     assert run_compiler(["acmecc"], "x" * 10**6).returncode == 4
@@ -75,6 +77,7 @@ def test_what_closes_its_streams_is_waited_for_and_stopped(folder: Path) -> None
         run_compiler(["acmecc"], seconds=0.5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("hangs", ["sleep 1000", "sleep 1000 & wait", "sleep 1000 & exit 0", "sleep 999 | sleep 99"])
 def test_what_hangs_is_stopped_with_all_that_it_started(hangs: str, folder: Path) -> None:
     program(folder, f"echo $$ > {folder}/group; {hangs}")

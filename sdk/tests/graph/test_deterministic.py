@@ -58,6 +58,7 @@ UNTRACED = ("resize", "resize to less", "resize_as")
 CASES = [(name, dynamic) for name in PROGRAMS for dynamic in (False, True) if not dynamic or name not in UNTRACED]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backends", [["eager"], ["interp", "eager"]], ids="-".join)
 @pytest.mark.parametrize(("name", "dynamic"), CASES, ids=[f"{n}-{'dynamic' if d else 'static'}" for n, d in CASES])
 def test_fresh_memory_has_eagers_values(name: str, backends: list[str], dynamic: bool) -> None:

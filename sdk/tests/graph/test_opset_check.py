@@ -49,6 +49,7 @@ UNSUPPORTED = pytest.mark.filterwarnings(
 )
 
 
+@pytest.mark.slow
 @UNSUPPORTED
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize(("program", "named", "line"), PROGRAMS)
@@ -90,6 +91,7 @@ class Looked(nn.Module):
         return out
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor")
 @pytest.mark.parametrize("backends", [["eager"], ["interp", "eager"]], ids="-".join)
 @pytest.mark.parametrize("bags", [False, True], ids=["rows", "bags"])

@@ -19,6 +19,7 @@ def attention(x: torch.Tensor, dropout: float) -> torch.Tensor:
     return aten._scaled_dot_product_flash_attention_for_cpu.default(x, x, x, dropout)[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fn", "why"),
     [

@@ -40,6 +40,7 @@ i, j = index(AXIS_I), index(AXIS_J)
 cases = SPACES.flatmap(lambda space: st.tuples(st.just(space), trees(space)))
 
 
+@pytest.mark.slow
 @given(cases)
 def test_a_canonical_form_is_worth_what_was_written(case) -> None:
     space, tree = case
@@ -48,6 +49,7 @@ def test_a_canonical_form_is_worth_what_was_written(case) -> None:
         assert value_at(found, point, space.symbols) == value_of(tree, point, space.symbols), str(found)
 
 
+@pytest.mark.slow
 @given(cases)
 def test_bounds_hold_at_every_point(case) -> None:
     space, tree = case
@@ -58,6 +60,7 @@ def test_bounds_hold_at_every_point(case) -> None:
     assert all(low <= value_at(found, point, space.symbols) <= high for point in space.points())
 
 
+@pytest.mark.slow
 @given(cases, st.data())
 def test_substitution_evaluates_what_it_replaces(case, data) -> None:
     space, tree = case
@@ -69,6 +72,7 @@ def test_substitution_evaluates_what_it_replaces(case, data) -> None:
         assert value_at(after, point, space.symbols) == value_at(found, inner, space.symbols)
 
 
+@pytest.mark.slow
 @given(cases)
 def test_canonical_forms_are_fixed_points(case) -> None:
     """Rebuilding a form from its own atoms changes nothing: equality of forms is structural."""

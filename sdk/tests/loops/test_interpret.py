@@ -49,6 +49,7 @@ def run(text: str, *buffers: torch.Tensor, precise: bool = False, **symbols: int
     interpret(kernel, buffers, symbols, precise=precise)
 
 
+@pytest.mark.slow
 @given(kernels(), st.integers(0, 3), st.sampled_from((2, 17, 1 << 17)))
 def test_it_agrees_with_one_point_at_a_time(kernel, seed: int, points: int) -> None:
     """Also where loops are run in slices, of any size."""

@@ -99,6 +99,7 @@ def same(got: Tensor, want: Tensor) -> bool:
     return bool(((got.contiguous().view(bits) == want.contiguous().view(bits)) | (got.isnan() & want.isnan())).all())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("row", "dtype"), cases())
 def test_each_way_keeps_its_bound(row: Expansion, dtype: torch.dtype) -> None:
     program = compiled(row, operands(row.op, dtype))
@@ -152,6 +153,7 @@ FUSED = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("row", "dtype"), FUSED)
 @settings(deadline=None, max_examples=80)
 @given(data=st.data())

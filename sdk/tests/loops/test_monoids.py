@@ -94,6 +94,7 @@ def test_native_folds_are_what_the_steps_give(case: tuple[str, State]) -> None:
     assert all(a.dtype == b.dtype for a, b in zip(fold(monoid, state), state, strict=True))
 
 
+@pytest.mark.slow
 @given(ANY)
 def test_a_scan_is_the_fold_of_every_prefix(case: tuple[str, State]) -> None:
     monoid, state = case

@@ -60,11 +60,13 @@ def test_the_text_of_every_form(golden) -> None:
     golden(show(parse(EVERYTHING)), suffix=".loops")
 
 
+@pytest.mark.slow
 @given(kernels())
 def test_what_is_shown_parses_back(kernel: Kernel) -> None:
     assert parse(show(kernel)) == kernel
 
 
+@pytest.mark.slow
 @given(SPACES.flatmap(lambda space: trees(space).map(lambda tree: (space, build(tree)))))
 def test_indices_parse_back(case) -> None:
     """Inside the loops of their axes, whatever they are made of."""

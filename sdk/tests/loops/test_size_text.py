@@ -28,6 +28,7 @@ def _with(inner: st.SearchStrategy) -> st.SearchStrategy:
     )
 
 
+@pytest.mark.slow
 @given(st.recursive(LEAVES, _with, max_leaves=6), st.integers(1, 40), st.integers(1, 40))
 def test_the_text_has_the_value_of_the_size(size: sympy.Expr, s: int, t: int) -> None:
     size = int(size) if size.is_Integer else size

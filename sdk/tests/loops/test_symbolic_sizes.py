@@ -38,6 +38,7 @@ dims = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(dims)
 def test_the_tidy_form_and_its_text_are_worth_the_same(d: sympy.Expr) -> None:
     form = canonicalize(d)
@@ -53,6 +54,7 @@ def test_tidying_twice_is_tidying_once(d: sympy.Expr) -> None:
     assert canonicalize(canonicalize(d)) == canonicalize(d)
 
 
+@pytest.mark.slow
 @given(dims)
 def test_a_sign_is_claimed_only_where_it_always_holds(d: sympy.Expr) -> None:
     values = [evaluate(canonicalize(d), at) for at in AT]

@@ -293,11 +293,13 @@ def test_a_masked_access_may_lie_outside() -> None:
     )
 
 
+@pytest.mark.slow
 @given(kernels())
 def test_kernels_made_by_the_rules_are_accepted(kernel: Kernel) -> None:
     verify(kernel)
 
 
+@pytest.mark.slow
 def test_many_loops_after_many_values_take_time_by_their_sum() -> None:
     """Not by their product: the values that are visible are not copied for each loop."""
     values = "".join(f"  %{n} = const 1.0 : f32\n" for n in range(100, 20_100))

@@ -61,6 +61,7 @@ def holds(groups: Sequence[int], colors: Sequence[int], needs: Sequence[Sequence
     return one_color and upward and set(groups) == set(range(max(groups, default=-1) + 1))
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None, derandomize=True)
 @given(dags())
 def test_two_colors_give_the_fewest_groups_there_are(dag: Dag) -> None:
@@ -92,6 +93,7 @@ def test_more_colors_give_valid_groups_near_the_fewest(dag: Dag) -> None:
     assert fewest(colors, needs) <= least(colors, needs) <= len(set(groups)) <= least(colors, needs) + 1
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None, derandomize=True)
 @given(dags(most=20, colors=3), st.randoms(use_true_random=False))
 def test_sinking_keeps_groups_valid_and_moves_nodes_only_later(dag: Dag, chance: random.Random) -> None:
@@ -131,6 +133,7 @@ def local(size: int, colors: int) -> Dag:
     return [chance.randrange(colors) for _ in range(size)], needs
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("graph", "colors"), [(chain, 2), (local, 3)])
 def test_time_grows_with_the_graph_and_not_with_its_square(graph: object, colors: int) -> None:
     assert callable(graph)

@@ -68,6 +68,7 @@ RUBBISH: dict[str, tuple[Callable[[Call], Any], str]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", RUBBISH)
 @pytest.mark.parametrize("how", ["supports", "when"])
 def test_no_answer_is_a_refusal_and_one_warning(case: str, how: str) -> None:
@@ -124,6 +125,7 @@ def after(number: int) -> Callable[[Call], str | None]:
     return supports
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("supports", [*map(at_random, range(5)), after(1), after(7), after(13), after(25)])
 def test_a_backend_that_contradicts_itself_is_left_out_of_the_graph(supports: Any) -> None:
     warned = told([acme(supports), "eager"])
@@ -139,6 +141,7 @@ def test_that_is_an_error_where_it_must_be(strict: bool, backends: list[Any]) ->
     assert caught.value.code == "refuse-raised"
 
 
+@pytest.mark.slow
 def test_a_contradiction_by_cost_and_after_a_part_that_failed() -> None:
     def fails(gm: Any) -> Any:
         raise ValueError("no")
@@ -172,6 +175,7 @@ SECONDS: dict[str, tuple[Callable[[Call], Any], str]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", SECONDS)
 @pytest.mark.parametrize("placement", ["auto", "cost"])
 def test_a_data_sheet_that_fails_counts_as_none(case: str, placement: str) -> None:

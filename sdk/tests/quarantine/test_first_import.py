@@ -64,6 +64,7 @@ BAD = {
 }
 
 
+@pytest.mark.slow
 def test_what_hurts_its_process_is_a_sentence(package: Package) -> None:
     points = [package(f"bad{i}", source) for i, (source, _) in enumerate(BAD.values())]
     started = time.monotonic()
@@ -74,6 +75,7 @@ def test_what_hurts_its_process_is_a_sentence(package: Package) -> None:
     assert next(r.said for r, case in zip(reports, BAD, strict=True) if case == "aborts") == "0x17: no firmware"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("source", "said"),
     [
@@ -112,6 +114,7 @@ def test_what_is_good_is_remembered_until_its_files_change(package: Package, tmp
     assert "status 1" in first_imports([point], again=True)[0].problem and imports() == 4
 
 
+@pytest.mark.slow
 def test_what_took_too_long_is_tried_again_where_more_time_is_given(package: Package) -> None:
     point = package("slow", "import time; time.sleep(1.5); backend = 7")
     assert "longer than 0.5 seconds" in first_imports([point], limit=0.5)[0].problem
@@ -119,6 +122,7 @@ def test_what_took_too_long_is_tried_again_where_more_time_is_given(package: Pac
     assert first_imports([point], limit=60.0) == first_imports([point], limit=0.2) == [Report()]
 
 
+@pytest.mark.slow
 def test_an_import_that_ends_just_in_time_has_time_to_end(package: Package) -> None:
     source = "import atexit, time; atexit.register(time.sleep, 3); time.sleep(1); backend = 7"
     assert first_imports([package("late", source)], limit=3.0) == [Report()]
@@ -194,6 +198,7 @@ def test_a_plugin_that_looks_for_itself_starts_no_more_processes(package: Packag
     assert first_imports([point]) == [Report()]
 
 
+@pytest.mark.slow
 def test_an_interrupt_ends_the_import_and_reaches_the_user(package: Package) -> None:
     point = package("slow", "import time; time.sleep(600)")
     threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGINT)).start()

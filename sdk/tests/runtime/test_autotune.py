@@ -56,6 +56,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return found
 
 
+@pytest.mark.slow
 def test_each_call_runs_one_plan_until_the_fastest_is_kept_and_the_others_are_let_go(clock: Clock) -> None:
     plans = [clock.plan("a", 1.0, 3.0), clock.plan("b", 1.2, 2.0)]
     alive = [weakref.ref(plan.run) for plan in plans]

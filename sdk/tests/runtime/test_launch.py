@@ -36,6 +36,7 @@ def longest(count: int) -> int:
     return max(sizes)
 
 
+@pytest.mark.slow
 def test_a_long_list_has_a_chunk_of_the_frame_stack_for_itself() -> None:
     assert longest(140) >= CHUNK
 

@@ -182,6 +182,7 @@ def check_in(modes: tuple[str, ...], run: Callable[..., Any]) -> None:
         torch.testing.assert_close(got.detach().clone(), expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "modes",
     [
@@ -229,6 +230,7 @@ def test_compiled_calls_run_in_any_mode_after_any_other(modes: tuple[str, ...]) 
             torch.testing.assert_close(result.clone(), op(*args, **kwargs))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("modes", [*permutations(("plain", "inference", "no_grad"))], ids="-".join)
 @pytest.mark.parametrize("parameter", [False, True], ids=["no-parameter", "parameter"])
 def test_a_compiled_function_runs_in_any_mode_after_any_other(modes: tuple[str, ...], parameter: bool) -> None:

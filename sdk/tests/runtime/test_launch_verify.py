@@ -81,6 +81,7 @@ def drawn(program: list[Any]) -> Callable[..., Any]:
     return fn
 
 
+@pytest.mark.slow
 @settings(max_examples=15, deadline=None, derandomize=True, phases=(Phase.generate,))
 @given(steps, st.booleans(), st.integers(0, 100))
 def test_any_program_is_right_and_computes_what_eager_does_and_its_neighbors_are_wrong(program, symbolic, seed):

@@ -137,6 +137,7 @@ def test_nothing_that_can_be_called_is_a_failure_too() -> None:
         compiled([staged("half", "mm", finish=lambda gm: 3), takes("relu", name="rest")], made)
 
 
+@pytest.mark.slow
 def test_an_interrupt_leaves_no_compiler_behind(tmp_path: Path) -> None:
     """Two parts are compiled beside each other by a compiler that hangs, and the process gets SIGINT."""
     compiler = tmp_path / "g++"

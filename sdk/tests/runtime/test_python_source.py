@@ -56,6 +56,7 @@ def test_what_is_no_name_is_not_written_but_replaced(text: str) -> None:
         assert is_name(name) and name != text
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None, derandomize=True)
 @given(st.lists(st.text(max_size=8) | st.sampled_from(("t1", "x", "x_1", "run", *STRANGE, *keyword.kwlist))))
 def test_names_are_distinct_and_each_holds_its_own(stems: list[str]) -> None:

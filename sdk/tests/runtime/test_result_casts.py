@@ -41,6 +41,7 @@ def fresh() -> None:
     torch.compiler.reset()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dynamic", [False, True])
 @pytest.mark.parametrize("backends", BACKENDS, ids=["whole", "parts"])
 @pytest.mark.parametrize(

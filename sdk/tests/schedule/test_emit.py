@@ -9,6 +9,8 @@ import torch.nn.functional as F
 from keel.errors import BadIndex
 from keel.plugin import Limits
 
+pytestmark = pytest.mark.slow
+
 
 def scaled_pool(x, scale):
     return F.max_pool2d(F.relu(x * scale.rsqrt()[:, None, None]), 3, 2, 1)

@@ -32,6 +32,7 @@ def cross_entropy(x, target):
     return F.cross_entropy(x, target)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dynamic", [False, True], ids=["static", "symbolic"])
 @pytest.mark.parametrize(
     ("fn", "args"),
@@ -48,6 +49,7 @@ def test_one_kernel_each(scheduled, text, golden, fn, args, dynamic):
     golden(text(schedules))
 
 
+@pytest.mark.slow
 def test_training_layer_norm(scheduled, text, golden):
     """Forward one kernel; backward one for the input's gradient, and one that adds up columns for the parameters'."""
     schedules = scheduled(layer_norm, wanting(2, 3, 48), wanting(48), wanting(48))
@@ -112,6 +114,7 @@ def test_a_group_is_needed_as_a_whole(scheduled):
     assert len(launches(schedule)) == 3
 
 
+@pytest.mark.slow
 def test_equal_layers_share_kernels(scheduled):
     def layers(x, *weights):
         for w in weights:
@@ -167,6 +170,7 @@ def programs(draw):
     return steps, draw(st.integers(1, 3)), draw(st.sampled_from([(3, 4), (1, 5), (6, 1), (8, 16)]))
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(programs())
 def test_any_schedule_computes_what_eager_does(scheduled, program):

@@ -45,6 +45,7 @@ def chain(x: Tensor, v: Tensor, w: Tensor) -> Tensor:
     return F.relu(F.conv2d(y, w, groups=w.shape[0])).mean((2, 3))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dynamic", [False, True], ids=["static", "symbolic"])
 def test_a_chain_of_convolutions_is_converted_once(scheduled: Any, dynamic: bool) -> None:
     (schedule,) = scheduled(chain, torch.randn(2, 16, 12, 12), dw(16), dw(16), dynamic=dynamic)
@@ -163,6 +164,7 @@ OPS = {
 programs = st.lists(st.tuples(st.sampled_from([*OPS, "conv", "conv"]), st.integers(0, 3)), min_size=2, max_size=7)
 
 
+@pytest.mark.slow
 @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(programs, st.booleans(), st.sampled_from([(1, 8, 6, 5), (2, 6, 5, 7)]))
 def test_drawn_programs(scheduled: Any, program: list[tuple[str, int]], whole: bool, shape: tuple[int, ...]) -> None:

@@ -79,6 +79,7 @@ OPS = {
 }
 
 
+@pytest.mark.slow
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.tuples(st.sampled_from([*OPS]), st.integers(0, 3)), min_size=1, max_size=3))
 def test_drawn_programs(scheduled: Any, program: list[tuple[str, int]]) -> None:

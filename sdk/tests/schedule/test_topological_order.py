@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -38,6 +39,7 @@ class Graph:
             assert all(ranks[id(u)] < ranks[id(unit)] for u in self.before(unit))
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None, derandomize=True)
 @given(st.data())
 def test_the_order_stays_topological_and_finds_every_path(data):

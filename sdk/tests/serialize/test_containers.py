@@ -84,6 +84,7 @@ GIVEN = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", GIVEN)
 def test_arguments_and_results_are_nested_as_they_were(kind: str, tmp_path: Path) -> None:
     loaded = load_graph(saved(GIVEN[kind], tmp_path / "graph.keel"))
@@ -104,6 +105,7 @@ def test_a_class_with_code_of_its_own_has_to_be_listed(tmp_path: Path) -> None:
     assert Bag.read
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("given", "old", "new"),
     [

@@ -49,6 +49,7 @@ def test_a_traced_graph_comes_back(mode: str, file: Path) -> None:
     assert data_of(again) == data_of(file)
 
 
+@pytest.mark.slow
 def test_symbols_keep_their_ranges_and_hints(file: Path) -> None:
     x, y = torch.randn(5, 4), torch.randn(4, 3)
     save_graph(traced(moments, x, y), file)
@@ -100,6 +101,7 @@ def exported(made: tuple[Model, Path]) -> tuple[Model, Any]:
     return copy.deepcopy(made[0]), load_graph(made[1])
 
 
+@pytest.mark.slow
 def test_an_exported_program_comes_back(exported: tuple[Model, Any]) -> None:
     model, loaded = exported
     assert {type(p) for p in loaded.parameters()} == {nn.Parameter} and len(list(loaded.parameters())) == 4
@@ -112,6 +114,7 @@ def test_an_exported_program_comes_back(exported: tuple[Model, Any]) -> None:
     torch.testing.assert_close(loaded(x, y, scale=3.0), model(x, y, scale=3.0))
 
 
+@pytest.mark.slow
 def test_a_loaded_program_compiles_and_trains(exported: tuple[Model, Any]) -> None:
     model, loaded = exported
     torch.compiler.reset()
@@ -176,6 +179,7 @@ def test_written_inputs_are_written(file: Path) -> None:
         loaded(torch.ones(2, 3), torch.ones(3, 2).t())
 
 
+@pytest.mark.slow
 def test_inner_graphs(file: Path) -> None:
     class Either(nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -209,6 +213,7 @@ def without_default(data: dict[str, Any]) -> None:
     node["args"]["speed"] = 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "code", "why"),
     [

@@ -75,6 +75,7 @@ def refused(file: Path, why: str = "KeelError", code: str = "bad-file") -> None:
     assert not {m for m in {*sys.modules} - before if not m.startswith(("torch", "keel", "sympy"))}
 
 
+@pytest.mark.slow
 def test_what_is_changed_below_is_good(file: Path) -> None:
     given = defaultdict(list, a=torch.ones(2), q=deque([torch.ones(3)], maxlen=2))
     loaded = load_graph(file)
@@ -299,6 +300,7 @@ def test_sizes_that_grow_or_are_none(size: Any, why: str, file: Path) -> None:
 # -- the archive ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_archives_that_unpack_to_more(file: Path) -> None:
     parts = parts_of(file)
     put(file, {**parts, "graph.json": b" " * (80 << 20)})
@@ -451,6 +453,7 @@ def test_pickles_that_are_damaged(code: bytes, file: Path) -> None:
     refused(file, "constants")
 
 
+@pytest.mark.slow
 def test_pickles_that_go_on(file: Path) -> None:
     for code in (b"N" * (1 << 25), tensors_of_a_long_shape(5000)):
         with_pickle(file, lambda _, code=code: code)

@@ -15,6 +15,7 @@ aten = torch.ops.aten
 SAMPLED = [name for name, op in family.members.items() if op.samples is not None]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SAMPLED)
 def test_decompositions(name: str) -> None:
     def judged(sample: Sample) -> bool:
@@ -28,6 +29,7 @@ def test_decompositions(name: str) -> None:
     faithful(MEMBERS[name], judged=judged)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SAMPLED)
 def test_decompositions_end_in_primitives(name: str) -> None:
     untraceable = name in ("hardshrink_backward", "softshrink_backward")  # by PyTorch, with symbols

@@ -126,6 +126,7 @@ def test_fewer_heads_of_keys(dtype: torch.dtype) -> None:
     agree(backward, torch.randn_like(out), q, k, v, out, lse, 0.0, False)
 
 
+@pytest.mark.slow
 def test_written_out_with_symbols_for_sizes() -> None:
     q, k, v = (torch.randn(3, 2, n, 16) for n in (9, 7, 7))
     forward, backward = (

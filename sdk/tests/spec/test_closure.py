@@ -15,6 +15,8 @@ from keel.loops.lower import lower
 from keel.torch_adapter import Captured, capture
 from keel_conformance.models import NAMES, build
 
+pytestmark = pytest.mark.slow
+
 EXTERNS = aten_externs("cpu")
 
 

@@ -116,6 +116,7 @@ def test_groups_of_rows() -> None:
     torch.testing.assert_close(got.double(), want, rtol=1e-2, atol=5e-2)
 
 
+@pytest.mark.slow
 def test_written_out_with_symbols_for_sizes() -> None:
     x, a, b = torch.randn(5, 6), torch.randn(5, 7), torch.randn(7, 6)
     for op, *args in (

@@ -9,6 +9,8 @@ from keel.spec import decomposition_of
 
 from .decomposed import holds
 
+pytestmark = pytest.mark.slow
+
 aten = torch.ops.aten
 NORMS = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, float("inf"))
 

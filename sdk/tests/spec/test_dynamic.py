@@ -23,6 +23,7 @@ def test_masked_select() -> None:
     holds(aten.masked_select.default, torch.tensor(3.0), torch.tensor(True))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("inverse", "counts"), [(False, False), (True, False), (False, True), (True, True)])
 @pytest.mark.parametrize(
     "x",
@@ -34,6 +35,7 @@ def test_unique(x: torch.Tensor, inverse: bool, counts: bool) -> None:
     holds(aten.unique_consecutive.default, x, inverse, counts)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dim", [0, 1, -1])
 def test_unique_slices(dim: int) -> None:
     for op in (aten.unique_dim.default, aten.unique_dim_consecutive.default):

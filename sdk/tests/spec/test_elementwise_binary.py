@@ -20,6 +20,7 @@ INF, NAN = float("inf"), float("nan")
 T = torch.tensor
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in family.members if name != "nextafter"])
 def test_eager_is_within_the_budget(name: str) -> None:
     def judged(sample: Sample) -> bool:

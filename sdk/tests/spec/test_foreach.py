@@ -43,6 +43,7 @@ def given(name: str, overload: str) -> tuple[Any, ...]:
     return (*lists,)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("overload", OVERLOADS)
 def test_each_place_is_eagers(overload: str) -> None:
     torch.manual_seed(0)
@@ -76,6 +77,7 @@ def tensors_of(dtype: torch.dtype, *shapes: tuple[int, ...]) -> list[torch.Tenso
     return [torch.rand(s).to(dtype) for s in shapes]
 
 
+@pytest.mark.slow
 def test_a_compiled_optimizer_takes_the_steps_of_eager() -> None:
     from keel import closure
 

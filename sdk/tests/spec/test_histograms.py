@@ -9,6 +9,8 @@ from keel.spec import decomposition_of
 
 from .decomposed import holds
 
+pytestmark = pytest.mark.slow
+
 aten = torch.ops.aten
 
 

@@ -144,6 +144,7 @@ def test_what_is_not_positive_definite_raises() -> None:
             decomposition_of(aten.cholesky.default)(a)
 
 
+@pytest.mark.slow
 @DTYPES
 @pytest.mark.parametrize("transpose", [False, True])
 @pytest.mark.parametrize("unit", [False, True])
@@ -316,6 +317,7 @@ CALLS: dict[str, Callable[[], tuple[Any, ...]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("symbolic", [False, True], ids=["known", "symbolic"])
 @pytest.mark.parametrize("name", CALLS)
 def test_pieces_are_simpler_and_have_the_types_that_were_promised(name: str, symbolic: bool) -> None:
@@ -336,6 +338,7 @@ NEWER: tuple[Callable[..., Any], ...] = (
 """What PyTorch 2.15 is the first to have."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [F64, torch.complex128], ids=str)
 @pytest.mark.parametrize(
     "fn",

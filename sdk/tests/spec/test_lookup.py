@@ -14,6 +14,7 @@ def test_one_member_by_many_names(name: str) -> None:
     assert [op.name for op in find(name)] == ["exp"]
 
 
+@pytest.mark.slow
 def test_an_operator_may_belong_to_several_members() -> None:
     packets = {o.rpartition(".")[0] for op in MEMBERS.values() for o in op.overloads}
     assert all(find(p) for p in packets)

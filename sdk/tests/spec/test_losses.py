@@ -191,6 +191,7 @@ def test_ctc_loss_stays_outside_with_its_reason() -> None:
         assert all(decomposition_of(t) is None for t in MEMBERS[name].targets)
 
 
+@pytest.mark.slow
 def test_written_out_with_symbols_for_sizes() -> None:
     x, target = torch.randn(6, 5), torch.randint(0, 5, (6,))
     for name, given, rest in elementwise()[:3]:

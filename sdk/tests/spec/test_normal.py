@@ -83,6 +83,7 @@ CASES = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dynamic", [False, True], ids=["known", "symbolic"])
 @pytest.mark.parametrize(
     ("fn", "args"),

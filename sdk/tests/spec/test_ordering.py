@@ -25,6 +25,7 @@ def distinct(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
     return torch.randperm(count, generator=torch.Generator().manual_seed(0)).reshape(shape).to(dtype)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int64, torch.uint8], ids=str)
 @pytest.mark.parametrize(
     ("shape", "dim", "keepdim"),
@@ -35,6 +36,7 @@ def test_medians(op, dtype, shape, dim, keepdim) -> None:
     holds(op, distinct(*shape, dtype=dtype), dim, keepdim)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("op", [aten.median.dim, aten.nanmedian.dim], ids=str)
 @pytest.mark.parametrize("row", [[1.0, NAN, 3.0, 2.0], [NAN, 0.0, 4.0, NAN, 2.0, 1.0], [NAN, 5.0]], ids=str)
 def test_medians_of_nan(op, row) -> None:

@@ -67,6 +67,7 @@ CASES: dict[str, Any] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_gives_what_eager_gives(case: str) -> None:
     torch.manual_seed(0)
@@ -80,6 +81,7 @@ def test_masked_scale_is_the_product(dtype: torch.dtype) -> None:
     assert torch.equal(got, (value.double() * mask * 1.25).to(dtype))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dim", [0, 1, -1])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_forward_gradients_of_glu(dim: int, dtype: torch.dtype) -> None:

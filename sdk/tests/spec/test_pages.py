@@ -33,6 +33,7 @@ def declared(page: str, other: str) -> str:
     return page.partition("\nprints\n" if EXAMPLE in other else EXAMPLE)[0].rstrip()
 
 
+@pytest.mark.slow
 def test_every_member_has_a_page_with_all_its_clauses() -> None:
     for op in MEMBERS.values():
         text = " ".join(made()[path_of(op)].split())
@@ -89,6 +90,7 @@ def test_harvested_examples_are_of_members() -> None:
     assert set(harvested()) <= set(MEMBERS), "Run `keel spec docs --harvest`."
 
 
+@pytest.mark.slow
 def test_examples_run() -> None:
     """Those of members that this PyTorch has."""
     shown = {name: example(op) for name, op in MEMBERS.items() if op.targets}

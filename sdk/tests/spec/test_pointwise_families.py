@@ -10,6 +10,8 @@ from keel.spec.ops import complex_numbers, creation, elementwise_composites, ele
 
 from .pointwise import closed, faithful, within_budget
 
+pytestmark = pytest.mark.slow
+
 FAMILIES = (complex_numbers.family, creation.family, elementwise_composites.family, elementwise_ternary.family)
 
 

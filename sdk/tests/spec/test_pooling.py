@@ -127,6 +127,7 @@ def test_columns(lone: bool) -> None:
         agree(aten.col2im.default, columns.to(dtype), [7, 8], *window)
 
 
+@pytest.mark.slow
 def test_written_out_with_symbols_for_sizes() -> None:
     x = torch.randn(2, 3, 7, 9).to(memory_format=torch.channels_last)
     out, indices = aten.max_pool2d_with_indices(x, [3, 3], [2, 2], [1, 1])

@@ -10,6 +10,8 @@ from keel.spec import decomposition_of
 
 from .decomposed import traces
 
+pytestmark = pytest.mark.slow
+
 aten, decomposed = torch.ops.aten, torch.ops.quantized_decomposed
 
 

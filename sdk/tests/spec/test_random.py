@@ -92,6 +92,7 @@ def test_what_is_written_out_has_eagers_distribution(name: str) -> None:
         same_distribution(*(t.flatten() if name != "sample_dirichlet" else t[:, 0] for t in (w, g)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("symbolic", [False, True], ids=["known", "symbolic"])
 @pytest.mark.parametrize("name", DRAWS)
 def test_pieces_are_simpler_and_have_the_types_that_were_promised(name: str, symbolic: bool) -> None:

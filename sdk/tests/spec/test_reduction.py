@@ -20,6 +20,7 @@ def test_mean(x: torch.Tensor) -> None:
     agree(aten.mean.dim, x, None, dtype=torch.float64)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("op", "args"),
     [

@@ -110,6 +110,7 @@ def test_pixels_and_channels() -> None:
         same_written_out(op, torch.randn(2, 8, 6, 4), 2, symbolic=False)
 
 
+@pytest.mark.slow
 def test_written_out_with_promised_strides() -> None:
     """PyTorch writes the forwards out itself where sizes are symbols, so those are traced with known ones."""
     x = image(2).to(memory_format=torch.channels_last)

@@ -52,6 +52,7 @@ def test_affine_grids() -> None:
         agree(aten.affine_grid_generator.default, torch.randn(1, 2, 3), [1, 1, 1, 1], align)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("n", "mode"), [(2, 0), (2, 2), (3, 1)])
 def test_written_out_with_symbols_for_sizes(n: int, mode: int) -> None:
     x, grid = sampled(n)

@@ -19,6 +19,7 @@ def seed() -> None:
     torch.manual_seed(0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reduce", ["sum", "mean", "max", "min", "prod"])
 @pytest.mark.parametrize("initial", [None, 2.0])
 @pytest.mark.parametrize("axis", [0, 1])
@@ -105,6 +106,7 @@ def test_embedding_bag_and_gradients(dtype, mode, padding_idx, offsets, last, we
         torch.testing.assert_close(got, want)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("last", [False, True])
 @pytest.mark.parametrize("mode", [0, 1, 2])
 @pytest.mark.parametrize("padding_idx", [-1, 2])
@@ -126,12 +128,14 @@ def test_the_greatest_beside_nan_is_eagers(at, padding_idx) -> None:
         torch.testing.assert_close(o, e, rtol=0, atol=0, equal_nan=True)
 
 
+@pytest.mark.slow
 def test_embedding_bag_on_symbolic_sizes() -> None:
     for mode in (0, 1, 2):
         holds(aten._embedding_bag.default, W.double(), INDICES, torch.tensor([0, 2, 2, 5]), False, mode)
     holds(aten._embedding_bag.default, W.double(), INDICES[:0], torch.tensor([0, 0]), False, 1)
 
 
+@pytest.mark.slow
 def test_embedding_renorm() -> None:
     for p in (1.0, 2.0, float("inf")):
         holds(aten.embedding_renorm.default, W, torch.tensor([[1, 1], [5, 0]]), 1.0, p)

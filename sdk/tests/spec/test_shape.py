@@ -17,6 +17,8 @@ from keel.types import Dim, TensorType, as_dim
 from .decomposed import holds
 from .test_types import agrees
 
+pytestmark = pytest.mark.slow
+
 aten = torch.ops.aten
 X = torch.arange(60.0).reshape(3, 4, 5)
 M = torch.arange(12.0).reshape(3, 4)

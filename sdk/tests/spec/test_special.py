@@ -45,6 +45,7 @@ def test_trigamma_in_double_precision() -> None:
     torch.testing.assert_close(got, want, rtol=1e-14, atol=0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", COMPOSITES)
 def test_decompositions_end_in_primitives(name: str) -> None:
     closed(MEMBERS[name])

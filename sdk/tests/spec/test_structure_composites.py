@@ -18,6 +18,7 @@ def rand(*shape: int) -> torch.Tensor:
     return torch.rand(shape, generator=torch.Generator().manual_seed(sum(shape)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("op", "args"),
     [
@@ -72,6 +73,7 @@ def test_movement_and_writes(op, args) -> None:
     holds(op, *args)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reduce", ["prod", "mean", "amax", "amin"])
 @pytest.mark.parametrize("include_self", [True, False])
 @pytest.mark.filterwarnings("ignore:index_reduce")

@@ -40,10 +40,12 @@ def test_a_row_without_anything_to_see_is_eagers() -> None:
     holds(aten._masked_softmax.default, torch.randn(1, 1, 2, 4), mask, 3, 2)
 
 
+@pytest.mark.slow
 def test_queries_keys_and_values() -> None:
     holds(aten._transform_bias_rescale_qkv.default, torch.randn(2, 5, 24), torch.randn(24), 2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("weights", [(True, True), (True, False), (False, True)])
 @pytest.mark.parametrize("alike", ["all", "keys and values", "none"])
 def test_attention_of_several_heads(weights: tuple[bool, bool], alike: str) -> None:
@@ -57,6 +59,7 @@ def layer(**more: Any) -> torch.nn.TransformerEncoderLayer:
     return torch.nn.TransformerEncoderLayer(8, 2, 16, batch_first=True, **more).eval()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("more", [{}, {"activation": "gelu"}, {"norm_first": True}], ids=str)
 @pytest.mark.parametrize("masked", [False, True])
 def test_an_encoder_layer_compiles(more: dict[str, Any], masked: bool) -> None:
@@ -77,6 +80,7 @@ def test_an_encoder_layer_compiles(more: dict[str, Any], masked: bool) -> None:
     assert "aten._transformer_encoder_layer_fwd.default" in fused and not any(end.outside for end in ends)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("weights", [False, True])
 def test_an_attention_layer_compiles(weights: bool) -> None:
     module, x = torch.nn.MultiheadAttention(8, 2, batch_first=True).eval(), torch.randn(2, 5, 8)

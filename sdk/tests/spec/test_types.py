@@ -102,6 +102,7 @@ def _strides(t: TensorType) -> tuple[Any, ...]:
     return tuple(0 if n == 1 else s for n, s in zip(t.shape, t.strides, strict=True))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("symbolic", [False, True], ids=["known", "symbolic"])
 @pytest.mark.parametrize("name", RULED)
 def test_rules_are_fake_tensors(name: str, symbolic: bool) -> None:

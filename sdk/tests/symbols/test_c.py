@@ -74,6 +74,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Any], ctypes
     return expressions, ctypes.CDLL(str(folder / "all.so"))
 
 
+@pytest.mark.slow
 def test_compiled_texts_have_the_values_of_expressions(library: tuple[list[Any], ctypes.CDLL]) -> None:
     expressions, functions = library
     draw = random.Random(0)

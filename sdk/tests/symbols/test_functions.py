@@ -85,6 +85,7 @@ def by_pytorch(expr: Any, values: dict[str, Any]) -> Any:
     return interp.sympy_interp(Python, {s: values[s.name] for s in expr.free_symbols}, expr)
 
 
+@pytest.mark.slow
 @DRAWN
 @given(st.one_of(INTS, FLOATS, TRUTHS), VALUES)
 def test_values_are_those_of_pytorch(expr: Any, values: dict[str, Any]) -> None:
@@ -150,6 +151,7 @@ def test_a_result_is_what_its_number_is() -> None:
     assert valued(eval(python_text(sympy.Integer(0), kind="float"), dict(PYTHON_NAMES)), 0.0)
 
 
+@pytest.mark.slow
 @DRAWN
 @given(INTS, VALUES)
 def test_kernels_have_sums_and_symbols_for_the_rest(expr: Any, values: dict[str, Any]) -> None:
@@ -184,6 +186,7 @@ def test_floats_are_given_to_kernels_by_their_bits() -> None:
     assert evaluate(host.by_name[host.truth(U > M).name], {"u": 2, "m": 1}, "int") == 1
 
 
+@pytest.mark.slow
 def test_a_part_that_a_size_holds_many_times_is_looked_at_once() -> None:
     """Each level holds the one below twice, as the padding of a strided convolution does: 2**11 parts, written out."""
     size: Any = sympy.Symbol("of_this_test_alone", integer=True, positive=True)

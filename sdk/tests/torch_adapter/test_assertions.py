@@ -106,6 +106,7 @@ def test_a_number_that_is_asserted_is_plain_behind_the_assertion() -> None:
     assert only(gm, aten.mul.Tensor).args[1] == 3
 
 
+@pytest.mark.slow
 def test_bounds_are_asserted_directly_behind_the_number() -> None:
     def fn(x: Tensor, w: Tensor) -> Tensor:
         n = x.sum().item()
@@ -182,6 +183,7 @@ def test_an_assertion_without_a_message_is_kept() -> None:
     assert "Expected" in str(only(gm, aten._assert_async.msg).args[1])
 
 
+@pytest.mark.slow
 def test_assertions_in_branches_are_made_too() -> None:
     def some(x: Tensor) -> Tensor:
         z = x[x > 0]
@@ -193,6 +195,7 @@ def test_assertions_in_branches_are_made_too() -> None:
     assert [ASSERTED in {n.target for n in body.graph.nodes} for body in bodies] == [True, False]
 
 
+@pytest.mark.slow
 def test_what_backward_takes_has_been_asserted_in_forward() -> None:
     def fn(x: Tensor) -> Tensor:
         z = x[x > 0]

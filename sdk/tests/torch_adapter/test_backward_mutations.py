@@ -215,12 +215,14 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], Make]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_forward_and_two_backwards_leave_what_eager_leaves(name: str, backends: list[Backend]) -> None:
     program, make = PROGRAMS[name]
     assert_like_eager(program, make, backends, backward=2, fullgraph=True)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not saves_unchecked(), reason="This PyTorch refuses to run backward then.")
 @pytest.mark.parametrize("function", [InBackward, InBoth, Views, Reading], ids=lambda f: f.__name__)
 def test_backward_reads_what_was_written_since_forward(function: Any, backends: list[Backend]) -> None:

@@ -61,6 +61,7 @@ def a_leaf() -> Sequence[Any]:
     return (torch.randn(3).requires_grad_(),)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "program",
     [
@@ -101,6 +102,7 @@ def gradients(model: nn.Module) -> dict[str, Any]:
     return {name: p.grad for name, p in model.named_parameters()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backends", [["eager"], ["interp", "eager"]], ids="-".join)
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_a_step_in_autocast_with_its_backward_inside_is_eagers(dtype: torch.dtype, backends: list[str]) -> None:
@@ -119,6 +121,7 @@ def test_a_step_in_autocast_with_its_backward_inside_is_eagers(dtype: torch.dtyp
         torch.testing.assert_close(x.grad, y.grad, rtol=2e-2, atol=2e-2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backends", [["eager"], ["interp", "eager"]], ids="-".join)
 def test_a_weight_made_of_direction_and_length_gets_eagers_gradients(backends: list[str]) -> None:
     model, x = Scaled(), torch.randn(4, 5)
@@ -168,6 +171,7 @@ def of_some(model: nn.Module, x: Tensor) -> None:
         p.grad = g
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step", [once, keeping_the_graph, with_a_hook, of_some], ids=lambda f: f.__name__)
 def test_compiled_autograd_accumulates_what_eager_does(step: Callable[..., None], backends: list[Backend]) -> None:
     model, x = Net(), torch.randn(3, 4)
@@ -183,6 +187,7 @@ def test_compiled_autograd_accumulates_what_eager_does(step: Callable[..., None]
     torch.testing.assert_close(dict(model.state_dict()), dict(twin.state_dict()), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_compiled_autograd_trains_as_eager_does(backends: list[Backend]) -> None:
     model, x = Net(), torch.randn(3, 4)
     twin = copy.deepcopy(model)

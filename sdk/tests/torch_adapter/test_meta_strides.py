@@ -268,6 +268,7 @@ KWARGS: dict[Any, dict[str, Any]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:An output with one or more elements was resized")  # PyTorch 2.15's own ldexp does
 @pytest.mark.parametrize("op", CALLS, ids=str)
 @pytest.mark.parametrize("symbolic", [False, True], ids=["known", "symbolic"])
@@ -304,6 +305,7 @@ def test_a_bug_is_listed_while_a_supported_release_has_it() -> None:
         assert max(tuple(map(int, v.split("."))) for v in bug.torch_versions) >= oldest, bug.sentence
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", SHOWN, ids=lambda f: str(f.ops[0]))
 def test_a_listed_fault_is_one(fault: Any) -> None:
     for op in fault.ops:
@@ -327,6 +329,7 @@ def of_results(fault: Any, given: Any) -> list[list[int]]:
     return [steps(given[k] if isinstance(given, tuple | list) else given) for k in fault.results]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "op", [aten.unique_dim.default, aten.unique_consecutive.default, aten.unique_dim_consecutive.default], ids=str
 )
@@ -431,6 +434,7 @@ PROGRAMS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_programs(name: str) -> None:
     torch.compiler.reset()

@@ -66,6 +66,7 @@ def test_what_a_checkpoint_draws_again_takes_a_state() -> None:
 NORMS = {"layer": lambda: nn.LayerNorm(8), "batch": lambda: nn.BatchNorm1d(6), "group": lambda: nn.GroupNorm(2, 6)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("norm", NORMS)
 @pytest.mark.parametrize("parameters", [F32, BF16], ids=str)
 def test_statistics(norm: str, parameters: torch.dtype) -> None:

@@ -203,6 +203,7 @@ PROGRAMS: list[tuple[Callable[..., Any], Make, int]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("program", "make", "backward"), PROGRAMS, ids=[f"{p.__name__}-{i}" for i, (p, *_) in enumerate(PROGRAMS)]
 )
@@ -212,6 +213,7 @@ def test_what_is_written_is_what_eager_writes(
     assert_like_eager(program, make, backends, backward)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("checks", [False, True], ids=["unchecked", "checked"])
 def test_an_item_says_where_a_buffer_is_written_without_a_break(checks: bool) -> None:
     if not checks:

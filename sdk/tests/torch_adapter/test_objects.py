@@ -21,6 +21,7 @@ def one_process() -> Iterator[None]:
     dist.destroy_process_group()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backends", [["interp", "eager"], ["eager"]], ids=str)
 def test_a_mesh_made_anew_is_returned_as_the_graphs_attribute(one_process: None, backends: list[str]) -> None:
     """PyTorch remembers how equal meshes shard, and returns the first mesh, which is not an input of the second

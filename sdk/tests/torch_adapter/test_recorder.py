@@ -48,6 +48,7 @@ CALLS = [
 STATIC = [(aten.slice_backward.default, (R(2, 3), [4, 3], 0, 1, 3, 1))]  # its sizes are plain numbers
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("op", "args", "dynamic"),
     [(*c, d) for d in (False, True) for c in CALLS + STATIC * (not d)],

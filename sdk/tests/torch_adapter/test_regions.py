@@ -14,6 +14,8 @@ from keel.torch_adapter.control import while_loop
 
 from ..releases import skip_without, writes_in_branches
 
+pytestmark = pytest.mark.slow
+
 BACKENDS = [["interp", "eager"], ["eager"]]
 X = torch.arange(1.0, 13).view(3, 4)
 

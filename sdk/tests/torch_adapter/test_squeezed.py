@@ -25,6 +25,7 @@ def sizes_are_captured() -> Iterator[None]:
         yield
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["interp", "eager"])
 @pytest.mark.parametrize("program", PROGRAMS.values(), ids=PROGRAMS)
 def test_one_element_is_an_error_and_others_are_as_in_eager(program: Callable[[Tensor], Tensor], backend: str) -> None:

@@ -60,6 +60,7 @@ def test_a_pair_where_gradients_are_asked_for(dynamic: bool) -> None:
         assert list(names(lambda x: (x.sin(),), x, dynamic=dynamic)) == ["inference"]
 
 
+@pytest.mark.slow
 def test_no_operator_of_onednn() -> None:
     assert torch.backends.mkldnn.is_available() and torch.backends.mkldnn.enabled
     lstm = torch.nn.LSTM(4, 3)
@@ -85,6 +86,7 @@ def test_sizes_that_only_the_run_tells_have_values_too() -> None:
     assert all(v[number] >= 0 for v in assignments(seen.fake_mode, [number]))
 
 
+@pytest.mark.slow
 def test_values_of_sizes_that_only_the_run_tells_hold_for_what_it_asserts() -> None:
     seen = captured(lambda x, start: (torch.narrow(x, 0, start, 6),), [torch.ones(7), torch.tensor(1)])
     start = next(n.args[2] for n in seen.gm.graph.nodes if "slice" in str(n.target)).meta["val"].node.expr

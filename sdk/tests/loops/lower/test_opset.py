@@ -68,6 +68,7 @@ def unlike(got: Tensor, want: Tensor, op: Op) -> str | None:
     return None if near.all() else f"{got[~near][:4].tolist()}, not {want[~near][:4].tolist()}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("op", LOWERED, ids=lambda op: op.name)
 def test_rules_are_eager_s(op: Op) -> None:
     wrong: list[str] = []

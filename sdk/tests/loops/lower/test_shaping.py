@@ -102,6 +102,7 @@ def test_only_masked_elements_may_lie_outside() -> None:
     assert check(aten.constant_pad_nd.default, X, [-1, -1]).is_view
 
 
+@pytest.mark.slow
 def test_symbolic_sizes() -> None:
     def f(x: torch.Tensor, y: torch.Tensor) -> list[torch.Tensor]:
         n, m = x.shape

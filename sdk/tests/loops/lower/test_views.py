@@ -82,6 +82,7 @@ def test_views_of_views() -> None:
     check(aten.slice.Tensor, X.permute(2, 1, 0)[::2], 1, 1, 3)
 
 
+@pytest.mark.slow
 def test_views_of_symbolic_sizes() -> None:
     def f(x: torch.Tensor) -> list[torch.Tensor]:
         n, m, k = x.shape

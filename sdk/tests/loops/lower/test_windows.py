@@ -98,6 +98,7 @@ def test_nearest_where_rounding_moves_an_element() -> None:
     check(aten.upsample_nearest2d.default, x, [49, 49 * 49])
 
 
+@pytest.mark.slow
 def test_symbolic_sizes() -> None:
     def f(x: torch.Tensor) -> list[torch.Tensor]:
         n, m = x.shape[2:]

@@ -19,6 +19,7 @@ from keel.placement.solve.memory_budget import peaks
 from ..solve.test_build_problem import FAR, MB, SHEET, Takes, Trace, W, X, model, plan_of, problem_of
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(8))
 def test_both_counts_agree_on_every_placement(seed: int, trace: Trace, takes: Takes) -> None:
     r = random.Random(seed)

@@ -46,6 +46,7 @@ def at(plan: Plan, i: int, **changes: Any) -> Plan:
     return replace(plan, parts=tuple(parts))
 
 
+@pytest.mark.slow
 def test_what_place_makes_holds(placed: tuple[fx.GraphModule, Plan]) -> None:
     gm, plan = placed
     assert len(plan.parts) > 3
@@ -71,6 +72,7 @@ def corruptions(gm: fx.GraphModule, plan: Plan) -> dict[str, Plan]:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "case",
     [

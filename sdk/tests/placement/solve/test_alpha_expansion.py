@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -16,6 +17,7 @@ from keel.placement.solve.problem import FORBIDDEN, problem, scaled, tensors, va
 from ..drawn import best_labels, drawn
 
 
+@pytest.mark.slow
 @settings(max_examples=80, deadline=None, derandomize=True)
 @given(st.integers(0, 1 << 30), st.integers(1, 7), st.integers(2, 4), st.booleans())
 def test_a_placement_lies_between_its_bound_and_every_start(seed: int, units: int, backends: int, metric: bool) -> None:
@@ -31,6 +33,7 @@ def test_a_placement_lies_between_its_bound_and_every_start(seed: int, units: in
         assert bound(terms) == least == found
 
 
+@pytest.mark.slow
 def test_placements_are_near_the_optimum_in_the_mean() -> None:
     ratios = []
     for seed in range(80):
@@ -41,6 +44,7 @@ def test_placements_are_near_the_optimum_in_the_mean() -> None:
     assert np.mean(ratios) < 1.01 and np.max(ratios) < 1.25 and np.mean(np.array(ratios) == 1) > 0.9
 
 
+@pytest.mark.slow
 def test_uniform_ways_keep_the_bound_of_the_paper() -> None:
     for seed in range(40):
         drew = drawn(seed, 6, 3)

@@ -75,6 +75,7 @@ def images(x: Any, w: Any, b: Any) -> Any:
     return torch.conv2d(z, w[:, :, :1, :1]).mean((2, 3)) @ b, y.transpose(1, 2).sin(), z
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(18))
 def test_the_problem_and_the_bill_agree_on_every_placement(seed: int, trace: Trace, takes: Takes) -> None:
     r = random.Random(seed)
@@ -156,6 +157,7 @@ def test_what_is_run_as_one_stays_on_one_backend_and_in_one_part(trace: Trace, t
     assert "mm" in part.nodes
 
 
+@pytest.mark.slow
 def test_placements_with_patterns_are_the_best_there_are(trace: Trace, takes: Takes) -> None:
     gm = trace(lambda x, w: ((x @ w).relu() @ w).relu().t() @ (x @ x).sin(), X, W)
     count = len(call_graph_of(gm.graph).nodes)

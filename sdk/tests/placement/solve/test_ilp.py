@@ -12,6 +12,8 @@ from keel.placement.solve.problem import problem, scaled, value
 
 from ..drawn import best_labels, best_with_launches, cheapest_parts, drawn
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("backends", [2, 3, 4])
 def test_without_launches_it_is_the_best_placement(backends: int) -> None:

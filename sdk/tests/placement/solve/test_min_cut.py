@@ -20,6 +20,7 @@ def only(terms: Terms, backend: int) -> Ints:
     return np.where(terms.cost[:, backend] < FORBIDDEN, backend, terms.cost.argmin(axis=1))
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None, derandomize=True)
 @given(st.integers(0, 1 << 30), st.integers(1, 9))
 def test_two_backends_are_placed_at_least_cost_and_ties_go_to_the_first(seed: int, units: int) -> None:
@@ -30,6 +31,7 @@ def test_two_backends_are_placed_at_least_cost_and_ties_go_to_the_first(seed: in
     assert found.tolist() == [min(labels[v] for labels in placements) for v in range(len(found))]
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None, derandomize=True)
 @given(st.integers(0, 1 << 30), st.integers(1, 7), st.integers(3, 4), st.booleans())
 def test_of_more_backends_two_are_mixed_best_and_others_stay(seed: int, units: int, backends: int, far: bool) -> None:

@@ -12,6 +12,8 @@ from keel.placement.solve.solver import solve_placement
 from ..drawn import best_labels, best_with_launches, cheapest_parts
 from ..strategies import problems
 
+pytestmark = pytest.mark.slow
+
 quick = settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 
 

@@ -41,6 +41,7 @@ def by_definition(p: Problem, backend: list[int]) -> float:
     return total - sum(s.seconds for s in p.savings if {backend[u] for u in s.units} == {s.backend})
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None, derandomize=True)
 @given(st.integers(0, 1 << 30), st.integers(1, 8), st.integers(2, 4))
 def test_the_value_of_a_placement_is_what_the_definition_says(seed: int, units: int, backends: int) -> None:

@@ -18,6 +18,8 @@ from keel.placement.solve.solver import SolvedPlacement, solve_placement
 
 from ..drawn import best_labels, best_with_launches, cheapest_parts, drawn
 
+pytestmark = pytest.mark.slow
+
 
 def holds(drew: Problem, found: SolvedPlacement) -> bool:
     """Whether units are where they can be and parts can run in order, each of one backend."""
