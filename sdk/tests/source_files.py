@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -28,6 +29,18 @@ def code() -> list[Path]:
     return sources(KEEL, *OUTSIDE.values())
 
 
+@cache
+def tree(path: Path) -> ast.Module:
+    """The syntax tree of a file, which nobody may change: many tests look at each."""
+    return ast.parse(path.read_text())
+
+
+@cache
+def nodes(path: Path) -> tuple[ast.AST, ...]:
+    """Every node of a file's syntax tree."""
+    return tuple(ast.walk(tree(path)))
+
+
 def short(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
@@ -42,7 +55,7 @@ def imports(path: Path) -> Iterator[tuple[int, str, str]]:
     """Every import in the file, also those inside functions: (line, module in full, imported name or '')."""
     package = module_of(path).split(".")
     package = package if path.name == "__init__.py" else package[:-1]
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in nodes(path):
         match node:
             case ast.Import():
                 yield from ((node.lineno, alias.name, "") for alias in node.names)

@@ -11,7 +11,7 @@ import pytest
 
 import keel
 
-from .source_files import KEEL, OUTSIDE, ROOT, code, imports, module_of, short, sources
+from .source_files import KEEL, OUTSIDE, ROOT, code, imports, module_of, nodes, short, sources, tree
 
 # Bottom up. A room is a module or a package of sdk/keel; it imports only from rooms before it, and from itself.
 FLOORS = (
@@ -180,8 +180,7 @@ def private_torch(path: Path) -> Iterator[str]:
     for line, module, name in imports(path):
         if is_private(f"{module}.{name}"):
             yield f"{short(path)}:{line} imports {module} {name}".rstrip()
-    tree = ast.parse(path.read_text())
-    for node in ast.walk(tree):
+    for node in nodes(path):
         match node:
             case ast.Attribute() if (dotted := chain(node)) and is_private(dotted):
                 yield f"{short(path)}:{node.lineno} uses {dotted}"
@@ -263,7 +262,7 @@ def runs_text(path: Path) -> list[int]:
     words = {"exec", "eval"}
     return [
         node.lineno
-        for node in ast.walk(ast.parse(path.read_text()))
+        for node in nodes(path)
         if (isinstance(node, ast.Name) and node.id in words)
         or (isinstance(node, ast.Attribute) and node.attr in words and chain(node).startswith("builtins."))
     ]
@@ -317,7 +316,7 @@ def test_what_stands_outside_uses_only_public_names_of_keel(package: str) -> Non
         ]
         wrong += [
             f"{short(path)}:{node.lineno} uses {chain(node)}"
-            for node in ast.walk(ast.parse(path.read_text()))
+            for node in nodes(path)
             if isinstance(node, ast.Attribute) and not is_found(chain(node).split("."), public)
         ]
     assert not wrong, "\n".join(wrong)
@@ -334,7 +333,7 @@ def test_no_file_has_two_subjects() -> None:
 
 
 def test_modules_say_what_they_are_for() -> None:
-    silent = [short(p) for p in code() if p.read_text().strip() and not ast.get_docstring(ast.parse(p.read_text()))]
+    silent = [short(p) for p in code() if p.read_text().strip() and not ast.get_docstring(tree(p))]
     assert not silent, f"no module docstring: {silent}"
 
 

@@ -7,6 +7,7 @@ import io
 import tokenize
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 
@@ -14,7 +15,7 @@ import pytest
 
 import keel
 
-from .source_files import OUTSIDE, ROOT, code, imports, module_of, short
+from .source_files import OUTSIDE, ROOT, code, imports, module_of, nodes, short
 
 STATEMENTS, LINES, RUN = 60, 500, 12
 """Limits: lines of a function, lines of a file, and equal lines of code in two places that count as a run."""
@@ -93,7 +94,7 @@ def reachable(graph: Graph, start: Iterable[str]) -> set[str]:
 
 
 def long_functions(path: Path) -> list[str]:
-    functions = (n for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, ast.FunctionDef))
+    functions = (n for n in nodes(path) if isinstance(n, ast.FunctionDef))
     return [
         f"{path.name}:{f.lineno} {f.name}"
         for f in functions
@@ -101,6 +102,7 @@ def long_functions(path: Path) -> list[str]:
     ]
 
 
+@cache
 def code_lines(path: Path) -> list[tuple[int, str]]:
     """The lines that hold code, with their numbers: comments, docstrings, blank lines and imports left out."""
     text = path.read_text()
@@ -110,7 +112,7 @@ def code_lines(path: Path) -> list[tuple[int, str]]:
         if token.string.strip() and token.type != tokenize.COMMENT
     )
     kept = {line for token in words for line in range(token.start[0], token.end[0] + 1)}
-    for node in ast.walk(ast.parse(text)):
+    for node in nodes(path):
         match node:
             case ast.Import() | ast.ImportFrom() | ast.Expr(value=ast.Constant(value=str())):
                 kept -= {*range(node.lineno, (node.end_lineno or node.lineno) + 1)}
@@ -169,14 +171,12 @@ def is_backend(package: str) -> bool:
 def vague_identifiers(path: Path) -> list[str]:
     """Where a function, class, parameter or variable has one of the ``VAGUE`` words as its whole name."""
     return [
-        f"{path.name}:{line} {name}"
-        for line, name in defined_names(ast.parse(path.read_text()))
-        if name.strip("_").lower() in VAGUE
+        f"{path.name}:{line} {name}" for line, name in defined_names(nodes(path)) if name.strip("_").lower() in VAGUE
     ]
 
 
-def defined_names(tree: ast.AST) -> Iterable[tuple[int, str]]:
-    for node in ast.walk(tree):
+def defined_names(nodes: Iterable[ast.AST]) -> Iterable[tuple[int, str]]:
+    for node in nodes:
         match node:
             case ast.FunctionDef(name=name) | ast.ClassDef(name=name) | ast.arg(arg=name):
                 yield node.lineno, name

@@ -51,8 +51,8 @@ class _Aligner:
         self.copied: dict[int, int] = {}  # the copies among those, and what they are copies of
 
     def run(self) -> TensorGraph:
-        for t, wanted in self._wanted().items():
-            row = _row(self.tensors[t].type, wanted)
+        for t, alignment in self._alignments().items():
+            row = _row(self.tensors[t].type, alignment)
             if self._hidden(t) and (views := self._views(t, t, row, self.views.get(t, ()))) is not None:
                 self.tensors[t] = replace(self.tensors[t], type=_with_gap(self.tensors[t].type, row))
                 for v, view in views.items():
@@ -63,14 +63,14 @@ class _Aligner:
             self._copy_operand(t, row)
         return replace(self.graph, tensors=self.tensors, nodes=self._nodes())
 
-    def _wanted(self) -> Mapping[int, int]:
+    def _alignments(self) -> Mapping[int, int]:
         """Returns the tensors that a library reads or writes, themselves or by a view, with the alignment it wants."""
-        wanted: dict[int, int] = {}
+        alignments: dict[int, int] = {}
         for n in self.graph.nodes:
             for t in dict.fromkeys(self.graph.base(t)[0] for t in (*n.operands, *n.results) if t >= 0):
                 if _bytes(n) and _row(self.tensors[t].type, _bytes(n)) > 0:
-                    wanted[t] = max(wanted.get(t, 0), _bytes(n))
-        return wanted
+                    alignments[t] = max(alignments.get(t, 0), _bytes(n))
+        return alignments
 
     def _filled(self, t: int) -> bool:
         """True if a library that wants aligned rows writes ``t`` into memory that it is given."""
@@ -92,17 +92,17 @@ class _Aligner:
         A view across rows cannot be one of them: the result is None if a library reads such a view.
         """
         dense = self.graph.tensors[t].type.shape[-1]
-        found: dict[int, Tensor] = {}
+        relaid: dict[int, Tensor] = {}
         for v in views:
             view = self.graph.tensors[v]
             strides = _view(view.type, self.graph.base(v)[1], dense, row)
             if strides is not None:
-                found[v] = replace(view, type=replace(view.type, strides=strides[0]), alias=(base, strides[1]))
+                relaid[v] = replace(view, type=replace(view.type, strides=strides[0]), alias=(base, strides[1]))
             elif v in self.readers:
                 return None
             else:
-                found[v] = replace(view, alias=None)  # kernels read through it
-        return found
+                relaid[v] = replace(view, alias=None)  # kernels read through it
+        return relaid
 
     def _copy_operand(self, t: int, row: int) -> None:
         """Has products read a copy of ``t`` with gaps, or what was written with gaps, if that is worth it."""
@@ -154,13 +154,13 @@ class _Aligner:
         return nodes
 
 
-def _row(type: TensorType, wanted: int) -> int:
+def _row(type: TensorType, alignment: int) -> int:
     """The elements from one row to the next with which all rows are aligned; 0 if they are, or if that is not known."""
     *outer, n = type.shape if type.rank > 1 else (0,)
     static = all(isinstance(d, int) for d in type.shape)
     if not outer or not static or type.dtype.itemsize > 2 or not type.is_contiguous or int(type.numel) < LEAST:
         return 0
-    step = wanted // type.dtype.itemsize
+    step = alignment // type.dtype.itemsize
     row = -(-int(n) // step) * step
     return row if row != n else 0
 
@@ -182,7 +182,7 @@ def _view(type: TensorType, offset: Dim, dense: Dim, row: int) -> tuple[tuple[Di
     if within >= dense:
         return None
 
-    def apart(d: Dim) -> Dim:
+    def spread(d: Dim) -> Dim:
         return d // dense * row + d % dense
 
-    return tuple(map(apart, type.strides)), apart(offset)
+    return tuple(map(spread, type.strides)), spread(offset)

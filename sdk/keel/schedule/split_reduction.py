@@ -129,16 +129,16 @@ def _independent(kernel: Kernel, shape: _Shape, limits: Limits, hint: Hint) -> i
 
 @dataclass(frozen=True)
 class _Chunks:
-    """How the axes of a reduction are cut: each of ``whole`` as it is, then ``cut`` into ``chunk`` times ``within``."""
+    """How the axes of a reduction are cut: ``leading`` as they are, then ``cut`` into ``chunk`` times ``within``."""
 
-    whole: tuple[Axis, ...]
+    leading: tuple[Axis, ...]
     cut: Axis
     chunk: Axis
     within: Axis
 
     @property
     def axes(self) -> tuple[Axis, ...]:
-        return (*self.whole, self.chunk)
+        return (*self.leading, self.chunk)
 
     @property
     def exact(self) -> bool:
@@ -148,19 +148,19 @@ class _Chunks:
 def _chunks(axes: Sequence[Axis], target: int, hint: Hint) -> _Chunks | None:
     """Cuts a reduction into at most ``target`` chunks: along its first axes, and the last of these into the largest
     divisor in [target / 2, target], else into ``target``."""
-    whole: list[Axis] = []
+    leading: list[Axis] = []
     for axis in axes:
         size = hint(axis.size)
         if size > target // 2 or axis is axes[-1]:
             break
-        whole.append(axis)
+        leading.append(axis)
         target //= max(size, 1)
     target = min(target, size // 2)
     if target < 2:
         return None
     lengths = ((c, quotient(axis.size, c)) for c in range(target, target // 2, -1))
     chunk, length = next(((c, n) for c, n in lengths if n is not None), (target, (axis.size + target - 1) // target))
-    return _Chunks(tuple(whole), axis, Axis("chunk", chunk), Axis("within", length))
+    return _Chunks(tuple(leading), axis, Axis("chunk", chunk), Axis("within", length))
 
 
 class _Split:

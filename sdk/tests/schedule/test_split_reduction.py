@@ -99,7 +99,7 @@ def test_chunks(sizes: tuple[int, ...], target: int, whole: tuple[int, ...] | No
         assert chunks is None
     else:
         assert chunks is not None
-        assert tuple(a.size for a in chunks.whole) == whole
+        assert tuple(a.size for a in chunks.leading) == whole
         assert chunks.chunk.size == chunk
         assert chunks.chunk.size * chunks.within.size >= chunks.cut.size
 
