@@ -60,7 +60,7 @@ def test_what_is_right_passes(tmp_path: Path) -> None:
         ("hog", "resource", "It raised while running: RuntimeError"),
         ("stack", "crash", "It died of SIGSEGV while running call 0."),
         ("error", "fail", "It raised while running: ValueError: no juice is left"),
-        ("quits", "fail", "It raised while running: KeelError: KeelError[run-raised]: What quits compiled"),
+        ("quits", "fail", "It raised while running: KeelError: KeelError[run-raised]: Part p0, which quits compiled"),
         ("compiles", "fail", "no juice is left"),
         ("mutates", "fail", "Call 0: It wrote to argument 0"),
         ("oversteps", "fail", "Call 0: It wrote before the memory of argument 0"),
