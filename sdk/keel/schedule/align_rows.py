@@ -48,7 +48,7 @@ class _Aligner:
         self.outputs = {t for t in graph.outputs if isinstance(t, int)}
         self.written: dict[int, int] = {}  # where a product writes what is then copied to its place
         self.read: dict[int, int] = {}  # what products read in place of a tensor that lies otherwise
-        self.copied: dict[int, int] = {}  # the copies among those, and what they are copies of
+        self.copied: set[int] = set()  # the tensors of which that is a copy
 
     def run(self) -> TensorGraph:
         for t, alignment in self._alignments().items():
@@ -114,7 +114,8 @@ class _Aligner:
         if views is None:
             return
         if t not in self.written:
-            self.copied[self._aligned(t, row)] = t
+            self._aligned(t, row)
+            self.copied.add(t)
         self.read[t] = base
         for v, view in views.items():
             self.read[v] = len(self.tensors)
@@ -138,13 +139,14 @@ class _Aligner:
 
     def _nodes(self) -> list[Node]:
         nodes: list[Node] = []
-        copies = {t: aligned for aligned, t in self.copied.items()}
+        missing = set(self.copied)
         for n in self.graph.nodes:
             if isinstance(n, ExternCall) and _bytes(n):
                 for t in dict.fromkeys(self.graph.base(t)[0] for t in n.operands if t in self.read):
-                    if (aligned := copies.pop(t, None)) is not None:
-                        name = self.tensors[aligned].name
-                        nodes.append(copy_node(name, self.tensors[aligned].type, t, aligned))
+                    if t in missing:
+                        missing.remove(t)
+                        copy = self.tensors[self.read[t]]
+                        nodes.append(copy_node(copy.name, copy.type, t, self.read[t]))
                 n = with_slots(n, self.read)
             copied = [t for t in n.results if t in self.written]
             nodes.append(replace(n, results=tuple(self.written.get(t, t) for t in n.results)) if copied else n)

@@ -286,7 +286,7 @@ class _Fuser:
         if after < min(self.limits.parallel, before):
             return False
         few = max(2, self.limits.parallel)
-        if work > 4096 and self._in_columns(group, chain[0], solution):
+        if self.limits.columns > 1 and work > 4096 and self._in_columns(group, chain[0], solution):
             few *= self.limits.columns
         if after < few and work > 4096:  # a fold to almost nothing: nobody waits for it here
             folds = [m for m in (*members, placed) if m.is_fold and self._size(m.space) < few]

@@ -17,7 +17,7 @@ from math import isqrt
 
 import torch
 
-from keel.loops.index import Axis, Index, flatten, index, quotient, substitute
+from keel.loops.index import Axis, Index, flatten, index, quotient
 from keel.loops.ir import (
     Apply,
     Buffer,
@@ -36,6 +36,7 @@ from keel.loops.ir import (
 )
 from keel.loops.monoids import MONOIDS
 from keel.plugin import Limits
+from keel.schedule.loop_order import rewrite
 from keel.types import Dim, as_dim, contiguous_strides, product
 
 Hint = Callable[[Dim], int]
@@ -67,7 +68,10 @@ class _Shape:
 
 
 def split_reduction(kernel: Kernel, limits: Limits, hint: Hint) -> SplitKernels | None:
-    """Splits ``kernel`` into two for a machine with ``limits.parallel`` lanes. Returns None if it stays whole."""
+    """Splits ``kernel``, which has canonical names, into two for a machine with ``limits.parallel`` lanes.
+
+    Returns None if it stays whole.
+    """
     shape = _shape(kernel, hint)
     if shape is None:
         return None
@@ -167,7 +171,6 @@ class _Split:
     def __init__(self, kernel: Kernel, shape: _Shape, chunks: _Chunks):
         self.kernel, self.shape, self.chunks = kernel, shape, chunks
         self.fresh = count(1 + max((r for s in walk(kernel.body) for r in results_of(s)), default=0))
-        self.names = count(sum(b.name.startswith("partial") for b in kernel.buffers))
         self.folds = [s for s in shape.fold.body if isinstance(s, Reduce)]
 
     def halves(self) -> SplitKernels:
@@ -176,7 +179,7 @@ class _Split:
         shape = tuple(a.size for a in cut)
         at = flatten([*map(index, cut)], contiguous_strides(shape))
         states = [(r, d) for f in self.folds for r, d in zip(f.results, f.dtypes, strict=True)]
-        partials = tuple(Buffer(f"partial{next(self.names)}", d, product(shape), "out") for _, d in states)
+        partials = tuple(Buffer(f"partial{k}", d, product(shape), "out") for k, (_, d) in enumerate(states))
         stores = tuple(Store(p.name, at, r) for p, (r, _) in zip(partials, states, strict=True))
         inner = self.shape.fold.axes[len(self.chunks.axes) :]
         fold = Loop("reduce", (self.chunks.within, *inner), self._cut())
@@ -208,7 +211,7 @@ class _Split:
         """Returns the reduction's body with the axis that is cut at chunk * length + within, masked beyond the end."""
         chunks = self.chunks
         position = index(chunks.chunk) * chunks.within.size + chunks.within
-        body = _moved(self.shape.fold.body, {chunks.cut: position})
+        body = rewrite(self.shape.fold.body, {chunks.cut: position})
         return body if chunks.exact else self._masked(body, position)
 
     def _masked(self, body: tuple[Stmt, ...], position: Index) -> tuple[Stmt, ...]:
@@ -241,19 +244,6 @@ class _Split:
             out += [Const(neutral, unit, dtype), Apply(value, "where", (inside, arg, neutral), dtype)]
             args.append(value)
         return tuple(args)
-
-
-def _moved(body: tuple[Stmt, ...], values: dict[Axis, Index]) -> tuple[Stmt, ...]:
-    def one(stmt: Stmt) -> Stmt:
-        match stmt:
-            case Load() | Store() | Position():
-                return replace(stmt, index=substitute(stmt.index, values))
-            case Loop():
-                return replace(stmt, body=_moved(stmt.body, values))
-            case _:
-                return stmt
-
-    return tuple(map(one, body))
 
 
 def live(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
