@@ -40,8 +40,8 @@ def aten_externs(device: str, dtypes: Collection[torch.dtype] = tuple(DTYPE_NAME
     """PyTorch's kernels for a device type (``cpu``, ``cuda``), by overload name, as ``LoopTarget.externs`` takes them.
 
     Results, including random ones, are bitwise equal to eager's, with two exceptions: float16 on CUDA if its kernels
-    keep partial sums in float16, and images and matrices that Keel passes in the layout, or with the aligned rows, that
-    a kernel prefers. Calls that these kernels cannot run, or for which they disagree with the operator set, are refused
+    keep partial sums in float16, and images and matrices that Keel passes in the layout, or with the pads, that a
+    kernel prefers. Calls that these kernels cannot run, or for which they disagree with the operator set, are refused
     with the reason. On a CPU every primitive of the operator set is covered. A primitive that has a lowering on
     ``dtypes``, the dtypes of the target, is lowered to loops, unless an extern is better.
     """

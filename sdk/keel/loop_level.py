@@ -22,8 +22,8 @@ from keel.loops.lower import lower
 from keel.loops.verify import verify
 from keel.plugin import Backend, CompileContext, Launcher, LoopTarget, Refusal, Source, Staged
 from keel.runtime.launch import program
-from keel.schedule.align_rows import align_rows
 from keel.schedule.layout import choose_layouts
+from keel.schedule.pad_products import pad_products
 from keel.schedule.schedule import Schedule, schedule
 from keel.schedule.separate_bias import separate_biases
 from keel.schedule.tensor_graph import build_tensor_graph
@@ -175,7 +175,7 @@ def schedule_part(target: LoopTarget, gm: fx.GraphModule, fuel: Fuel | None = No
     """The kernels and library calls of a part, before they are rendered."""
     tensors = separate_biases(build_tensor_graph(gm, lower, target.externs))
     hint = hints_of(gm, tensors.host)
-    return schedule(align_rows(choose_layouts(tensors, hint, fuel)), target.limits, hint, fuel)
+    return schedule(pad_products(choose_layouts(tensors, hint, fuel)), target.limits, hint, fuel)
 
 
 def verified(kernel: Kernel) -> Kernel:

@@ -86,7 +86,7 @@ class Inliner:
         size = self.hint(self.tensors.tensors[node.results[0]].type.numel)
         if self._cheap_to_recompute(node):
             return True
-        return len(readers) == 1 and (iterations(self.hint, readers[0]) <= size or (light and len(reads) <= 2))
+        return len(readers) == 1 and (8 * iterations(self.hint, readers[0]) <= 9 * size or (light and len(reads) <= 2))
 
     def _cheap_to_recompute(self, node: LoopNode) -> bool:
         """True if recomputing the node takes few cheap steps and reads hardly more than loading it."""

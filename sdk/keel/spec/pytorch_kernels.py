@@ -59,7 +59,7 @@ class Library:
 
 EVERY_DEVICE = (Library(),)
 ALIGNED_ROWS: Mapping[str, int] = {"cuda": 16}
-"""By device type, the bytes of which the distance between the rows of a matrix should be a multiple: without that,
+"""By device type, the bytes of which the rows of matrices should be a multiple, and the sums along them: without that,
 cuBLAS cannot use its fast kernels for 16-bit floats."""
 Refuses = Callable[[Args, torch.dtype | None], str | None]
 """Why a kernel is not for a call, by its arguments and the dtype of its first tensor result; None if it is."""
