@@ -1,1 +1,1 @@
-"""The models of the zoo, built offline with random weights."""
+"""The models of the zoo, and those whose speed is measured, built offline with random weights."""

@@ -5,6 +5,7 @@ A model is its class and what its configuration needs beside the small sizes tha
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -145,13 +146,25 @@ TOKENS = (
 
 def build(name: str, seed: int = 0, batch: int = BATCH, length: int = LENGTH) -> ModelCase:
     """The model of that name in TEXT, small, with inputs and targets of ``batch`` rows of ``length`` tokens."""
+    known_as, own = TEXT[name]
+    return transformer(name, known_as, lambda known: _sizes(known, own), seed, batch, length)
+
+
+def published(name: str, known_as: str, own: dict[str, Any], batch: int, length: int, seed: int = 0) -> ModelCase:
+    """The model of transformers' class ``known_as`` with the sizes of its default configuration, but for ``own``."""
+    return transformer(name, known_as, lambda known: {**_fixed(known), **own}, seed, batch, length)
+
+
+def transformer(
+    name: str, known_as: str, sizes: Callable[[dict[str, Any]], dict[str, Any]], seed: int, batch: int, length: int
+) -> ModelCase:
+    """The model of that class, with the ``sizes`` of what its configuration knows, and inputs and targets."""
     allow_torchvision()
     import transformers
 
-    known_as, own = TEXT[name]
     cls = getattr(transformers, known_as)
     made = transformers.Gemma3TextConfig if known_as == "Gemma3ForCausalLM" else cls.config_class
-    config = made(**_sizes(made().to_dict(), own))
+    config = made(**sizes(made().to_dict()))
     config.use_cache = False
     if known_as == "GPT2LMHeadModel":
         config.loss_type = "ForCausalLM"  # unset, it makes transformers log inside forward, which breaks the graph
@@ -177,12 +190,17 @@ def _one_expert_at_a_time(model: Any) -> None:
 def _sizes(known: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
     sizes = {k: v for k, v in SMALL.items() if known.get(k) is not None}
     sizes |= {k: 2 for k in TOKENS if isinstance(known.get(k), int) and known[k] >= SMALL["vocab_size"]}
-    sizes |= {k: 0.0 for k, v in known.items() if "drop" in k and isinstance(v, int | float) and type(v) is not bool}
     if "num_key_value_heads" in known:
         sizes |= GROUPED
     if known.get("layer_types"):
         sizes["layer_types"] = (sorted(set(known["layer_types"])) * 2)[:2]
-    return {**sizes, "use_cache": False, **own}
+    return {**sizes, **_fixed(known), **own}
+
+
+def _fixed(known: dict[str, Any]) -> dict[str, Any]:
+    """What no configuration may choose: dropout rates are 0, and nothing is cached."""
+    rates = [k for k, v in known.items() if "drop" in k and isinstance(v, int | float) and type(v) is not bool]
+    return {**dict.fromkeys(rates, 0.0), "use_cache": False}
 
 
 def _inputs(

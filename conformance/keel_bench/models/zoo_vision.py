@@ -122,26 +122,48 @@ def build(name: str, seed: int = 0, batch: int = BATCH, side: int = 0) -> ModelC
     """The model of that name in VISION or BEYOND, small, with ``batch`` images, ``side`` (0: its own) pixels a side,
     and classes.
     """
+    made = small(name)
+    sizes: dict[str, Any] = {"img_size": made.side, **made.sizes} if made.told else made.sizes
+    model = network(name, seed, **sizes)
+    if made.cut:
+        shorten(model, made.cut)
+    generator = torch.Generator().manual_seed(seed + 1)
+    pixels = torch.randn(batch, 3, side or made.side, side or made.side, generator=generator)
+    return _over_images(name, model, pixels, pixels, generator)
+
+
+def published(name: str, batch: int, side: int, seed: int = 0) -> ModelCase:
+    """timm's model of that name as it is, with ``batch`` images of ``side`` pixels a side, and classes.
+
+    Batch norms are set from the first few images, so that one image and a large batch do not take long.
+    """
+    generator = torch.Generator().manual_seed(seed + 1)
+    pixels = torch.randn(max(batch, BATCH), 3, side, side, generator=generator)
+    return _over_images(name, network(name, seed), pixels[:BATCH], pixels[:batch], generator)
+
+
+def network(name: str, seed: int, **sizes: Any) -> nn.Module:
+    """timm's network with random weights; ``sizes`` are keywords of timm. Dropout rates are 0."""
     allow_torchvision()
     import timm
 
-    made = small(name)
-    sizes: dict[str, Any] = {"img_size": made.side, **made.sizes} if made.told else made.sizes
     torch.manual_seed(seed)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # names that timm has given up
-        model = timm.create_model(name, pretrained=False, drop_rate=0.0, **sizes)
-    if made.cut:
-        shorten(model, made.cut)
+        model: nn.Module = timm.create_model(name, pretrained=False, drop_rate=0.0, **sizes)
     for m in model.modules():
         if isinstance(m, nn.Dropout):
             m.p = 0.0
         elif type(m).__name__ == "DropPath":
             setattr(m, "drop_prob", 0.0)  # noqa: B010  # of timm, which has no types
-    generator = torch.Generator().manual_seed(seed + 1)
-    pixels = torch.randn(batch, 3, side or made.side, side or made.side, generator=generator)
-    labels = torch.randint(0, CLASSES, (batch,), generator=generator)
-    calibrate(model, pixels)
+    return model
+
+
+def _over_images(
+    name: str, model: nn.Module, calibrating: Tensor, pixels: Tensor, generator: torch.Generator
+) -> ModelCase:
+    labels = torch.randint(0, CLASSES, (len(pixels),), generator=generator)
+    calibrate(model, calibrating)
     return ModelCase(name, model.eval(), (pixels,), {}, {}, lambda out: loss_of(out, labels))
 
 
