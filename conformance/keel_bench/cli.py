@@ -16,8 +16,8 @@ from keel_conformance.workers.pool import Outcome
 from keel_conformance.workers.spawn import forked, fresh
 
 from .calibrate import write
-from .jobs import Job, Selection
-from .suite import PARTS, SUITES, bars, plan, programs_of_zoo
+from .jobs import BATCHES, PRECISIONS, Job, Selection
+from .suite import PARTS, SUITES, bars, plan
 from .training_step import MODES
 from .worker import environment, work
 
@@ -30,28 +30,63 @@ LAST_LINES = 8  # of what a job printed before it failed
 app = typer.Typer(add_completion=False)
 
 
+Suites = Annotated[str, typer.Option(help=f"Which set of bars: {', '.join(SUITES)}.")]
+Parts = Annotated[list[str] | None, typer.Option(help=f"Only this part; repeatable: {', '.join(PARTS)}.")]
+Models = Annotated[
+    list[str] | None,
+    typer.Option(
+        help=f"Only this model; repeatable: {', '.join(NAMES)}; what fits this pattern, of the zoo, cpu and gpu."
+    ),
+]
+Modes = Annotated[list[str] | None, typer.Option(help=f"Only this mode; repeatable: {', '.join(MODES)}.")]
+Precisions = Annotated[
+    list[str] | None,
+    typer.Option(help=f"Only this precision; repeatable: {', '.join(PRECISIONS)} (suites cpu and gpu)."),
+]
+Batches = Annotated[
+    list[str] | None, typer.Option(help=f"Only this batch; repeatable: {', '.join(BATCHES)} (suites cpu and gpu).")
+]
+BackendName = Annotated[
+    str | None,
+    typer.Option(
+        help="The backend to measure: cpp, and triton in the suite gpu. In the line eager and inductor measure those."
+    ),
+]
+Device = Annotated[
+    str | None,
+    typer.Option(
+        help="Where models live: cpu, or cuda as in the suite gpu (of others accuracy, run, zoo-models, zoo-samples)."
+    ),
+]
+Threads = Annotated[
+    int | None,
+    typer.Option(min=1, help="Threads of PyTorch and OpenMP: 1, and 2 in the suite cpu; compile time is always one."),
+]
+Scale = Annotated[str, typer.Option(help="line: published widths, full counts. tiny: to try things out.")]
+Rounds = Annotated[int, typer.Option(min=1, help="Draws of weights for errors; tens of timings for run times.")]
+SamplesOfEach = Annotated[int, typer.Option(min=1, help="How many samples of each OpInfo, spread evenly (zoo).")]
+Calibrate = Annotated[
+    Path | None,
+    typer.Option(help="Measure no bars, but the data sheets of the backends (a,b,c), and write them to this file."),
+]
+
+
 @app.callback(invoke_without_command=True)
 def bench(
-    suite: Annotated[str, typer.Option(help=f"Which set of bars: {', '.join(SUITES)}.")] = "line",
+    suite: Suites = "line",
     json: Json = None,
-    part: Annotated[list[str] | None, typer.Option(help=f"Only this part; repeatable: {', '.join(PARTS)}.")] = None,
-    model: Annotated[
-        list[str] | None,
-        typer.Option(help=f"Only this model; repeatable: {', '.join(NAMES)}; of the zoo what fits this pattern."),
-    ] = None,
-    mode: Annotated[list[str] | None, typer.Option(help=f"Only this mode; repeatable: {', '.join(MODES)}.")] = None,
-    backend: Annotated[str, typer.Option(help="The backend to measure; eager and inductor measure those two.")] = "cpp",
-    scale: Annotated[str, typer.Option(help="line: published widths, full counts. tiny: to try things out.")] = "line",
-    rounds: Annotated[int, typer.Option(min=1, help="Draws of weights for errors; tens of timings for run times.")] = 3,
-    samples: Annotated[int, typer.Option(min=1, help="How many samples of each OpInfo, spread evenly (zoo).")] = 2,
-    threads: Annotated[int, typer.Option(min=1, help="Threads of PyTorch and OpenMP; compile time is always one.")] = 1,
-    device: Annotated[
-        str, typer.Option(help="Where models live: cpu or cuda (accuracy, run, zoo-models and zoo-samples only).")
-    ] = "cpu",
-    calibrate: Annotated[
-        Path | None,
-        typer.Option(help="Measure no bars, but the data sheets of the backends (a,b,c), and write them to this file."),
-    ] = None,
+    part: Parts = None,
+    model: Models = None,
+    mode: Modes = None,
+    precision: Precisions = None,
+    batch: Batches = None,
+    backend: BackendName = None,
+    scale: Scale = "line",
+    rounds: Rounds = 3,
+    samples: SamplesOfEach = 2,
+    threads: Threads = None,
+    device: Device = None,
+    calibrate: Calibrate = None,
     at_once: AtOnce = 1,
     resume: Resume = False,
     retry: Retry = False,
@@ -61,30 +96,24 @@ def bench(
 
     Times are taken one by one, however many processes there are.
     """
+    of = SUITES[choose("suite", [suite], tuple(SUITES))[0]]
+    device = choose("device", [device or of.device], DEVICES)[0]
+    backend, threads = backend or of.backend, threads or of.threads
     if calibrate is not None:
-        where = choose("device", [device], DEVICES)[0]
-        for name, sheet in write(calibrate, backend.split(","), where, threads).items():
+        for name, sheet in write(calibrate, backend.split(","), device, threads).items():
             typer.echo(f"{name}  {sheet}")
         return
-    parts = tuple(SUITES[choose("suite", [suite], tuple(SUITES))[0]])
-    programs = match_patterns(programs_of_zoo(), model) if suite == "zoo" else choose("model", model, NAMES)
-    chosen = Selection(
-        tuple(programs),
-        choose("mode", mode, MODES),
-        backend,
-        scale,
-        rounds,
-        threads,
-        choose("device", [device], DEVICES)[0],
-        samples,
-    )
-    todo = plan(choose("part", part, parts), chosen)
+    programs = match_patterns(of.programs(), model) if of.patterns else choose("model", model, of.programs())
+    modes, precisions = choose("mode", mode, MODES), choose("precision", precision, PRECISIONS)
+    batches = choose("batch", batch, BATCHES)
+    chosen = Selection(tuple(programs), modes, backend, scale, rounds, threads, device, samples, precisions, batches)
+    todo = plan(choose("part", part, tuple(of.parts)), chosen)
     with (
         running(json, Job, _row, resume=resume, retry=retry) as run,
         TemporaryDirectory(prefix="keel-bench-") as caches,
     ):
         warm = WARM if chosen.device == "cpu" else WARM_FOR_DEVICES
-        start = fresh(work, partial(environment, Path(caches))) if suite != "zoo" else forked(work, warm)
+        start = forked(work, warm) if of.forked else fresh(work, partial(environment, Path(caches)))
         outcomes = run.measure(
             "bench", todo, start, _outcome_text, at_once=at_once, time_limit=time_limit, last_lines=LAST_LINES
         )

@@ -12,6 +12,9 @@ from keel_conformance.workers.pool import Outcome
 from .compilers import INDUCTOR
 from .training_step import Step
 
+PRECISIONS = ("fp32", "bf16")
+BATCHES = ("throughput", "1")
+
 # Under autocast two models stand for the rest: one of matrix products, one of convolutions.
 IN_BF16 = ("bert", "resnet18")
 
@@ -35,6 +38,8 @@ class Job:
     rounds: int = 3
     threads: int = 1
     device: str = "cpu"
+    batch: int = 0
+    """0 is the model's own."""
 
     @property
     def step(self) -> Step:
@@ -42,13 +47,16 @@ class Job:
 
     @property
     def title(self) -> str:
-        words = (self.part, self.model, self.mode, self.precision, self.along, self.compiler)
+        batch = f"x{self.batch}" if self.batch else ""
+        words = (self.part, self.model, self.mode, self.precision, self.along, batch, self.compiler)
         return " ".join(word for word in words if word)
 
 
 @dataclass(frozen=True)
 class Selection:
-    """What the user asked for.  ``samples`` is how many of each OpInfo are taken, spread evenly."""
+    """What the user asked for.  ``samples`` is how many of each OpInfo are taken, spread evenly. The suites ``cpu`` and
+    ``gpu`` alone choose ``precisions`` and ``batches``.
+    """
 
     models: tuple[str, ...]
     modes: tuple[str, ...]
@@ -58,6 +66,8 @@ class Selection:
     threads: int = 1
     device: str = "cpu"
     samples: int = 2
+    precisions: tuple[str, ...] = PRECISIONS
+    batches: tuple[str, ...] = BATCHES
 
     def job(self, part: str, model: str, mode: str, **other: Any) -> Job:
         """A job with this selection's settings, and ``other`` ones."""

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from keel import universe
+from keel_conformance.models import NAMES
 from keel_conformance.report import Criterion
 from keel_conformance.workers.pool import Outcome
 
 from . import accuracy, compile_time, dynamic, memory_traffic, run_time
 from .jobs import Job, Selection
-from .models import zoo
+from .models import published, zoo
 from .placements import mixed_backends, optimality, prediction, random_programs, scaling
+from .speed import side_by_side, speed_bars
 from .zoo import compile_time as zoo_compile_time
 from .zoo import models as zoo_models
 from .zoo import samples as zoo_samples
@@ -28,36 +31,66 @@ class Part:
     bars: Callable[[Mapping[Job, Outcome]], Iterable[Criterion]]
 
 
-SUITES: Mapping[str, Mapping[str, Part]] = {
-    "line": {
-        "accuracy": Part(accuracy.jobs, accuracy.measure, accuracy.bars),
-        "dynamic": Part(dynamic.jobs, dynamic.measure, dynamic.bars),
-        "compile": Part(compile_time.jobs, compile_time.measure, compile_time.bars),
-        "run": Part(run_time.jobs, run_time.measure, run_time.bars),
-        "traffic": Part(memory_traffic.jobs, memory_traffic.measure, memory_traffic.bars),
-    },
-    "placement": {
-        "optimality": Part(optimality.jobs, optimality.measure, optimality.bars),
-        "scale": Part(scaling.jobs, scaling.measure, scaling.bars),
-        "random": Part(random_programs.jobs, random_programs.measure, random_programs.bars),
-        "never-worse": Part(
-            mixed_backends.never_worse_jobs, mixed_backends.measure_tried, mixed_backends.never_worse_bars
-        ),
-        "mixtures": Part(mixed_backends.mixture_jobs, mixed_backends.measure, mixed_backends.mixture_bars),
-        "prediction": Part(prediction.jobs, prediction.measure, prediction.bars),
-    },
-    "zoo": {
-        "zoo-models": Part(zoo_models.jobs, zoo_models.measure, zoo_models.bars),
-        "zoo-samples": Part(zoo_samples.jobs, zoo_samples.measure, zoo_samples.bars),
-        "zoo-compile": Part(zoo_compile_time.jobs, zoo_compile_time.measure, zoo_compile_time.bars),
-    },
-}
-PARTS: Mapping[str, Part] = {name: part for suite in SUITES.values() for name, part in suite.items()}
+@dataclass(frozen=True)
+class Suite:
+    """``parts`` by name; the names that ``--model`` chooses from, whole or by ``patterns``; and the default options.
+
+    A suite that is ``forked`` starts its processes from one that has imported everything.
+    """
+
+    parts: Mapping[str, Part]
+    programs: Callable[[], tuple[str, ...]] = lambda: NAMES
+    patterns: bool = False
+    forked: bool = False
+    backend: str = "cpp"
+    device: str = "cpu"
+    threads: int = 1
 
 
 def programs_of_zoo() -> tuple[str, ...]:
     """The names of its models and of the OpInfos."""
     return (*zoo.NAMES, *zoo.BEYOND, *universe.names())
+
+
+def speed_part(name: str) -> Part:
+    """The part of that name, of models beside Inductor."""
+    return Part(partial(side_by_side.jobs, name), side_by_side.measure, partial(speed_bars.bars, name))
+
+
+LINE: Mapping[str, Part] = {
+    "accuracy": Part(accuracy.jobs, accuracy.measure, accuracy.bars),
+    "dynamic": Part(dynamic.jobs, dynamic.measure, dynamic.bars),
+    "compile": Part(compile_time.jobs, compile_time.measure, compile_time.bars),
+    "run": Part(run_time.jobs, run_time.measure, run_time.bars),
+    "traffic": Part(memory_traffic.jobs, memory_traffic.measure, memory_traffic.bars),
+}
+PLACEMENT: Mapping[str, Part] = {
+    "optimality": Part(optimality.jobs, optimality.measure, optimality.bars),
+    "scale": Part(scaling.jobs, scaling.measure, scaling.bars),
+    "random": Part(random_programs.jobs, random_programs.measure, random_programs.bars),
+    "never-worse": Part(mixed_backends.never_worse_jobs, mixed_backends.measure_tried, mixed_backends.never_worse_bars),
+    "mixtures": Part(mixed_backends.mixture_jobs, mixed_backends.measure, mixed_backends.mixture_bars),
+    "prediction": Part(prediction.jobs, prediction.measure, prediction.bars),
+}
+ZOO: Mapping[str, Part] = {
+    "zoo-models": Part(zoo_models.jobs, zoo_models.measure, zoo_models.bars),
+    "zoo-samples": Part(zoo_samples.jobs, zoo_samples.measure, zoo_samples.bars),
+    "zoo-compile": Part(zoo_compile_time.jobs, zoo_compile_time.measure, zoo_compile_time.bars),
+}
+SUITES: Mapping[str, Suite] = {
+    "line": Suite(LINE),
+    "placement": Suite(PLACEMENT),
+    "zoo": Suite(ZOO, programs_of_zoo, patterns=True, forked=True),
+    "cpu": Suite({"speed-cpu": speed_part("speed-cpu")}, lambda: tuple(published.MODELS), patterns=True, threads=2),
+    "gpu": Suite(
+        {"speed-gpu": speed_part("speed-gpu")},
+        lambda: tuple(published.MODELS),
+        patterns=True,
+        backend="triton",
+        device="cuda",
+    ),
+}
+PARTS: Mapping[str, Part] = {name: part for suite in SUITES.values() for name, part in suite.parts.items()}
 
 
 def plan(parts: Iterable[str], chosen: Selection) -> list[Job]:

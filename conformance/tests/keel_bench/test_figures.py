@@ -175,12 +175,33 @@ def test_the_report_says_what_holds(tmp_path: Path) -> None:
         (["--part", "speed"], "there is no part 'speed'"),
         (["--suite", "all"], "there is no suite 'all'"),
         (["--mode", "eval"], "there is no mode 'eval'"),
+        (["--suite", "cpu", "--part", "run"], "there is no part 'run'; there are speed-cpu"),
+        (["--suite", "gpu", "--precision", "fp8"], "there is no precision 'fp8'; there are fp32, bf16"),
+        (["--suite", "gpu", "--batch", "2"], "there is no batch '2'; there are throughput, 1"),
     ],
 )
 def test_unknown_names_are_answered_with_the_known(option: list[str], said: str) -> None:
     result = CliRunner().invoke(app, option)
     assert result.exit_code == 2
     assert said in " ".join(result.output.replace("│", " ").split())
+
+
+@pytest.mark.parametrize(
+    ("options", "wanted"),
+    [([], ("cpp", "cpu", 1)), (["--suite", "cpu"], ("cpp", "cpu", 2)), (["--suite", "gpu"], ("triton", "cuda", 1))],
+)
+def test_a_suite_has_options_of_its_own(
+    options: list[str], wanted: tuple[str, str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chosen: list[Selection] = []
+
+    def plan(parts: object, selection: Selection) -> list[Job]:
+        chosen.append(selection)
+        return []
+
+    monkeypatch.setattr("keel_bench.cli.plan", plan)
+    CliRunner().invoke(app, options)
+    assert [(c.backend, c.device, c.threads) for c in chosen] == [wanted]
 
 
 def test_the_command_ends_with_the_bars(tmp_path: Path) -> None:

@@ -1,0 +1,1 @@
+"""How fast models are under Keel beside eager PyTorch and Inductor, each compiler in a process of its own."""
