@@ -107,6 +107,8 @@ class _Padder:
         types = [self._type(t) for t in (*numbers, *call.results)]
         if not _alignment(call) or len(numbers) < 2 or not all(t.is_static and t.dtype.itemsize <= 2 for t in types):
             return None
+        if len({*numbers}) < len(numbers):  # a tensor can be read with one shape only
+            return None
         *added, left, right = numbers
         if (rank := self._type(left).rank) < 2 or self._type(right).rank != rank:
             return None

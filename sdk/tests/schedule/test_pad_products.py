@@ -101,6 +101,12 @@ def test_an_operand_of_few_products_stays(scheduled: Any) -> None:
     assert products(schedule) == [((70, 1001), (1001, 16), (70, 16))]
 
 
+def test_the_square_of_a_matrix_stays(scheduled: Any) -> None:
+    """Its rows would be padded as results, and its columns as sums, but it is one tensor."""
+    (schedule,) = scheduled(lambda x: ((y := x.sign()) @ y).sign(), matrix(1001, 1001), externs=EXTERNS)
+    assert products(schedule) == [((1001, 1001), (1001, 1001), (1001, 1001))]
+
+
 def test_a_bias_is_padded(scheduled: Any) -> None:
     def fn(x: Tensor, w: Tensor, bias: Tensor) -> Tensor:
         return torch.addmm(bias, x, w).sign()

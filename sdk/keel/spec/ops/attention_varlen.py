@@ -127,7 +127,7 @@ def _state(q: Tensor, *shape: int, dtype: torch.dtype = torch.uint64) -> Tensor:
 
 
 def _varlen(a: Args) -> Any:
-    if a["cu_seq_k"] is None or a["seqused_k"] is not None or a["block_table"] is not None:
+    if a["cu_seq_k"] is None or a.get("seqused_k") is not None or a.get("block_table") is not None:
         return NotImplemented
     names = ("query", "key", "value", "cu_seq_q", "cu_seq_k", "is_causal", "scale")
     out, lse = _forward(*(a[name] for name in names), *(a["window_size"] or (None, None)))
