@@ -24,6 +24,8 @@ def test_decompositions(name: str) -> None:
             return x.numel() == 0
         if sample.kwargs.get("approximate") == "tanh" and name == "gelu_backward":
             return x.numel() == 0  # of which float64 too cancels: tested below
+        if name == "mish_backward" and x.dtype == torch.float32:
+            return x.numel() == 0  # near its root the digits are luck: tested below
         return name not in ("silu", "gelu", "mish") or bool(x.isfinite().all())  # which give NaN or 0 at infinity
 
     faithful(MEMBERS[name], judged=judged)
@@ -82,6 +84,17 @@ def test_gradient_of_approximate_gelu_is_as_near_as_eagers(dtype: torch.dtype) -
     eager, ours = (f(grad, x, approximate="tanh") for f in (op, decomposition_of(op)))
     assert distance(ours, want).max() <= max(2 * distance(eager, want).max(), 1)
     assert distance(ours, want).median() <= 1
+
+
+def test_gradient_of_mish_is_as_near_as_eagers() -> None:
+    """In ulps of the gradient and of what a rounding of x makes of it, as it is nearly 0 at -1.19."""
+    op = aten.mish_backward.default
+    x = torch.linspace(-80, 30, 40_001)
+    grad, nudged = torch.ones_like(x), x.double() * (1 + 1e-6)
+    want = op(grad.double(), x.double())
+    room = torch.finfo(torch.float32).eps * (want.abs() + (op(grad.double(), nudged) - want).abs() / 1e-6)
+    eager, ours = (((f(grad, x).double() - want).abs() / room).max() for f in (op, decomposition_of(op)))
+    assert ours <= 4 and ours <= 2 * eager, f"{ours:.1f} ulps against {eager:.1f}"
 
 
 def test_gelu_backward_keeps_small_slopes() -> None:

@@ -230,12 +230,17 @@ _forward("mish", "x * tanh(log(1 + exp(x))).", _NAN)
 
 @family("mish_backward", clauses=(_AT_NAN,), samples=gradients(), dtypes=FLOATS, tags=_TAGS)
 def mish_backward(grad: Tensor, x: Tensor) -> Tensor:
-    """The gradient of mish: grad * (t + x * sigmoid(x) * (1 - t^2)) with t = tanh(log(1 + exp(x)))."""
+    """The gradient of mish: grad * (t + x * sigmoid(x) * (1 - t^2)) with t = tanh(log(1 + exp(x))).
+
+    In powers of w = exp(-|x|), so that nothing overflows and t is not rounded twice.
+    """
     dtype = common_dtype(grad, x)
     g, value = in_math(dtype, grad, x)
-    soft = aten.log1p.default(aten.exp.default(aten.minimum.default(value, like(20.0, value))))
-    t = aten.tanh.default(aten.where.self(aten.gt.Scalar(value, 20), value, soft))
-    slope = aten.addcmul.default(t, value * aten.sigmoid.default(value), (1 - t) * (1 + t))
+    w, below = aten.exp.default(-aten.abs.default(value)), aten.lt.Scalar(value, 0)
+    low, high = w * (w + 2), 1 + 2 * w
+    d = aten.where.self(below, low + 2, high + 2 * (w * w))
+    rest = 4 * (w * (1 + w)) * aten.where.self(below, like(1.0, w), w)
+    slope = aten.addcmul.default(aten.where.self(below, low, high), value, rest / d) / d
     return (g * slope).to(dtype)
 
 

