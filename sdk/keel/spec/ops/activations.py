@@ -230,12 +230,10 @@ _forward("mish", "x * tanh(log(1 + exp(x))).", _NAN)
 
 @family("mish_backward", clauses=(_AT_NAN,), samples=gradients(), dtypes=FLOATS, tags=_TAGS)
 def mish_backward(grad: Tensor, x: Tensor) -> Tensor:
-    """The gradient of mish: grad * (t + x * sigmoid(x) * (1 - t^2)) with t = tanh(log(1 + exp(x))).
-
-    In powers of w = exp(-|x|), so that nothing overflows and t is not rounded twice.
-    """
+    """The gradient of mish: grad * (t + x * sigmoid(x) * (1 - t^2)) with t = tanh(log(1 + exp(x)))."""
     dtype = common_dtype(grad, x)
     g, value = in_math(dtype, grad, x)
+    # In powers of exp(-|x|) nothing overflows, and t is not rounded twice.
     w, below = aten.exp.default(-aten.abs.default(value)), aten.lt.Scalar(value, 0)
     low, high = w * (w + 2), 1 + 2 * w
     d = aten.where.self(below, low + 2, high + 2 * (w * w))
