@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -80,14 +81,17 @@ def hunger() -> None:
 
 @dies("of-depth", "crash", "resource")
 def depth() -> None:
-    """Calls itself through native code until the stack ends."""
+    """Calls itself through native code until the stack ends: a small one, since Python 3.12 limits such calls."""
     sys.setrecursionlimit(10**9)
 
     def again() -> None:
         native()
 
     native = ctypes.CFUNCTYPE(None)(again)
-    native()
+    threading.stack_size(2**18)
+    small = threading.Thread(target=native)
+    small.start()
+    small.join()
 
 
 CRASHES: Mapping[str, Crash] = {name: found for name, found in globals().items() if isinstance(found, Crash)}

@@ -95,7 +95,7 @@ class _Measured:
             torch.equal(accuracy_check.real(eager[n]), accuracy_check.real(t)) or t.isnan().any()
             for n, t in again.items()
         )
-        return None if same else "It draws random numbers."
+        return None if same else "Eager's own results vary from call to call."
 
     def against_aot_eager(self, example: universe.Example, raised: Exception) -> tuple[str, str]:
         torch.compiler.reset()

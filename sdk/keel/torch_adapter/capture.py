@@ -27,6 +27,7 @@ from keel.torch_adapter.assertions import assert_promises
 from keel.torch_adapter.backward_mutations import keep_saved, read_late, saves_unchecked
 from keel.torch_adapter.meta_bugs.apply import apply_fixes
 from keel.torch_adapter.meta_bugs.upsample import resampled
+from keel.torch_adapter.misread_sizes import restore_sizes
 from keel.torch_adapter.mutations import taken_out
 from keel.torch_adapter.recorder import fake_mode_of
 from keel.torch_adapter.regions import without_writes
@@ -142,6 +143,7 @@ def _partition(images: Images, joint: fx.GraphModule, *args: Any, **kwargs: Any)
     """Splits a joint graph into the forward and the backward graph."""
     from torch._functorch.partitioners import min_cut_rematerialization_partition
 
+    restore_sizes(joint)
     apply_fixes(joint)  # before saved values become inputs of backward
     read_late(joint, kwargs["num_fwd_outputs"])
     forward, backward = min_cut_rematerialization_partition(joint, *args, **kwargs)
@@ -254,6 +256,7 @@ def tidied(gm: fx.GraphModule, kind: Kind) -> Captured:
     """Turns the tensor attributes of the graph into its last placeholders, so that backends see no ``get_attr`` of a
     tensor, and removes operators that do not change values.
     """
+    restore_sizes(gm)
     apply_fixes(gm)
     attributes: dict[str, list[fx.Node]] = {}
     for node in gm.graph.find_nodes(op="get_attr"):

@@ -91,22 +91,30 @@ def test_statistics_are_float32_where_parameters_are() -> None:
     assert [backward.args[i].meta["val"].dtype for i in (3, 4)] == [F32, F32]
 
 
-def test_the_random_state_of_attention_lies_on_the_host() -> None:
+@pytest.mark.parametrize(
+    ("name", "more"),
+    [
+        ("_scaled_dot_product_efficient_attention", (None, True)),
+        ("_efficient_attention_forward", (None, None, None, None, None, 0.0, 1)),
+    ],
+)
+def test_the_random_state_of_attention_lies_on_the_host(name: str, more: tuple[Any, ...]) -> None:
     mode, graph = FakeTensorMode(), fx.Graph()
-    attention = torch.ops.aten._scaled_dot_product_efficient_attention.default
+    attention = getattr(torch.ops.aten, name).default
     with mode:
         q = torch.empty(2, 3, 8, 16, device="cuda")
-        results = attention(q, q, q, None, True)
+        results = attention(q, q, q, *more)
     x = graph.placeholder("x")
     x.meta["val"] = q
-    whole = graph.call_function(attention, (x, x, x, None, True))
+    whole = graph.call_function(attention, (x, x, x, *more))
     whole.meta["val"] = results
     parts = [graph.call_function(operator.getitem, (whole, i)) for i in range(4)]
-    for part, value in zip(parts, results, strict=True):
+    for part, value in zip(parts, results, strict=False):
         part.meta["val"] = value
     graph.output(tuple(parts))
     apply_fixes(fx.GraphModule(torch.nn.Module(), graph))
     assert [p.meta["val"].device.type for p in parts] == ["cuda", "cuda", "cpu", "cpu"]
+    assert len(whole.meta["val"]) == len(results)
 
 
 @pytest.mark.parametrize("dim", [None, 0, 1, -1, -2])

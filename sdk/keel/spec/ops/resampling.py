@@ -209,12 +209,16 @@ def _smooth(interp: int, window: Callable[[Tensor], Tensor]) -> Weigh:
     def weigh(line: _Line, like: Tensor) -> Taps:
         stretch = torch.sym_max(line.ratio, 1.0)
         support = interp * 0.5 * stretch
-        center = aten.unsqueeze.default((count(line.outs, like).to(line.dtype) + 0.5) * line.ratio, 1)
+        middle = aten.unsqueeze.default(count(line.outs, like).to(line.dtype) + 0.5, 1)
+        center = middle * line.ratio
         first = aten.clamp_min.default((center - support + 0.5).to(torch.int64), 0)
         after = aten.clamp_max.default((center + support + 0.5).to(torch.int64), line.size)
         places = first + count(_most(interp, line), like)
         inside = aten.lt.Tensor(places, after)
-        weights = window((places.to(line.dtype) - center + 0.5) * (1.0 / stretch))
+        # Near its center a window's digits are those of a difference, so the product is not rounded before it.
+        one = aten.full_like.default(middle, 1)
+        distance = aten.addcmul.default(places.to(line.dtype) + 0.5, one, middle, value=-line.ratio)
+        weights = window(distance * (1.0 / stretch))
         weights = aten.where.self(inside, weights, _zero(weights))
         total = aten.sum.dim_IntList(weights, [1], True)
         total = aten.masked_fill.Scalar(total, aten.eq.Scalar(total, 0), 1)

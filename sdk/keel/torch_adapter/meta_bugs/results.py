@@ -20,7 +20,7 @@ def _is_on_cpu(args: Sequence[Any]) -> bool:
 
 def _state_on_host(value: Any, args: Sequence[Any]) -> Any:
     state = [torch.empty_strided(v.shape, v.stride(), dtype=v.dtype, device="cpu") for v in value[2:4]]
-    return *value[:2], *state
+    return *value[:2], *state, *value[4:]
 
 
 def _distinct(position: int | None, value: Any, args: Sequence[Any]) -> Any:
@@ -103,6 +103,7 @@ RESULTS: tuple[MetaBug, ...] = (
         "The state of random numbers is promised on the device; eager keeps it on the host.",
         _state_on_host,
         aten._scaled_dot_product_efficient_attention.default,
+        aten._efficient_attention_forward.default,
     ),
     _bug("The number of distinct elements is promised to be that of zeros.", _of_zeros, aten._unique.default),
     _bug(_DISTINCT, partial(_distinct, None), aten._unique2.default),
