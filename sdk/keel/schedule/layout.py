@@ -24,7 +24,17 @@ from keel.loops.builder import Read
 from keel.loops.index import Index, axes_of, index, substitute
 from keel.loops.symbolic_sizes import canonicalize
 from keel.schedule.inline import Hint, bytes_of
-from keel.schedule.tensor_graph import ExternCall, LoopNode, Node, Slot, Tensor, TensorGraph, copy_node, with_slots
+from keel.schedule.tensor_graph import (
+    ExternCall,
+    LoopNode,
+    Node,
+    Slot,
+    Tensor,
+    TensorGraph,
+    copy_node,
+    library_views,
+    with_slots,
+)
 from keel.types import Dim, TensorType, as_dim, contiguous_strides
 
 UNLIKE = 2
@@ -99,17 +109,23 @@ def _without_copies(graph: TensorGraph) -> TensorGraph:
     """
     same: dict[int, int] = {}
     outputs = {t for t in graph.outputs if isinstance(t, int)}
-    shared = {graph.base(t)[0] for t in (*graph.inputs, *graph.outputs) if isinstance(t, int)}
+    views = library_views(graph.nodes)
+
+    def memory(tensor: int) -> int:
+        base, _ = graph.base(tensor)
+        return memory(views[base]) if base in views else base
+
+    shared = {memory(t) for t in (*graph.inputs, *graph.outputs) if isinstance(t, int)}
     nodes: list[Node] = []
     for node in graph.nodes:
         source = same.get(node.operands[0], node.operands[0]) if node.operands else None
         result = node.results[0]
-        if source is None or not _copies(graph, node, source) or (result in outputs and source in shared):
+        if source is None or not _copies(graph, node, source) or (result in outputs and memory(source) in shared):
             nodes.append(node)
             continue
         same[result] = source
         if result in outputs:
-            shared.add(source)
+            shared.add(memory(source))
     return replace(
         graph,
         tensors=[

@@ -6,7 +6,7 @@ read through it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -116,6 +116,12 @@ class TensorGraph:
         while (alias := self.tensors[number].alias) is not None:
             number, offset = alias[0], as_dim(offset + alias[1])
         return number, offset
+
+
+def library_views(nodes: Iterable[object]) -> dict[int, int]:
+    """The tensors that library calls among ``nodes`` return as views, each with the tensor that it views."""
+    calls = (n for n in nodes if isinstance(n, ExternCall) and n.extern.view and n.operands)
+    return {call.results[0]: call.operands[0] for call in calls}
 
 
 def copy_node(name: str, type: TensorType, source: int, result: int) -> LoopNode:

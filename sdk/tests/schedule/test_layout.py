@@ -126,6 +126,17 @@ def test_results_share_no_memory() -> None:
     assert len({t.untyped_storage().data_ptr() for t in (*results, *args)}) == 7
 
 
+def test_a_copy_of_what_a_library_views_is_made() -> None:
+    def fn(x: Tensor, w: Tensor, z: Tensor) -> tuple[Tensor, ...]:
+        views = torch.ops.aten.view_as_real_copy(z), torch.ops.aten.view_as_complex_copy(torch.ops.aten.view_as_real(z))
+        return F.conv2d(x, w, groups=16), *views
+
+    args = torch.randn(2, 16, 12, 12), dw(16), torch.randn(5, dtype=torch.complex64)
+    results = keel.compile(fn, backends=["cpp"], strict=True)(*args)
+    torch.testing.assert_close(results, fn(*args))
+    assert len({t.untyped_storage().data_ptr() for t in (*results, *args)}) == 6
+
+
 def test_fuel_bounds_how_many_preferences_are_heard(
     scheduled: Any,
 ) -> None:
