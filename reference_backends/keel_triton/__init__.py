@@ -20,6 +20,7 @@ target = LoopTarget(
     render=render,
     build=build,
     checks=True,
+    arena=False,
     externs=aten_externs("cuda"),
     limits=LIMITS,
     suffix="py",

@@ -180,8 +180,9 @@ class Backend:
     ``compile`` gets a functional FX graph whose nodes are ATen overloads with ``meta["val"]``, whose placeholders are
     the part's inputs (tensors, and ints where sizes are symbolic). It returns a callable that takes those positionally
     and returns a tuple of the graph's outputs. That must not write to its inputs, and returns each output with the
-    dtype, shape, strides and device of its ``meta["val"]``. If it has a parameter named ``ctx``, it gets the
-    ``CompileContext``. If it is ``Staged``, parts are compiled in parallel.
+    dtype, shape, strides and device of its ``meta["val"]``. If the callable has an attribute ``boxed``, Keel calls that
+    with the inputs in a list: if it empties the list, it can free each input after its last use. If ``compile`` has a
+    parameter named ``ctx``, it gets the ``CompileContext``. If it is ``Staged``, parts are compiled in parallel.
     """
 
     name: str
@@ -333,7 +334,9 @@ class LoopTarget:
     ``keel.loops.combination``, its steps in ops that the table has. Names of kernels, buffers, axes and symbols are any
     identifiers: ``render`` keeps them apart from the words of its language. The tables are what the target supports:
     nothing else is declared. ``render`` is pure. ``build`` gets all kernels of a graph at once and returns one launcher
-    each. Unless ``checks``, Keel writes out each Check that a kernel has.
+    each. Unless ``checks``, Keel writes out each Check that a kernel has. With ``arena``, intermediate tensors lie in a
+    block of memory that a part keeps from call to call, which is fastest where the system has to map memory. Without
+    it, each is allocated and freed, which takes the least memory where PyTorch caches what is freed, as on GPUs.
     """
 
     name: str
@@ -345,6 +348,7 @@ class LoopTarget:
     build: Callable[[Sequence[Source]], Sequence[Launcher]]
     checks: bool = False  # True if ``render`` takes Check statements
     concurrent: bool = False  # True if ``build`` may run on several threads at once
+    arena: bool = True  # False if intermediate tensors are allocated one by one
     externs: Mapping[str, Extern] = field(default_factory=dict)  # by overload name
     limits: Limits = Limits()
     suffix: str = "txt"  # of files with its sources
@@ -384,6 +388,7 @@ class LoopTarget:
         checked_call(what, "probe", self.probe, _PROBE, takes=0)
         checked_flag(what, "checks", self.checks)
         checked_flag(what, "concurrent", self.concurrent)
+        checked_flag(what, "arena", self.arena)
         checked_type(what, "limits", self.limits, Limits, "keel.Limits(...)")
         if not isinstance(self.suffix, str) or not self.suffix.isalnum():
             bad(f"{what} has suffix={self.suffix!r}.", 'Write the ending of a file name, without the dot: suffix="c".')

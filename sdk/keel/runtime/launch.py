@@ -13,11 +13,15 @@ from keel.runtime.launch_verify import verify_program
 from keel.schedule.schedule import Schedule
 
 
-def program(schedule: Schedule, launchers: Mapping[Kernel, Launcher]) -> Callable[..., tuple[Any, ...]]:
-    """A callable that takes the part's inputs positionally and returns the tuple of its outputs.
+def program(
+    schedule: Schedule, launchers: Mapping[Kernel, Launcher], arena: bool = True
+) -> Callable[..., tuple[Any, ...]]:
+    """A callable that takes the part's inputs positionally and returns the tuple of its outputs. Its attribute
+    ``boxed`` takes them in a list, which it empties, so that each can be freed after its last use. For ``arena`` see
+    ``LoopTarget``.
 
-    Safe to call from several threads: each call holds an arena of its own.
+    Safe to call from several threads: each call holds memory of its own.
     """
-    made = build_program(schedule)
+    made = build_program(schedule, arena)
     verify_program(made)
     return python_function(made, launchers)

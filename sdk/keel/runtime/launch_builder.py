@@ -33,30 +33,27 @@ from keel.runtime.launch_program import (
 )
 from keel.runtime.launch_symbols import LaunchSymbols
 from keel.schedule.schedule import KernelLaunch, Schedule
-from keel.schedule.tensor_graph import CheckSite, ExternCall, Slot
+from keel.schedule.tensor_graph import CheckSite, ExternCall, Slot, library_views
 from keel.types import TensorType, leaves, symbols_of
 
 
-def build_program(schedule: Schedule) -> LaunchProgram:
-    """The launch program of a schedule.  Raises KeelError[bad-graph] if a size is known from nothing."""
-    return _Builder(schedule).build()
+def build_program(schedule: Schedule, arena: bool = True) -> LaunchProgram:
+    """The launch program of a schedule, whose intermediate tensors lie in an arena or have memory of their own, which
+    is freed after their last use.  Raises KeelError[bad-graph] if a size is known from nothing."""
+    return _Builder(schedule, arena).build()
 
 
 class _Builder:
-    def __init__(self, schedule: Schedule):
+    def __init__(self, schedule: Schedule, arena: bool):
         self.schedule, self.tensors = schedule, schedule.tensors
         self.outputs = {o for o in self.tensors.outputs if isinstance(o, int)}
         self.symbols = LaunchSymbols(schedule)
         self.binds = self.symbols.bind_inputs()
         self.key = self.symbols.key()
-        self.held = {
-            s.results[0]: s.operands[0]
-            for s in schedule.steps
-            if isinstance(s, ExternCall) and s.extern.view and s.operands
-        }
+        self.held = library_views(schedule.steps)
         self.checks = self._check_memory()
         self.used = self._used()
-        self.kept = self._in_arena()
+        self.kept = self._in_arena() if arena else {}
         self.views = self._kept_views()
         self.ready = {i for i in self.tensors.inputs if isinstance(i, int)}  # tensors that can be used by now
         self.ready |= {*self.kept, *self.views, *self.tensors.checks}
@@ -141,10 +138,11 @@ class _Builder:
         return tuple(Kept(t, first[t], last[t]) for t in self.kept)
 
     def _freed(self, steps: Sequence[Step]) -> list[Step]:
-        """Returns the steps with frees: each tensor that owns memory here and is not a result is freed after its last
-        use, if a later step needs memory."""
-        made = {t for step in steps for t in _made(step) if t not in self.outputs}
-        last = {t: k for k, step in enumerate(steps) for t in tensors_of(step) if t in made}
+        """Returns the steps with frees: each tensor that is given or owns memory here and is not a result is freed
+        after its last use, if a later step needs memory."""
+        inputs = {i for i in self.tensors.inputs if isinstance(i, int)}
+        own = inputs.union(*map(_made, steps)) - self.outputs
+        last = {t: k for k, step in enumerate(steps) for t in tensors_of(step) if t in own}
         needy = max((k for k, step in enumerate(steps) if _made(step)), default=0)
         freed: dict[int, list[Step]] = {}
         for t, k in last.items():

@@ -60,12 +60,19 @@ CHUNK = 2048
 
 
 def python_function(program: LaunchProgram, launchers: Mapping[Kernel, Launcher]) -> Callable[..., tuple[Any, ...]]:
-    """A function of the program's inputs, positionally, that returns the tuple of its results.
+    """A function of the program's inputs, positionally, that returns the tuple of its results.  Its attribute ``boxed``
+    takes them in a list, which it empties, so that each can be freed after its last use.
 
-    Safe to call from several threads: each call holds an arena of its own.  The program must have been verified.
+    Safe to call from several threads: each call holds memory of its own.  The program must have been verified.
     """
-    run = _Printer(program, launchers).build()
-    _with_room(run)
+    boxed = _Printer(program, launchers).build()
+    _with_room(boxed)
+
+    def run(*args: Any) -> tuple[Any, ...]:
+        results: tuple[Any, ...] = boxed([*args])
+        return results
+
+    run.boxed = boxed  # type: ignore[attr-defined]
     return run
 
 
@@ -88,10 +95,13 @@ class _Printer:
         self.symbols: list[str] = []  # bound by the steps so far
         self.settle = self._settle() if program.checks.sites and not program.checks.at_once else None
         self.pool = Arenas(partial(arena, program))
-        parameters = [self._tensor(i) if isinstance(i, int) else self._input(k) for k, i in enumerate(program.inputs)]
-        self.out = Function(self.space, parameters)
+        self.out = Function(self.space, [self._variable("args")])
 
     def build(self) -> FunctionType:
+        inputs = self.program.inputs
+        names = [self._tensor(i) if isinstance(i, int) else self._input(k) for k, i in enumerate(inputs)]
+        self.out.unpack(names, self._variable("args"))
+        self.out.do(method(self._variable("args"), "clear"))
         for step in self.program.steps:
             self._step(step)
         return self.out.build("keel launch list")

@@ -23,7 +23,8 @@ from keel.torch_adapter import Boxed
 @dataclass(frozen=True)
 class CompiledPart:
     """A compiled part. It takes the values of the nodes ``inputs`` as positional arguments and returns those of
-    ``outputs`` as a tuple.
+    ``outputs`` as a tuple. If ``run`` has an attribute ``boxed``, that is called, with the values in a list. It may
+    empty the list, so that each value is freed after its last use.
 
     ``first`` is called in place of ``run`` until it has returned once. ``owner`` names the backend that compiled the
     part, ``trouble`` has the errors of backends that could not.
@@ -94,17 +95,24 @@ class _Linker:
                     out.assign(
                         self.value(n), call(self.space.shared("settled", "settled", resolve_lazy_bits), [self.value(n)])
                     )
-            called = call(self.part(i, part), map(self.value, part.inputs))
-            if part.outputs:
-                out.unpack([*map(self.value, part.outputs)], called)
-            else:
-                out.do(called)
-            self.called[out.number] = part
             dead = [
                 n
                 for n in dict.fromkeys((*part.inputs, *part.outputs))
                 if last.get(n, i) == i and n not in self.constants
             ]
+            arguments = [*map(self.value, part.inputs)]
+            if hasattr(part.run, "boxed"):
+                inputs = self.space.variable("inputs", "inputs")
+                out.assign(inputs, list_of(arguments))
+                arguments = [inputs]
+                out.delete([self.value(n) for n in dead if n in part.inputs])
+                dead = [n for n in dead if n not in part.inputs]
+            called = call(self.part(i, part), arguments)
+            if part.outputs:
+                out.unpack([*map(self.value, part.outputs)], called)
+            else:
+                out.do(called)
+            self.called[out.number] = part
             out.delete([*map(self.value, dead)])
 
     def value(self, name: str) -> Name:
@@ -115,9 +123,12 @@ class _Linker:
         """The name that a part's function is bound to. After the first call, the checked function replaces itself by
         the bare part.
         """
-        name = self.space.shared(("part", number), part.name, part.run)
-        if part.first is not None:
-            self.space.objects[str(name)] = _once(self.space.objects, str(name), part.first, part.run)
+        run, first = getattr(part.run, "boxed", part.run), part.first
+        name = self.space.shared(("part", number), part.name, run)
+        if first is not None:
+            if run is not part.run:
+                first = _unboxed(first)
+            self.space.objects[str(name)] = _once(self.space.objects, str(name), first, run)
         return name
 
     def argument(self, value: Any) -> Expression:
@@ -137,6 +148,10 @@ def _once(names: dict[str, Any], name: str, first: Callable[..., Any], then: Cal
         return results
 
     return checked
+
+
+def _unboxed(run: Callable[..., Any]) -> Callable[[list[Any]], Any]:
+    return lambda args: run(*args)
 
 
 def _blame(called: Mapping[int, CompiledPart], gm: fx.GraphModule) -> Callable[[BaseException], None]:

@@ -40,9 +40,9 @@ def schedule_of(fn: Callable[..., Any], *inputs: Any, symbolic: bool = False) ->
     return schedule_part(keel_interp.target, tidied(trace(fn, *inputs, symbolic=symbolic), "inference").gm)
 
 
-def program_of(fn: Callable[..., Any], *inputs: Any, symbolic: bool = False) -> LaunchProgram:
+def program_of(fn: Callable[..., Any], *inputs: Any, symbolic: bool = False, arena: bool = True) -> LaunchProgram:
     """The same as a launch program, which is right."""
-    program = build_program(schedule_of(fn, *inputs, symbolic=symbolic))
+    program = build_program(schedule_of(fn, *inputs, symbolic=symbolic), arena)
     verify_program(program)
     return program
 

@@ -22,7 +22,7 @@ def longest(count: int) -> int:
 
     def compile(gm):
         run = compile_part(keel_interp.target, gm)
-        sizes.append(run.__code__.co_stacksize)
+        sizes.append(run.boxed.__code__.co_stacksize)
         return run
 
     def fn(x):

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import weakref
 from collections.abc import Callable
 from contextlib import ExitStack, nullcontext
+from dataclasses import replace
 from itertools import permutations
 from typing import Any
 
@@ -16,10 +18,12 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import keel
 from keel.runtime.launch_program import (
+    Allocate,
     Assert,
     BindSymbol,
     CallLibrary,
     Compute,
+    Free,
     InputNumber,
     LaunchProgram,
     LayOut,
@@ -133,6 +137,48 @@ def test_an_assertion_raises_what_it_says_where_it_stands() -> None:
     with pytest.raises(RuntimeError, match="n is 'too' large\n"):
         run(torch.ones(4), 4)
     assert called == [1]
+
+
+# -- memory that is freed during a call --------------------------------------------------------------------
+
+
+def chain(x: torch.Tensor, w: torch.Tensor) -> tuple[torch.Tensor]:
+    y = x @ w
+    for _ in range(3):
+        y = y.tanh() @ w
+    return (y,)
+
+
+@pytest.mark.parametrize("symbolic", [False, True])
+def test_without_an_arena_each_tensor_is_freed_after_its_last_use(symbolic: bool) -> None:
+    x, w = torch.randn(4, 4), torch.randn(4, 4)
+    program = program_of(chain, x, w, symbolic=symbolic, arena=False)
+    assert not program.arena.kept
+    alive = most = 0
+    for step in program.steps:
+        alive += isinstance(step, Allocate) - (isinstance(step, Free) and step.tensor not in program.inputs)
+        most = max(most, alive)
+    assert most == 2
+    torch.testing.assert_close(function_of(program)(x, w), chain(x, w))
+
+
+@pytest.mark.parametrize("arena", [False, True])
+def test_an_input_in_a_list_is_freed_after_its_last_use(arena: bool) -> None:
+    alive: list[bool] = []
+
+    def product(*args: torch.Tensor, out: torch.Tensor) -> None:
+        torch.mm(*args, out=out)
+        alive.append(seen() is not None)
+
+    program = program_of(chain, torch.randn(4, 4), torch.randn(4, 4), arena=arena)
+    steps = [replace(s, function=product) if isinstance(s, CallLibrary) else s for s in program.steps]
+    run = function_of(replace(program, steps=tuple(steps)))
+    x, w = torch.randn(4, 4), torch.randn(4, 4)
+    seen = weakref.ref(x)
+    expected, given = chain(x, w), [x, w]
+    del x
+    torch.testing.assert_close(run.boxed(given), expected)  # type: ignore[attr-defined]
+    assert not given and alive == [True, False, False, False]
 
 
 # -- memory that is kept between calls ---------------------------------------------------------------------

@@ -133,7 +133,7 @@ def number_of(program: LaunchProgram, kind: type[Step]) -> int:
         ((Allocate(0), Return((0,))), "makes t0, which is there already"),
         ((Allocate(1), Free(1), Allocate(1), Return((0,))), "makes t1, which is there already"),
         ((Allocate(1), Free(1), MakeView(2, 1, 0), Return((0,))), "uses t1 after it is freed"),
-        ((Free(0), Return((0,))), "frees t0, which is not the call's own"),
+        ((Free(0), Return((0,))), "uses t0 after it is freed"),
         ((Allocate(3), Return((0,))), "needs the size n, which no earlier step binds"),
         ((BindSymbol("n", SizeOf(0, 1)), Return((0,))), "reads dimension 1 of t0, which has 1"),
         ((BindSymbol("n", SizeOf(1, 0)), Return((0,))), "uses t1 before it is made"),
@@ -195,6 +195,7 @@ def test_nothing_of_the_arena_is_returned_or_used_after_it_is_given_back() -> No
         replace(program, steps=(*program.steps[:give], Return((inside,)), *program.steps[give:]))
     )
     assert "whose memory is its own" in refusal(instead(program, give, LayOut(inside)))
+    assert "which lies in the arena" in refusal(instead(program, program.arena.kept[0].last, Free(inside)))
 
 
 def test_a_kernel_is_given_what_it_takes() -> None:
