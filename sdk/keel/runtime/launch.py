@@ -13,9 +13,7 @@ from keel.runtime.launch_verify import verify_program
 from keel.schedule.schedule import Schedule
 
 
-def program(
-    schedule: Schedule, launchers: Mapping[Kernel, Launcher], arena: bool = True
-) -> Callable[..., tuple[Any, ...]]:
+def program(schedule: Schedule, launchers: Mapping[Kernel, Launcher], arena: bool) -> Callable[..., tuple[Any, ...]]:
     """A callable that takes the part's inputs positionally and returns the tuple of its outputs. Its attribute
     ``boxed`` takes them in a list, which it empties, so that each can be freed after its last use. For ``arena`` see
     ``LoopTarget``.

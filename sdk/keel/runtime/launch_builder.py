@@ -115,11 +115,7 @@ class _Builder:
         }
 
     def _memory(self, tensor: int) -> Iterator[int]:
-        """The base tensor that ``tensor`` lies in, then those that a library's view of them lies in."""
-        base = self.tensors.base(tensor)[0]
-        yield base
-        if base in self.held:
-            yield from self._memory(self.held[base])
+        return self.tensors.memories(tensor, self.held)
 
     def _used(self) -> set[int]:
         """The tensors that a step or the caller is given, and those whose memory they lie in."""

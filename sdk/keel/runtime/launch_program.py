@@ -149,8 +149,8 @@ class Assert:
 
 @dataclass(frozen=True, slots=True)
 class Free:
-    """Lets go of ``tensor``, an input or one that was made here.  Its memory is free once nobody else has it and no
-    other tensor lies in it."""
+    """Lets go of ``tensor``, an input or one that was made here.  Its memory is free once the caller does not hold it
+    and no other tensor lies in it."""
 
     tensor: int
 

@@ -38,6 +38,11 @@ class CompiledPart:
     owner: str = ""
     trouble: tuple[KeelError, ...] = ()
 
+    @property
+    def boxed(self) -> Callable[[list[Any]], Sequence[Any]] | None:
+        boxed: Callable[[list[Any]], Sequence[Any]] | None = getattr(self.run, "boxed", None)
+        return boxed
+
 
 def link(gm: fx.GraphModule, parts: Sequence[CompiledPart], constants: Mapping[str, torch.Tensor]) -> Boxed:
     """The graph as a callable that takes its inputs (less the constants) in a list and returns the list of its outputs.
@@ -101,7 +106,7 @@ class _Linker:
                 if last.get(n, i) == i and n not in self.constants
             ]
             arguments = [*map(self.value, part.inputs)]
-            if hasattr(part.run, "boxed"):
+            if part.boxed is not None:
                 inputs = self.space.variable("inputs", "inputs")
                 out.assign(inputs, list_of(arguments))
                 arguments = [inputs]
@@ -123,11 +128,10 @@ class _Linker:
         """The name that a part's function is bound to. After the first call, the checked function replaces itself by
         the bare part.
         """
-        run, first = getattr(part.run, "boxed", part.run), part.first
+        run = part.run if part.boxed is None else part.boxed
         name = self.space.shared(("part", number), part.name, run)
-        if first is not None:
-            if run is not part.run:
-                first = _unboxed(first)
+        if part.first is not None:
+            first = part.first if part.boxed is None else _unboxed(part.first)
             self.space.objects[str(name)] = _once(self.space.objects, str(name), first, run)
         return name
 

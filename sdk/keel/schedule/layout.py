@@ -112,8 +112,8 @@ def _without_copies(graph: TensorGraph) -> TensorGraph:
     views = library_views(graph.nodes)
 
     def memory(tensor: int) -> int:
-        base, _ = graph.base(tensor)
-        return memory(views[base]) if base in views else base
+        *_, last = graph.memories(tensor, views)
+        return last
 
     shared = {memory(t) for t in (*graph.inputs, *graph.outputs) if isinstance(t, int)}
     nodes: list[Node] = []

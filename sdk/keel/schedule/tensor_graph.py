@@ -6,7 +6,7 @@ read through it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -116,6 +116,15 @@ class TensorGraph:
         while (alias := self.tensors[number].alias) is not None:
             number, offset = alias[0], as_dim(offset + alias[1])
         return number, offset
+
+    def memories(self, number: int, views: Mapping[int, int]) -> Iterator[int]:
+        """The base tensor that ``number`` lies in, then those that a library's view of them lies in, where ``views``
+        are ``library_views``.
+        """
+        base, _ = self.base(number)
+        yield base
+        if base in views:
+            yield from self.memories(views[base], views)
 
 
 def library_views(nodes: Iterable[object]) -> dict[int, int]:

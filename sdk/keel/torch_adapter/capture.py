@@ -143,7 +143,6 @@ def _partition(images: Images, joint: fx.GraphModule, *args: Any, **kwargs: Any)
     """Splits a joint graph into the forward and the backward graph."""
     from torch._functorch.partitioners import min_cut_rematerialization_partition
 
-    restore_sizes(joint)
     apply_fixes(joint)  # before saved values become inputs of backward
     read_late(joint, kwargs["num_fwd_outputs"])
     forward, backward = min_cut_rematerialization_partition(joint, *args, **kwargs)

@@ -78,7 +78,7 @@ def test_a_graph_without_parts_returns_its_inputs() -> None:
 
 
 def test_a_boxed_part_is_given_what_dies_with_it() -> None:
-    """Values that a backward graph saves belong to nobody else by then."""
+    """No other reference to the values that were saved for backward is left."""
     alive: list[list[bool]] = []
 
     def compile(gm: fx.GraphModule) -> Callable[..., Any]:
