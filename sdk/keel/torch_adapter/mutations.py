@@ -8,17 +8,21 @@ other memory (``x.data = y``), and a resize of its storage. All others it applie
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeGuard
 
 import torch
 from torch import fx
 from torch._ops import OpOverload
 from torch.autograd.grad_mode import _unsafe_preserve_version_counter
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from keel.torch_adapter.operators import may_alias
+from keel.torch_adapter.symbols import dim_of
+from keel.types import Dim, contiguous_strides
 
 aten = torch.ops.aten
 Boxed = Callable[[list[Any]], Sequence[Any]]
@@ -145,7 +149,8 @@ def viewed(node: fx.Node) -> list[Any]:
 class _Recorder:
     """Builds a separate program of the mutations. It takes ``inputs`` of the graph and ``values`` that the graph
     computes, and reads all values before it mutates anything. If an input takes over the memory of another, or of a
-    view of it, the program makes that view itself, because a functional graph must not.
+    view of it, the program makes that view itself, because a functional graph must not. Independent copies are made
+    many in one call.
     """
 
     def __init__(self, mutating: Sequence[fx.Node]) -> None:
@@ -160,9 +165,13 @@ class _Recorder:
             for n in among:
                 among[n] = graph.placeholder(f"{('input', 'value')[i]}_{len(graph.nodes)}")
         self._made: dict[fx.Node, fx.Node] = {**self.values, **self.inputs}
-        sources = [self._source(graph, node, targets[:i]) for i, node in enumerate(mutating)]
-        for node, source in zip(mutating, sources, strict=True):
-            graph.call_function(node.target, (self.inputs[node.args[0]], source))  # type: ignore[arg-type]
+        sources = {node: self._source(graph, node, targets[:i]) for i, node in enumerate(mutating)}
+        for group in _groups(mutating):
+            into, contents = [self.inputs[n.args[0]] for n in group], [sources[n] for n in group]
+            if len(group) > 1:
+                graph.call_function(aten._foreach_copy_.default, (into, contents))
+            else:
+                graph.call_function(group[0].target, (*into, *contents))  # type: ignore[arg-type]
         graph.output(None)
         self.program: Callable[..., None] = fx.GraphModule({}, graph).forward
 
@@ -192,3 +201,53 @@ class _Recorder:
         if node not in self._made:
             self._made[node] = graph.node_copy(node, lambda n: self._node(graph, n))
         return self._made[node]
+
+
+def _groups(mutating: Sequence[fx.Node]) -> Iterator[list[fx.Node]]:
+    """The mutations, those together that one call of ``_foreach_copy_`` can make. With several dtypes or layouts in a
+    call, PyTorch would copy each tensor in a kernel of its own.
+    """
+    groups = defaultdict[Hashable, list[fx.Node]](list)
+    together = _independent(mutating)
+    for node in mutating:
+        groups[(_kind_of_copy(node) if together else None) or node].append(node)
+    yield from groups.values()
+
+
+def _independent(mutating: Sequence[fx.Node]) -> bool:
+    """True if all mutations are copies to different inputs, and none reads an input that is written, so that their
+    order does not matter.
+    """
+    targets = {n.args[0] for n in mutating}
+    return len(targets) == len(mutating) and all(
+        n.target is aten.copy_.default and isinstance(n.args[1], fx.Node) and roots(n.args[1]).isdisjoint(targets)
+        for n in mutating
+    )
+
+
+def _kind_of_copy(node: fx.Node) -> Hashable:
+    """The dtype and device of a copy between tensors that lie alike, without gaps; None if another copy is needed.
+    ``_foreach_copy_`` cannot write to tensors that are conjugated or negated when they are read.
+    """
+    target, source = (n.meta.get("val") if isinstance(n, fx.Node) else None for n in node.args[:2])
+    if not (_is_plain(target) and _is_plain(source)) or (target.dtype, target.device) != (source.dtype, source.device):
+        return None
+    lie, *others = ((tuple(map(dim_of, t.shape)), tuple(map(dim_of, t.stride()))) for t in (target, source))
+    return (target.dtype, target.device) if others == [lie] and _has_no_gaps(*lie) else None
+
+
+def _is_plain(value: Any) -> TypeGuard[torch.Tensor]:
+    return (
+        isinstance(value, torch.Tensor)
+        and not is_traceable_wrapper_subclass(value)
+        and value.layout is torch.strided
+        and not (value.is_complex() or value.is_neg())
+    )
+
+
+def _has_no_gaps(shape: tuple[Dim, ...], strides: tuple[Dim, ...]) -> bool:
+    """True if elements fill a block of memory and none share a place. Symbolic sizes are compared in their order."""
+    sizes = [(n, s) for n, s in zip(shape, strides, strict=True) if n != 1]
+    if all(isinstance(s, int) for _, s in sizes):
+        sizes.sort(key=lambda size: size[1], reverse=True)
+    return tuple(s for _, s in sizes) == contiguous_strides(tuple(n for n, _ in sizes))

@@ -11,10 +11,13 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor, fx, nn
+from torch._dynamo.source import ConstantSource
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
 
 import keel
 from keel import Backend
-from keel.torch_adapter.mutations import taken_out
+from keel.torch_adapter.mutations import Mutations, taken_out
 
 from ..line import LITTLE, Seen, takes, whole
 from ..releases import skip_without, writes_to_unknown_slices
@@ -269,3 +272,151 @@ def test_a_graph_without_mutations_stays_as_it_is() -> None:
     x = graph.placeholder("x")
     graph.output((graph.call_function(aten.copy.default, (x, x)),))
     assert taken_out(fx.GraphModule({}, graph)) is None
+
+
+# -- copies in one call --------------------------------------------------------------------------------------
+
+FLOAT, INT, BOOL, COMPLEX = torch.float32, torch.int64, torch.bool, torch.complex64
+
+
+def copies(*pairs: tuple[Any, Any], aliased: bool = False) -> tuple[Mutations, fx.GraphModule]:
+    """The mutations of a graph that copies the negative of the second tensor of each pair to the first, or if
+    ``aliased`` a view of the next pair's first."""
+    graph = fx.Graph()
+    targets = [graph.placeholder(f"x{k}") for k in range(len(pairs))]
+    given = [graph.placeholder(f"y{k}") for k in range(len(pairs))]
+    writes = []
+    for k, (target, source) in enumerate(pairs):
+        targets[k].meta["val"], given[k].meta["val"] = target, source
+        value = graph.call_function(aten.mul.Tensor, (given[k], -1))
+        if aliased:
+            value = graph.call_function(aten.alias.default, (targets[(k + 1) % len(pairs)],))
+        value.meta["val"] = source
+        writes.append((targets[k], value))
+    graph.output(tuple(graph.call_function(aten.copy_.default, write) for write in writes))
+    gm = fx.GraphModule({}, graph)
+    mutations = taken_out(gm)
+    assert mutations is not None
+    return mutations, gm
+
+
+def calls_of(mutations: Mutations) -> list[tuple[str, int]]:
+    """The operators of the program of mutations, each with the number of tensors that it writes."""
+    nodes = mutations.program.__self__.graph.nodes  # type: ignore[attr-defined]
+    return [
+        (n.target.__name__, len(n.args[0]) if isinstance(n.args[0], list | tuple) else 1)
+        for n in nodes
+        if n.op == "call_function"
+    ]
+
+
+def pair(*shape: int, dtype: torch.dtype = FLOAT) -> tuple[Tensor, Tensor]:
+    return torch.zeros(shape, dtype=dtype), torch.ones(shape, dtype=dtype)
+
+
+ONE, MANY = "copy_.default", "_foreach_copy_.default"
+
+
+@pytest.mark.parametrize(
+    ("pairs", "expected"),
+    [
+        ([pair(2), pair(3, 4), pair(0), pair()], [(MANY, 4)]),
+        ([pair(2), pair(dtype=INT), pair(3), pair(2, dtype=INT)], [(MANY, 2), (MANY, 2)]),
+        ([pair(2), pair(2, dtype=BOOL), pair(2, dtype=torch.bfloat16)], [(ONE, 1)] * 3),
+        ([pair(2), (torch.zeros(2), torch.ones(2, dtype=INT)), pair(3)], [(MANY, 2), (ONE, 1)]),
+        ([pair(2), (torch.zeros(2), torch.ones(1)), pair(3)], [(MANY, 2), (ONE, 1)]),
+        ([pair(2), pair(2, dtype=COMPLEX), pair(2, dtype=COMPLEX)], [(ONE, 1)] * 3),
+        ([pair(2), (torch.zeros(2, dtype=COMPLEX).conj().imag, torch.ones(2)), pair(2)], [(MANY, 2), (ONE, 1)]),
+        ([pair(2), (torch.zeros(4, 3).t(), torch.ones(3, 4)), pair(2)], [(MANY, 2), (ONE, 1)]),
+        ([pair(2), (torch.zeros(4, 3).t(), torch.ones(4, 3).t()), pair(2)], [(MANY, 3)]),
+        ([pair(2), (torch.zeros(4)[::2], torch.ones(4)[::2]), pair(2)], [(MANY, 2), (ONE, 1)]),
+        ([pair(2), (torch.zeros(2), torch.ones(2, device="meta")), pair(2)], [(MANY, 2), (ONE, 1)]),
+    ],
+    ids=lambda value: "-".join(map(str, value[0])) if isinstance(value[0][0], str) else "",
+)
+def test_copies_of_one_dtype_and_device_are_made_in_one_call(
+    pairs: list[tuple[Tensor, Tensor]], expected: list[tuple[str, int]]
+) -> None:
+    mutations, gm = copies(*pairs)
+    assert calls_of(mutations) == expected
+    if any(t.is_meta for p in pairs for t in p):
+        return
+    targets, sources = zip(*pairs, strict=True)
+    made = [t.clone() if t.is_contiguous() else t for t in targets]
+    wanted = [t.clone().copy_(-s.float() if s.dtype == BOOL else s * -1) for t, s in zip(targets, sources, strict=True)]
+    mutations.after(lambda args: gm(*args), hidden=False)([*made, *sources])
+    torch.testing.assert_close(made, wanted, rtol=0, atol=0)
+
+
+def test_an_expanded_tensor_is_refused_as_by_eager() -> None:
+    mutations, gm = copies(pair(2), (torch.zeros(1).expand(3), torch.ones(1).expand(3)), pair(2))
+    assert calls_of(mutations) == [(MANY, 2), (ONE, 1)]
+    targets = torch.zeros(2), torch.zeros(1).expand(3), torch.zeros(2)
+    with pytest.raises(RuntimeError, match="more than one element of the written-to tensor"):
+        mutations.after(lambda args: gm(*args), hidden=False)([*targets, *targets])
+
+
+def test_copies_of_which_one_reads_what_another_writes_stay_in_their_order() -> None:
+    mutations, gm = copies(pair(2), pair(2), aliased=True)
+    assert calls_of(mutations) == [("copy_of", 1), (ONE, 1), (ONE, 1)]
+    x, y = torch.zeros(2), torch.ones(2)
+    mutations.after(lambda args: gm(*args), hidden=False)([x, y, x, y])
+    assert x.tolist() == [1, 1] and y.tolist() == [0, 0]
+
+
+@pytest.mark.parametrize("hidden", [False, True])
+def test_copies_in_one_call_move_versions_on_as_single_ones_do(hidden: bool) -> None:
+    mutations, gm = copies(pair(2), pair(2))
+    tensors = [*pair(2), *pair(2)]
+    mutations.after(lambda args: gm(*args), hidden=hidden)(tensors[:])
+    assert [t._version for t in tensors] == [int(not hidden)] * 2 + [0] * 2
+
+
+def test_copies_in_one_call_reach_tensors_of_inference_mode_where_they_may_be_written() -> None:
+    mutations, gm = copies(pair(2), pair(2))
+    run = mutations.after(lambda args: gm(*args), hidden=True)
+    with torch.inference_mode():
+        tensors = [*pair(2), *pair(2)]
+        run(tensors[:])
+        assert tensors[0].tolist() == [0, 0] and tensors[1].tolist() == [-1, -1]
+    with pytest.raises(RuntimeError, match="Inplace update to inference tensor"):
+        run(tensors[:])
+
+
+@pytest.mark.parametrize(("sizes", "together"), [("nn", True), ("nm", False)])
+def test_symbolic_sizes_are_compared_without_a_guard(sizes: str, together: bool) -> None:
+    env = ShapeEnv()
+    mode = FakeTensorMode(shape_env=env)
+    context = StatelessSymbolicContext([DimDynamic.DYNAMIC])
+    rows = {
+        name: mode.from_tensor(torch.ones(n), symbolic_context=context, source=ConstantSource(name))
+        for n, name in ((5, "n"), (6, "m"))
+    }
+    mutations, _ = copies(*[(rows[sizes[0]], rows[sizes[1]])] * 2)
+    assert calls_of(mutations) == ([(MANY, 2)] if together else [(ONE, 1)] * 2)
+    assert not env.guards
+
+
+class Statistics(nn.Module):
+    """Has running statistics and counters of two layers, and a mask."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.mask: Tensor
+        self.layers = nn.Sequential(nn.BatchNorm1d(4), nn.BatchNorm1d(4))
+        self.register_buffer("mask", torch.zeros(4, dtype=torch.bool))
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.mask.copy_(x[0] > 0)
+        return self.layers(x).relu()
+
+
+def test_running_statistics_are_what_eager_has_bit_by_bit() -> None:
+    torch.manual_seed(0)
+    model, eager, x = Statistics(), Statistics(), torch.randn(6, 4)
+    run = keel.compile(model, backends=[whole()])
+    for _ in range(2):
+        run(x).sum().backward()
+        eager(x).sum().backward()
+    for (name, got), want in zip(model.named_buffers(), eager.buffers(), strict=True):
+        torch.testing.assert_close(got, want, rtol=0, atol=0, msg=name)
