@@ -52,6 +52,7 @@ from keel.runtime.python_source import (
 )
 from keel.schedule.tensor_graph import Slot
 from keel.symbols import bounds
+from keel.torch_adapter import allocator_on
 from keel.types import SymType
 
 _INT64 = -(2**63), 2**63 - 1
@@ -102,6 +103,7 @@ class _Printer:
         names = [self._tensor(i) if isinstance(i, int) else self._input(k) for k, i in enumerate(inputs)]
         self.out.unpack(names, self._variable("args"))
         self.out.do(method(self._variable("args"), "clear"))
+        self._choose_allocators()
         for step in self.program.steps:
             self._step(step)
         return self.out.build("keel launch list")
@@ -203,11 +205,19 @@ class _Printer:
             case StrideOf(tensor, dim):
                 return method(self._tensor(tensor), "stride", literal(dim))
 
+    def _choose_allocators(self) -> None:
+        steps = self.program.steps
+        for device in dict.fromkeys(self.program.tensors[s.tensor].device for s in steps if isinstance(s, Allocate)):
+            choose = self._object(allocator_on(device), "allocator")
+            self.out.assign(self._allocator(device), call(choose))
+
+    def _allocator(self, device: torch.device) -> Name:
+        return self.space.variable(("allocate", device), "allocate")
+
     def _allocate(self, tensor: int) -> None:
         t = self.program.tensors[tensor]
-        where = {"dtype": self._object(t.dtype, "dtype"), "device": self._object(t.device, "device")}
-        sizes = [self.host.numbers(t.shape), self.host.numbers(t.strides)]
-        self.out.assign(self._tensor(tensor), call(self._object(torch.empty_strided, "empty_strided"), sizes, where))
+        facts = [self.host.numbers(t.shape), self.host.numbers(t.strides), self._object(t.dtype, "dtype")]
+        self.out.assign(self._tensor(tensor), call(self._allocator(t.device), facts))
 
     def _view(self, step: MakeView) -> None:
         t, base = self.program.tensors[step.tensor], self._tensor(step.base)

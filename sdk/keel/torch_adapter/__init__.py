@@ -2,6 +2,7 @@
 versions.
 """
 
+from keel.torch_adapter.allocation import Allocator, allocator_on
 from keel.torch_adapter.calls import Asked, captured_calls, recorded
 from keel.torch_adapter.capture import (
     Boxed,
@@ -71,6 +72,7 @@ from keel.torch_adapter.trees import (
 
 __all__ = [
     "LEFT_OUT",
+    "Allocator",
     "Asked",
     "Boxed",
     "Captured",
@@ -84,6 +86,7 @@ __all__ = [
     "Symbolic",
     "Transformed",
     "Tree",
+    "allocator_on",
     "asks_again",
     "bug_of",
     "capture",
