@@ -25,12 +25,14 @@ from keel.runtime.launch_program import (
     LayOut,
     MakeView,
     Return,
+    Reuse,
     SettleChecks,
     SizeOf,
     Step,
     StrideOf,
     TakeArena,
 )
+from keel.runtime.launch_reuse import with_reuse
 from keel.runtime.launch_symbols import LaunchSymbols
 from keel.schedule.schedule import KernelLaunch, Schedule
 from keel.schedule.tensor_graph import CheckSite, ExternCall, Slot, library_views
@@ -39,7 +41,7 @@ from keel.types import TensorType, leaves, symbols_of
 
 def build_program(schedule: Schedule, arena: bool = True) -> LaunchProgram:
     """The launch program of a schedule, whose intermediate tensors lie in an arena or have memory of their own, which
-    is freed after their last use.  Raises KeelError[bad-graph] if a size is known from nothing."""
+    is freed, or reused, after their last use.  Raises KeelError[bad-graph] if a size is known from nothing."""
     return _Builder(schedule, arena).build()
 
 
@@ -69,13 +71,13 @@ class _Builder:
         for o in self.tensors.outputs:
             steps += self._view(o) if isinstance(o, int) else []
         steps += [SettleChecks(after=True)] if settles else []
-        steps = self._freed(steps)
+        types = tuple(t.type for t in self.tensors.tensors)
+        steps = with_reuse(self._freed(steps), types)
         steps += [GiveArena()] if arena else []
         steps.append(Return(tuple(self.tensors.outputs)))
         plan = ArenaPlan(
             self.key, self._lifetimes(steps), tuple(KeptView(t, *self.tensors.base(t)) for t in self.views)
         )
-        types = tuple(t.type for t in self.tensors.tensors)
         return LaunchProgram(types, tuple(self.tensors.inputs), tuple(steps), plan, self.checks)
 
     def _type(self, tensor: int) -> TensorType:
@@ -200,7 +202,7 @@ def tensors_of(step: Step) -> tuple[int, ...]:
     match step:
         case Allocate(tensor) | LayOut(tensor) | Free(tensor):
             return (tensor,)
-        case MakeView(tensor, base):
+        case MakeView(tensor, base) | Reuse(tensor, base):
             return (base, tensor)
         case LaunchKernel(tensors=tensors) | CheckIndices(tensors):
             return tensors

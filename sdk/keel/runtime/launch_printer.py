@@ -30,6 +30,7 @@ from keel.runtime.launch_program import (
     LayOut,
     MakeView,
     Return,
+    Reuse,
     SettleChecks,
     SizeOf,
     Source,
@@ -160,6 +161,9 @@ class _Printer:
                 out.do(call(self._object(self.pool.give, "give"), [self._key(), self._variable("arena")]))
             case Allocate(tensor):
                 self._allocate(tensor)
+            case Reuse(tensor, dead):
+                out.assign(self._tensor(tensor), self._tensor(dead))
+                out.delete([self._tensor(dead)])
             case MakeView():
                 self._view(step)
             case LaunchKernel(kernel, tensors, symbols):

@@ -82,6 +82,15 @@ class Allocate:
 
 
 @dataclass(frozen=True, slots=True)
+class Reuse:
+    """Has ``tensor`` take over ``dead``, which was allocated here, is of the same type and is not used any more. There
+    are other values in it."""
+
+    tensor: int
+    dead: int
+
+
+@dataclass(frozen=True, slots=True)
 class MakeView:
     """``tensor`` as a view of ``base`` that begins ``offset`` elements after it."""
 
@@ -168,6 +177,7 @@ Step = (
     | TakeArena
     | GiveArena
     | Allocate
+    | Reuse
     | MakeView
     | LaunchKernel
     | CallLibrary

@@ -1,9 +1,9 @@
 """What must hold of every launch program, checked in one pass over its steps before anything is printed or run.
 
-A name is defined before it is used and defined once.  Nothing is read before it is written, used after it is freed, or
-used while its memory in the arena may belong to another tensor.  What a library returns has its shape checked before
-anything else is done with it than to read sizes off it.  No input is written to, and no result lies in memory that the
-next call will overwrite.  A kernel gets as many tensors as it has buffers, of their dtypes, and no smaller.
+A name is defined before it is used and defined once. Nothing is read before it is written, used after it is freed or
+reused, or used while its memory in the arena may belong to another tensor. What a library returns has its shape checked
+before anything else is done with it than to read sizes off it. No input is written to, and no result lies in memory
+that the next call will overwrite. A kernel gets as many tensors as it has buffers, of their dtypes, and no smaller.
 The program is a straight line: what holds at a step holds on every path to it.
 """
 
@@ -31,6 +31,7 @@ from keel.runtime.launch_program import (
     LayOut,
     MakeView,
     Return,
+    Reuse,
     SettleChecks,
     SizeOf,
     Step,
@@ -56,6 +57,8 @@ class _Verifier:
         self.memory = {t: t for t in self.inputs}  # of each tensor: the one whose memory it lies in
         self.written = set(self.inputs)  # memory that holds values
         self.usable = set(self.inputs)  # tensors that a step may name
+        self.inside = {t: {t} for t in self.inputs}  # of each memory: the usable tensors that lie in it
+        self.allocated: set[int] = set()
         self.freed: set[int] = set()
         self.unchecked: set[int] = set()  # what a library returned, in a shape that nobody has seen
         self.symbols: set[str] = set()
@@ -100,8 +103,9 @@ class _Verifier:
             case GiveArena():
                 self._give()
             case Allocate(tensor):
-                self._known(self._type(tensor).symbols)
-                self._define([tensor])
+                self._allocate(tensor)
+            case Reuse(tensor, dead):
+                self._reuse(tensor, dead)
             case MakeView():
                 self._view(step.tensor, step.base, step.offset)
             case LaunchKernel():
@@ -138,7 +142,7 @@ class _Verifier:
             if t in self.usable or t in self.freed:
                 raise _Wrong(f"makes t{t}, which is there already")
             self.usable.add(t)
-            self.memory.setdefault(t, t)
+            self.inside.setdefault(self.memory.setdefault(t, t), set()).add(t)
             if written:
                 self.written.add(self.memory[t])
 
@@ -220,8 +224,7 @@ class _Verifier:
             raise _Wrong("gives back what was not taken")
         gone = {self.memory[t] for t in self.arena if t in self.memory}
         for t in [t for t in self.usable if self.memory[t] in gone]:
-            self.usable.remove(t)
-            self.freed.add(t)
+            self._drop(t)
 
     def _in_life(self, number: int, step: Step) -> None:
         """Whether the memory of kept tensors that the step touches is theirs at that time."""
@@ -249,8 +252,28 @@ class _Verifier:
         self._use(tensor)
         if tensor in self.arena:
             raise _Wrong(f"frees t{tensor}, which lies in the arena")
+        self._drop(tensor)
+
+    def _drop(self, tensor: int) -> None:
         self.usable.remove(tensor)
+        self.inside[self.memory[tensor]].discard(tensor)
         self.freed.add(tensor)
+
+    def _allocate(self, tensor: int) -> None:
+        self._known(self._type(tensor).symbols)
+        self._define([tensor])
+        self.allocated.add(tensor)
+
+    def _reuse(self, tensor: int, dead: int) -> None:
+        self._use(dead)
+        if dead not in self.allocated:
+            raise _Wrong(f"reuses t{dead}, which is not allocated here")
+        if self._type(tensor) != self._type(dead):
+            raise _Wrong(f"reuses t{dead} of {self._type(dead)} as t{tensor} of {self._type(tensor)}")
+        if views := sorted(self.inside[dead] - {dead}):
+            raise _Wrong(f"reuses t{dead}, in which t{views[0]} lies")
+        self._drop(dead)
+        self._allocate(tensor)
 
     # -- work ----------------------------------------------------------------------------------------
 

@@ -25,6 +25,7 @@ from keel.runtime.launch_program import (
     LayOut,
     MakeView,
     Return,
+    Reuse,
     Step,
     TakeArena,
 )
@@ -50,6 +51,38 @@ def program_of(fn: Callable[..., Any], *inputs: Any, symbolic: bool = False, are
 def function_of(program: LaunchProgram) -> Callable[..., tuple[Any, ...]]:
     """The program as a function, its kernels interpreted."""
     return python_function(program, {k: keel_interp.launcher(str(k)) for k in program.kernels()})
+
+
+def most_memory(program: LaunchProgram) -> int:
+    """The most bytes that tensors of this program have at a time, where all sizes are known: its inputs do not count,
+    nor what a library needs besides its results."""
+    inside: dict[int, set[int]] = {}  # of each memory: the names by which it is held
+    memory: dict[int, int] = {}
+    size: dict[int, int] = {}
+    most = 0
+
+    def make(tensor: int, base: int | None = None) -> None:
+        memory[tensor] = tensor if base is None else memory.get(base, base)
+        inside.setdefault(memory[tensor], set()).add(tensor)
+        type = program.tensors[tensor]
+        size.setdefault(memory[tensor], 0 if base is not None else int(type.extent) * type.dtype.itemsize)
+
+    for step in program.steps:
+        match step:
+            case Allocate(tensor):
+                make(tensor)
+            case Reuse(tensor, dead):
+                inside[memory[dead]].remove(dead)
+                make(tensor)
+            case MakeView(tensor, base):
+                make(tensor, base)
+            case CallLibrary(results=results, view_of=viewed):
+                for result in results:
+                    make(result, viewed)
+            case Free(tensor) if tensor in memory:
+                inside[memory[tensor]].remove(tensor)
+        most = max(most, sum(size[m] for m, names in inside.items() if names))
+    return most
 
 
 def without(program: LaunchProgram, number: int) -> LaunchProgram:
@@ -88,6 +121,8 @@ def swapped(program: LaunchProgram) -> Iterator[LaunchProgram]:
                 bound = isinstance(one, TakeArena)
             case Free():
                 bound = two.tensor in tensors_of(one)
+            case Reuse():
+                bound = two.dead in tensors_of(one)
             case _:
                 bound = depends(program, k, two)
         if bound:
@@ -95,11 +130,11 @@ def swapped(program: LaunchProgram) -> Iterator[LaunchProgram]:
 
 
 def depends(program: LaunchProgram, number: int, later: Step) -> bool:
-    """Whether ``later`` uses a tensor that a step makes, or reads one that it is the first to write.  A view may be
-    made of what is not written yet."""
+    """Whether ``later`` uses a tensor that a step makes, or reads one that it is the first to write. What is not
+    written yet may be viewed, freed and reused."""
     step, read = program.steps[number], needs_of(later)
     match step:
-        case Allocate(tensor) | MakeView(tensor):
+        case Allocate(tensor) | Reuse(tensor) | MakeView(tensor):
             return tensor in tensors_of(later) or tensor in read
         case CallLibrary(results=results, out=None):
             return not read.isdisjoint(t for t in results if t >= 0)
@@ -109,7 +144,9 @@ def depends(program: LaunchProgram, number: int, later: Step) -> bool:
             written = {t for t, b in zip(tensors, kernel.buffers, strict=True) if b.role == "out"}
         case _:
             return False
-    return not isinstance(later, MakeView) and not read.isdisjoint(written - written_before(program, number))
+    if isinstance(later, MakeView | Free | Reuse):
+        return False
+    return not read.isdisjoint(written - written_before(program, number))
 
 
 def written_before(program: LaunchProgram, number: int) -> set[int]:
@@ -137,14 +174,14 @@ def needs_of(step: Step) -> set[int]:
             return {r for r in results if isinstance(r, int)}
         case BindSymbol():
             return set(tensors_of(step))
-        case LayOut(tensor) | Free(tensor):
+        case LayOut(tensor) | Free(tensor) | Reuse(dead=tensor):
             return {tensor}
     return set()
 
 
 def symbols_of_step(program: LaunchProgram, step: Step) -> set[str]:
     match step:
-        case Allocate(tensor):
+        case Allocate(tensor) | Reuse(tensor):
             return set(program.tensors[tensor].symbols)
         case LaunchKernel(symbols=symbols):
             return set(symbols)
@@ -165,6 +202,8 @@ def renamed(program: LaunchProgram, draw: random.Random) -> Iterator[LaunchProgr
                 yield instead(program, k, replace(step, tensors=(*tensors[:place], other, *tensors[place + 1 :])))
             case Free() | LayOut():
                 yield instead(program, k, replace(step, tensor=other))
+            case Reuse():
+                yield instead(program, k, replace(step, dead=other))
             case MakeView():
                 yield instead(program, k, replace(step, base=other))
             case Return(results) if any(isinstance(r, int) for r in results):

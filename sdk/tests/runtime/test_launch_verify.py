@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import pytest
 import sympy
@@ -30,64 +28,27 @@ from keel.runtime.launch_program import (
     LayOut,
     MakeView,
     Return,
+    Reuse,
     SettleChecks,
     SizeOf,
     Step,
     TakeArena,
 )
 from keel.runtime.launch_verify import verify_program
+from keel.schedule.tensor_graph import Slot
 from keel.types import SymType, TensorType, symbol
 
+from .drawn_programs import drawn, steps
 from .programs import dropped, function_of, instead, program_of, renamed, schedule_of, swapped
-
-UNARY: tuple[Callable[..., Any], ...] = (
-    torch.tanh,
-    lambda x: x @ x.mT * 0.1 @ x,
-    lambda x: x - x.amax(1, keepdim=True),
-    lambda x: x.sort(1)[0],
-    lambda x: x.topk(2, 1)[0].sum(1, keepdim=True) + x,
-    lambda x: x.mT.contiguous().mT,
-    lambda x: x.cumsum(0),
-    lambda x: x[:, 1:].exp().sum() + x,
-    lambda x: x.flip(1),
-    lambda x: x[(x[:, 0].abs() * 2).long().clamp(0, 1)],
-)
-BINARY: tuple[Callable[..., Any], ...] = (
-    torch.add,
-    torch.mul,
-    lambda a, b: a @ b.mT @ b * 0.1,
-    lambda a, b: torch.where(a > b, a, b),
-    lambda a, b: a.index_add(0, (a[:2, 0] > 0).long(), b[:2]),
-    lambda a, b: torch.cat([a, b])[1 : a.shape[0] + 1],
-)
-
-steps = st.lists(
-    st.one_of(
-        st.tuples(st.sampled_from(UNARY), st.integers(1, 4)),
-        st.tuples(st.sampled_from(BINARY), st.integers(1, 4), st.integers(1, 4)),
-    ),
-    min_size=1,
-    max_size=7,
-)
-
-
-def drawn(program: list[Any]) -> Callable[..., Any]:
-    def fn(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        values = [x, y]
-        for op, *back in program:
-            values.append(op(*(values[-min(b, len(values))] for b in back)))
-        return values[-1], values[len(values) // 2] * 2, values[-1][1:, :2]
-
-    return fn
 
 
 @pytest.mark.slow
 @settings(max_examples=15, deadline=None, derandomize=True, phases=(Phase.generate,))
-@given(steps, st.booleans(), st.integers(0, 100))
-def test_any_program_is_right_and_computes_what_eager_does_and_its_neighbors_are_wrong(program, symbolic, seed):
+@given(steps, st.booleans(), st.booleans(), st.integers(0, 100))
+def test_any_program_is_right_and_computes_what_eager_does_and_its_neighbors_are_wrong(program, symbolic, arena, seed):
     torch.manual_seed(seed)
     fn, args = drawn(program), (torch.randn(4, 3), torch.randn(4, 3))
-    made = program_of(fn, *args, symbolic=symbolic)
+    made = program_of(fn, *args, symbolic=symbolic, arena=arena)
     run = function_of(made)
     others = (torch.randn(6, 5), torch.randn(6, 5)) if symbolic else args
     for inputs in (args, others, args):
@@ -103,6 +64,7 @@ def test_any_program_is_right_and_computes_what_eager_does_and_its_neighbors_are
 
 N = symbol("n")
 ROW = TensorType.dense(torch.float32, (4,))
+WRITE = CallLibrary(torch.neg, (Slot(0),), {}, out=1)
 MATRIX = TensorType.dense(torch.float32, (4, 4))
 
 
@@ -134,6 +96,22 @@ def number_of(program: LaunchProgram, kind: type[Step]) -> int:
         ((Allocate(1), Free(1), Allocate(1), Return((0,))), "makes t1, which is there already"),
         ((Allocate(1), Free(1), MakeView(2, 1, 0), Return((0,))), "uses t1 after it is freed"),
         ((Free(0), Return((0,))), "uses t0 after it is freed"),
+        ((Allocate(1), Reuse(2, 1), MakeView(4, 1, 0), Return((0,))), "uses t1 after it is freed"),
+        ((Allocate(1), Reuse(2, 1), Reuse(4, 1), Return((0,))), "uses t1 after it is freed"),
+        ((Allocate(1), Free(1), Reuse(2, 1), Return((0,))), "uses t1 after it is freed"),
+        ((Reuse(2, 1), Return((0,))), "uses t1 before it is made"),
+        ((Allocate(1), Allocate(2), Reuse(2, 1), Return((0,))), "makes t2, which is there already"),
+        ((Allocate(1), WRITE, Reuse(2, 1), Return((2,))), "reads t2 before it is written"),
+        ((Allocate(1), WRITE, Reuse(2, 1), Return((1,))), "uses t1 after it is freed"),
+        ((Reuse(2, 0), Return((0,))), "reuses t0, which is not allocated here"),
+        ((Allocate(1), MakeView(2, 1, 0), Reuse(4, 2), Return((0,))), "reuses t2, which is not allocated here"),
+        ((Allocate(1), MakeView(2, 1, 0), Reuse(4, 1), Return((0,))), "reuses t1, in which t2 lies"),
+        (
+            (Allocate(1), WRITE, CallLibrary(torch.t, (Slot(1),), {}, (2,), view_of=1), Reuse(4, 1), Return((0,))),
+            "reuses t1, in which t2 lies",
+        ),
+        ((Allocate(1), Reuse(5, 1), Return((0,))), "reuses t1 of f32[4] as t5 of f32[4, 4]"),
+        ((BindSymbol("n", InputNumber(1)), Allocate(1), Reuse(3, 1), Return((0,))), "reuses t1 of f32[4] as t3 of"),
         ((Allocate(3), Return((0,))), "needs the size n, which no earlier step binds"),
         ((BindSymbol("n", SizeOf(0, 1)), Return((0,))), "reads dimension 1 of t0, which has 1"),
         ((BindSymbol("n", SizeOf(1, 0)), Return((0,))), "uses t1 before it is made"),
@@ -173,7 +151,7 @@ def number_of(program: LaunchProgram, kind: type[Step]) -> int:
     ids=lambda v: v.replace(" ", "-") if isinstance(v, str) else "",
 )
 def test_a_wrong_step_is_refused_in_a_sentence(steps: tuple[Step, ...], sentence: str) -> None:
-    types = (ROW, ROW, ROW, TensorType.dense(torch.float32, (N,)))
+    types = (ROW, ROW, ROW, TensorType.dense(torch.float32, (N,)), ROW, MATRIX)
     assert sentence in refusal(LaunchProgram(types, (0, SymType(N)), steps))
 
 
