@@ -16,8 +16,9 @@ from keel import Launcher, Source
 from keel.loops import Kernel, evaluate
 from keel.plugin import cuda_stream
 from keel_triton.block_sizes import Blocks, choose
-from keel_triton.driver import Run, runner
+from keel_triton.driver import cuda, runner
 from keel_triton.launch_plan import NARROW, Launch, plan, reach
+from keel_triton.native_launch import Runs, Variants
 
 SIZES = 256  # the number of sets of sizes whose compiled functions a launcher keeps
 
@@ -118,7 +119,7 @@ class _Launchable:
     def __init__(self, module: ModuleType, kernel: Kernel):
         self.module, self.kernel = module, kernel
         self.siblings: Sequence[_Launchable] = ()
-        self.ready: OrderedDict[tuple[int, ...], list[tuple[tuple[int, ...], Run]]] = OrderedDict()
+        self.ready: OrderedDict[tuple[int, ...], Runs] = OrderedDict()
 
     def start(self, device: int, aligned: bool, sizes: Mapping[str, int]) -> list[Any]:
         """(launch, programs, int parameters, compiled kernel to be) of each launch that has programs at these sizes."""
@@ -135,7 +136,7 @@ class _Launchable:
                 started.append((one, programs, numbers, compiler.start(function, one, variant, target_of(device))))
         return started
 
-    def prepare(self, device: int, aligned: bool, values: tuple[int, ...]) -> list[tuple[tuple[int, ...], Run]]:
+    def prepare(self, device: int, aligned: bool, values: tuple[int, ...]) -> Runs:
         """Compiles this kernel and the graph's other kernels for these sizes, and loads it onto the current device."""
         sizes = dict(zip(self.kernel.symbols, values, strict=True))
         if sizes:
@@ -150,6 +151,13 @@ class _Launchable:
         return runs
 
     def launcher(self) -> Launcher:
+        """A launcher in C that knows what was launched before, if a device is here; in Python, which adds to that."""
+        sizes = len(self.kernel.buffers), len(self.kernel.symbols)
+        variants = Variants(*sizes, cuda()) if torch.cuda.is_available() else None
+        launch = self.in_python(variants)
+        return launch if variants is None else variants.launcher(launch)
+
+    def in_python(self, variants: Variants | None) -> Launcher:
         count, ready = len(self.kernel.buffers), self.ready
         current = torch.cuda.current_device
 
@@ -166,11 +174,13 @@ class _Launchable:
             runs = ready.get(key)
             if runs is None:
                 runs = ready[key] = self.prepare(device, key[1], args[count:])
+                if variants is not None:
+                    variants.add(device, key[1], args[count:], runs)
                 if len(ready) > SIZES:
                     ready.popitem(last=False)
             stream = cuda_stream(device)
             for which, run in runs:
-                run([pointers[k] for k in which], stream)
+                run.launch([pointers[k] for k in which], stream)
             return None
 
         return launch

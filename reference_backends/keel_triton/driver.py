@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Any
 
@@ -17,7 +18,22 @@ MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 DEFAULT_SHARED = 48 * 1024
 INVALID_CONTEXT = 201  # CUDA_ERROR_INVALID_CONTEXT
 
-Run = Callable[[list[int], int], None]
+
+@dataclass(frozen=True)
+class Run:
+    """A function on a device, and one launch of it: ``programs`` blocks of ``threads`` with ``shared`` bytes of memory.
+    It takes ``parameters``: addresses, then ``numbers``, then null pointers.
+
+    ``launch(addresses, stream)`` launches it. Safe to call from several threads: each call holds parameters of its own.
+    """
+
+    function: int
+    programs: int
+    threads: int
+    shared: int
+    numbers: tuple[int, ...]
+    parameters: int
+    launch: Callable[[list[int], int], None]
 
 
 @lru_cache(maxsize=1)
@@ -56,14 +72,12 @@ def enter(device: int, driver: Any) -> None:
 
 
 def runner(kernel: Any, device: int, programs: int, pointers: int, numbers: Sequence[int], driver: Any = None) -> Run:
-    """``run(pointers, stream)`` of a compiled kernel that takes that many pointers, then ``numbers``.
-
-    Safe to call from several threads: each call holds parameters of its own.
-    """
+    """A launch of a compiled kernel that takes that many pointers, then ``numbers``, on a device."""
     driver = driver or cuda()
     total = parameters(kernel, pointers + len(numbers))
-    function, launch = load(kernel, device, driver), driver.cuLaunchKernel
+    function = load(kernel, device, driver)
     threads, shared = 32 * kernel.metadata.num_warps, kernel.metadata.shared
+    launch = driver.cuLaunchKernel
     # Without conversions by ctypes, arguments take half the time: the function, the grid, the block, shared memory.
     settled = (ctypes.c_void_p(function), *map(ctypes.c_uint, (programs, 1, 1, threads, 1, 1, shared)))
     slots, table, null = ctypes.c_uint64 * total, ctypes.c_void_p * total, ctypes.c_void_p()
@@ -92,9 +106,14 @@ def runner(kernel: Any, device: int, programs: int, pointers: int, numbers: Sequ
             code = launch(*settled, at, where, null)
         free.append(held)
         if code:
-            _done("cuLaunchKernel", code)
+            launch_failed(code)
 
-    return run
+    return Run(function, programs, threads, shared, tuple(numbers), total, run)
+
+
+def launch_failed(code: int) -> None:
+    """Raises KeelError[build-failed] for an error of a launch."""
+    _done("cuLaunchKernel", code)
 
 
 _ENTRY = re.compile(r"\.entry\s+\w+\s*\(([^)]*)\)")

@@ -94,7 +94,7 @@ _MOVED: Mapping[str, tuple[str, ...]] = {
     ),
 }
 """Names that were public here, by the room where they are now.  They are found for one more release."""
-_ROOMS = ("cache", "cost", "loops", "opset", "plugin", "serialize", "testing")
+_ROOMS = ("cache", "cost", "launcher", "loops", "opset", "plugin", "serialize", "testing")
 """The public rooms, which are loaded when they are first used, like names."""
 _MODULES: Mapping[str, str] = {
     **{room: f"keel.{room}" for room in _ROOMS},

@@ -26,6 +26,7 @@ FLOORS = (
     "dump",
     "fuel",
     "cache",
+    "launcher",
     "quarantine",
     "symbols",
     "loops",

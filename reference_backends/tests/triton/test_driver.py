@@ -77,8 +77,8 @@ def compiled(params: int, **changed: Any) -> Any:
 def test_a_launch() -> None:
     notes = Notes(2)
     run = runner(compiled(6), 3, 77, 2, (100, 5), notes)
-    run([1000, 2000], 9)
-    run([3000, 4000], 8)
+    run.launch([1000, 2000], 9)
+    run.launch([3000, 4000], 8)
     assert notes.calls == [
         ("enter", 3),
         ("load", b"code"),
@@ -105,7 +105,7 @@ def test_much_shared_memory_is_asked_for() -> None:
 def test_a_thread_without_a_context_gets_one() -> None:
     notes = Notes(0, {"launch": [INVALID_CONTEXT, 0]})
     run = runner(compiled(3), 2, 1, 1, (), notes)
-    run([1], 0)
+    run.launch([1], 0)
     assert [c[0] for c in notes.calls[-3:]] == ["launch", "enter", "launch"]
 
 
@@ -114,7 +114,7 @@ def test_errors_have_the_drivers_number() -> None:
         runner(compiled(3), 0, 1, 1, (), Notes(0, {"load": [209]}))
     run = runner(compiled(3), 0, 1, 1, (), Notes(0, {"launch": [700]}))
     with pytest.raises(KeelError, match=r"build-failed.*cuLaunchKernel failed with error 700"):
-        run([1], 0)
+        run.launch([1], 0)
 
 
 @pytest.mark.parametrize(
@@ -129,7 +129,7 @@ def test_functions_that_take_something_else_are_refused(kernel: Any, given: int)
 def test_calls_from_several_threads_keep_their_parameters() -> None:
     notes = Notes(0)
     run = runner(compiled(3), 0, 1, 1, (), notes)
-    others = iter([lambda: [run([k], 0) for k in (1, 2)], None])
+    others = iter([lambda: [run.launch([k], 0) for k in (1, 2)], None])
 
     def wait() -> None:
         if (other := next(others, None)) is not None:
@@ -139,5 +139,5 @@ def test_calls_from_several_threads_keep_their_parameters() -> None:
             thread.join()
 
     notes.wait = wait
-    run([7], 0)
+    run.launch([7], 0)
     assert sorted(c[3][0] for c in notes.calls if c[0] == "launch") == [1, 2, 7]

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import fx
 from torch._ops import HigherOrderOperator, OpOverload
 
 
-def cuda_stream(device: int) -> int:
-    """PyTorch's current stream on CUDA device ``device``, as a cudaStream_t. The public call would make an object each
-    time.
-    """
-    return int(torch._C._cuda_getCurrentRawStream(device))
+def _no_stream(device: int) -> int:
+    raise RuntimeError("This build of PyTorch has no CUDA.")
+
+
+cuda_stream: Callable[[int], int] = getattr(torch._C, "_cuda_getCurrentRawStream", _no_stream)
+"""PyTorch's current stream on a CUDA device, as a cudaStream_t. The public call would make an object each time."""
 
 
 def works_on_streams(node: fx.Node) -> bool:
