@@ -16,6 +16,7 @@ from keel import dump
 from keel.errors import KeelError, KeelWarning
 from keel.events import AutotuneSkipped, AutotuneStarted, GraphCompiled, Listener, PlanSelected, ignore
 from keel.fuel import Fuel
+from keel.graph.decomposed_calls import Decompositions
 from keel.graph.deterministic import fill_fresh_memory, is_filled
 from keel.graph.eager_segments import in_order, segments
 from keel.graph.legalize import legalize
@@ -60,7 +61,8 @@ class DynamoBackend:
 
         with unwrapped(), no_collection():
             reject_excluded_inputs(gm)
-            return capture(gm, example_inputs, compiler, partial(saved_images, backends=self.settings.backends))
+            images = partial(saved_images, backends=self.settings.backends)
+            return capture(gm, example_inputs, compiler, images, Decompositions(self.settings.backends))
 
 
 @in_one_chunk

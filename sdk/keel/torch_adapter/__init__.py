@@ -42,7 +42,7 @@ from keel.torch_adapter.operators import (
     signature,
     writes,
 )
-from keel.torch_adapter.recorder import fake_mode_of, record
+from keel.torch_adapter.recorder import fake_mode_of, fake_mode_of_value, record
 from keel.torch_adapter.streams import cuda_stream, works_on_streams
 from keel.torch_adapter.symbols import (
     Symbolic,
@@ -100,6 +100,7 @@ __all__ = [
     "expression_data",
     "facts_of",
     "fake_mode_of",
+    "fake_mode_of_value",
     "fix_strides",
     "flat",
     "flatten_call",

@@ -25,6 +25,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from keel.errors import KeelError
 from keel.torch_adapter.assertions import assert_promises
 from keel.torch_adapter.backward_mutations import keep_saved, read_late, saves_unchecked
+from keel.torch_adapter.inlined_calls import Decomposed, drop_detached, inline_calls, nothing_decomposed, outline_calls
 from keel.torch_adapter.meta_bugs.apply import apply_fixes
 from keel.torch_adapter.meta_bugs.upsample import resampled
 from keel.torch_adapter.misread_sizes import restore_sizes
@@ -67,11 +68,16 @@ Compiler = Callable[[Captured], Boxed]
 
 
 def capture(
-    gm: fx.GraphModule, example_inputs: Sequence[Any], compiler: Compiler, images: Images = no_images
+    gm: fx.GraphModule,
+    example_inputs: Sequence[Any],
+    compiler: Compiler,
+    images: Images = no_images,
+    decomposed: Decomposed = nothing_decomposed,
 ) -> Callable[..., Any]:
     """Captures ``gm`` and returns a callable with Dynamo's calling convention that runs what ``compiler`` returns.
     ``compiler`` is called for an inference graph, or for a forward graph and (now or when first needed) a backward
-    graph. Values of ``images`` that the forward graph saves are saved channels-last. Only PyTorch's dispatcher
+    graph. Values of ``images`` that the forward graph saves are saved channels-last. What calls are ``decomposed`` to
+    says what can be computed again in backward (see ``inlined_calls``). Only PyTorch's dispatcher
     decomposes operators here.
     """
     # Importing these takes longer than importing torch, and a package that only defines a backend does not need them.
@@ -80,7 +86,8 @@ def capture(
     from torch._functorch.aot_autograd import aot_module_simplified
 
     if any(isinstance(x, list | tuple | dict) for x in example_inputs):  # the whole backward of compiled autograd
-        return flatten_graph_inputs(gm, example_inputs, lambda flat, inputs: capture(flat, inputs, compiler, images))
+        more = compiler, images, decomposed
+        return flatten_graph_inputs(gm, example_inputs, lambda flat, inputs: capture(flat, inputs, *more))
     read_apart(gm)
     of = partial(_compile_function, compiler, torch._C._get_mkldnn_enabled())
     # The backward graph is compiled inside the user's frame, or even inside autograd's thread.
@@ -103,7 +110,7 @@ def capture(
             fw_compiler=of("forward"),
             bw_compiler=backward,
             inference_compiler=of("inference"),
-            partition_fn=partial(_partition, images),
+            partition_fn=partial(_partition, images, decomposed),
             decompositions={},
             keep_inference_input_mutations=True,
         )
@@ -139,13 +146,17 @@ def _compile_function(compiler: Compiler, onednn: bool, kind: Kind) -> Callable[
     return compile_graph
 
 
-def _partition(images: Images, joint: fx.GraphModule, *args: Any, **kwargs: Any) -> Any:
+def _partition(images: Images, decomposed: Decomposed, joint: fx.GraphModule, *args: Any, **kwargs: Any) -> Any:
     """Splits a joint graph into the forward and the backward graph."""
     from torch._functorch.partitioners import min_cut_rematerialization_partition
 
     apply_fixes(joint)  # before saved values become inputs of backward
     read_late(joint, kwargs["num_fwd_outputs"])
+    drop_detached(joint.graph)
+    inline_calls(joint.graph, decomposed)
     forward, backward = min_cut_rematerialization_partition(joint, *args, **kwargs)
+    outline_calls(forward.graph)
+    outline_calls(backward.graph)
     lay_out_saved(forward, backward, kwargs["num_fwd_outputs"], images)
     keep_saved(forward, backward, kwargs["num_fwd_outputs"])
     return forward, backward

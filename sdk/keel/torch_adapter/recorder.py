@@ -294,9 +294,11 @@ class _Writer:
 
 def fake_mode_of(gm: fx.GraphModule) -> FakeTensorMode | None:
     """The fake mode that the graph was traced under; None for a graph without tensors."""
-    for node in gm.graph.nodes:
-        value = node.meta.get("val")
-        for v in value if isinstance(value, tuple | list) else (value,):
-            if isinstance(v, FakeTensor):
-                return v.fake_mode
-    return None
+    modes = (fake_mode_of_value(node.meta.get("val")) for node in gm.graph.nodes)
+    return next((mode for mode in modes if mode is not None), None)
+
+
+def fake_mode_of_value(value: Any) -> FakeTensorMode | None:
+    """The fake mode of a tensor, or of the first one in a list; None if there is none."""
+    tensors = value if isinstance(value, tuple | list) else (value,)
+    return next((v.fake_mode for v in tensors if isinstance(v, FakeTensor)), None)
