@@ -27,8 +27,8 @@ class Decompositions:
     made: dict[Any, fx.Graph | None] = field(default_factory=dict)
 
     def __call__(self, node: fx.Node) -> fx.Graph | None:
-        """The decomposition of a call that a loop-level backend makes kernels for. None for what another backend takes
-        first, or a library: it may take no piece of the call. None also for calls without a decomposition.
+        """The decomposition of a call that loop-level backends make kernels for. None for a call that a backend takes
+        whole, since it may take no piece of it; and for a call without a decomposition.
         """
         try:
             call = call_of(node)
@@ -41,8 +41,8 @@ class Decompositions:
         return self.made[call.key]
 
     def _decomposed(self, node: fx.Node, call: Call) -> fx.Graph | None:
-        owner = next((b for b in self.backends if _takes(b, call)), None)
-        if owner is None or owner.target is None or str(call.op) in owner.target.externs or broken(call) is not None:
+        able = [b for b in self.backends if not b.last_resort]
+        if broken(call) is not None or not any(b.target for b in able) or any(_takes(b, call) for b in able):
             return None
         decomposition = decomposition_of(call.op)
         try:
