@@ -53,7 +53,7 @@ class Contender:
         """
         torch.set_num_threads(self.job.threads)
         tell("building the model")
-        self.case = self.build(self.job)
+        self.case = prepare(self.job.step, self.build(self.job))
         tell("running a step of eager PyTorch")
         self.forward = self.case.model
         expected = [t.detach().clone() for _, t in tensors(self.step())]
@@ -78,7 +78,8 @@ class Contender:
     def launch(self) -> Any:
         if self.job.device == "cuda":
             torch.compiler.cudagraph_mark_step_begin()
-        return run(self.job.step, prepare(self.job.step, self.case), self.forward)
+        self.case.model.zero_grad(set_to_none=True)
+        return run(self.job.step, self.case, self.forward)
 
     def round(self, seconds: float) -> dict[str, Any]:
         """Milliseconds of a step. One warms up, and says how many steps take that many ``seconds``; where it takes much
