@@ -19,6 +19,7 @@ from keel import KeelError, Launcher, Source
 from keel.cache import compile_library
 from keel.loops import Kernel
 from keel_cpp.emitter import prelude
+from keel_cpp.native_launch import native
 from keel_cpp.probe import COMPILER, cpu, probe
 
 # Results are those of IEEE arithmetic as written: no contraction, no reassociation. Floating-point exceptions and errno
@@ -121,7 +122,11 @@ def _share_openmp() -> None:
 
 
 def _launcher(library: ctypes.CDLL, name: str, kernel: Kernel) -> Launcher:
-    """Returns a function that passes addresses and sizes to the kernel."""
+    """What passes addresses and sizes to the kernel: a launcher in C, or in Python where there can be none in C."""
+    return native(_python_launcher(library, name, kernel), library, name, kernel)
+
+
+def _python_launcher(library: ctypes.CDLL, name: str, kernel: Kernel) -> Launcher:
     function = library[name]
     function.restype = None
     function.argtypes = [ctypes.c_void_p] * len(kernel.buffers) + [ctypes.c_int64] * len(kernel.symbols)

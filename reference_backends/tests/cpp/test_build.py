@@ -17,8 +17,10 @@ import torch
 
 import keel
 from keel import KeelError, Source
+from keel.launcher.native import launcher_type
 from keel.loops import parse
 from keel_cpp import target
+from keel_cpp.native_launch import entries
 
 from .kernels import kernel
 
@@ -45,7 +47,9 @@ def libraries(folder: Path) -> list[Path]:
 
 @pytest.fixture
 def runs(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The texts that go through the compiler."""
+    """The texts of kernels that go through the compiler: what launches them is compiled before."""
+    launcher_type()
+    entries()
     seen: list[str] = []
     run = library.run_compiler
 
