@@ -81,7 +81,7 @@ def c_library(text: str, *options: str, what: str, key: Sequence[str] = ()) -> c
     """The shared library of a text in C11, from Keel's cache or compiled; None if that is not possible here, for
     reasons that are logged. ``what`` names it there, and ``key`` holds what else it depends on.
     """
-    compiler = next((found for name in COMPILERS if (found := shutil.which(name))), None)
+    compiler = next((path for name in COMPILERS if (path := shutil.which(name))), None)
     if compiler is None:
         _log.info("Kernels are launched by Python: %s need a C compiler, one of %s.", what, ", ".join(COMPILERS))
         return None

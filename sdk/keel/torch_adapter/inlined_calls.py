@@ -24,7 +24,7 @@ Decomposed = Callable[[fx.Node], fx.Graph | None]
 the call's arguments, in order, and the output is a tuple of its results.
 """
 _CALL = "keel.inlined"
-_KEPT = ("stack_trace", "nn_module_stack", "seq_nr", "partitioner_tag", "original_aten", "from_node", "custom")
+_ORIGIN = ("stack_trace", "nn_module_stack", "seq_nr", "partitioner_tag", "original_aten", "from_node", "custom")
 
 
 def nothing_decomposed(node: fx.Node) -> fx.Graph | None:
@@ -101,12 +101,12 @@ def _inline(node: fx.Node, parts: fx.Graph) -> None:
     call = _Call(node.target, args, kwargs, dict(node.meta))
     operands = [a for a in tree_leaves((node.args, dict(node.kwargs))) if isinstance(a, fx.Node)]
     made: dict[Any, fx.Node] = dict(zip(parts.find_nodes(op="placeholder"), operands, strict=True))
-    kept = {k: v for k, v in node.meta.items() if k in _KEPT}
+    origin = {k: v for k, v in node.meta.items() if k in _ORIGIN}
     with node.graph.inserting_before(node):
         for part in parts.nodes:
             if part.op == "call_function":
                 made[part] = node.graph.node_copy(part, made.__getitem__)
-                made[part].meta = {**kept, "val": part.meta["val"]}
+                made[part].meta = {**origin, "val": part.meta["val"]}
     results: Any = parts.output_node().args[0]
     if isinstance(node.meta["val"], tuple | list):
         for item in [*node.users]:
@@ -187,9 +187,9 @@ def _outline(
     args, kwargs = tree_map(lambda v: named[v.text] if isinstance(v, _Name) else v, (call.args, call.kwargs))
     items = [(node, node.meta[_CALL].item) for node in results]
     with graph.inserting_before(results[0]):
-        whole = graph.call_function(call.target, args, kwargs)
-        whole.meta = dict(call.meta)
-        made = [whole if item is None else graph.call_function(operator.getitem, (whole, item)) for _, item in items]
+        new = graph.call_function(call.target, args, kwargs)
+        new.meta = dict(call.meta)
+        made = [new if item is None else graph.call_function(operator.getitem, (new, item)) for _, item in items]
     for node, (old, item) in zip(made, items, strict=True):
         if item is not None:
             node.meta = {**old.meta, "val": call.meta["val"][item]}

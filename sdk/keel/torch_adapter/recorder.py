@@ -299,6 +299,6 @@ def fake_mode_of(gm: fx.GraphModule) -> FakeTensorMode | None:
 
 
 def fake_mode_of_value(value: Any) -> FakeTensorMode | None:
-    """The fake mode of a tensor, or of the first one in a list; None if there is none."""
+    """The fake mode of a tensor, or of the first fake tensor in a list; None for other values."""
     tensors = value if isinstance(value, tuple | list) else (value,)
     return next((v.fake_mode for v in tensors if isinstance(v, FakeTensor)), None)

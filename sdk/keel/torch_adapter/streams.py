@@ -9,12 +9,16 @@ from torch import fx
 from torch._ops import HigherOrderOperator, OpOverload
 
 
-def _no_stream(device: int) -> int:
-    raise RuntimeError("This build of PyTorch has no CUDA.")
+_raw_stream: Callable[[int], int] | None = getattr(torch._C, "_cuda_getCurrentRawStream", None)
 
 
-cuda_stream: Callable[[int], int] = getattr(torch._C, "_cuda_getCurrentRawStream", _no_stream)
-"""PyTorch's current stream on a CUDA device, as a cudaStream_t. The public call would make an object each time."""
+def cuda_stream(device: int) -> int:
+    """PyTorch's current stream on CUDA device ``device``, as a cudaStream_t. The public call would make an object each
+    time. Raises RuntimeError if PyTorch was built without CUDA.
+    """
+    if _raw_stream is None:
+        raise RuntimeError("This build of PyTorch has no CUDA.")
+    return _raw_stream(device)
 
 
 def works_on_streams(node: fx.Node) -> bool:
