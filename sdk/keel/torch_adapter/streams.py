@@ -8,7 +8,6 @@ import torch
 from torch import fx
 from torch._ops import HigherOrderOperator, OpOverload
 
-
 _raw_stream: Callable[[int], int] | None = getattr(torch._C, "_cuda_getCurrentRawStream", None)
 
 
