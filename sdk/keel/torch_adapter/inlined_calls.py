@@ -18,6 +18,8 @@ import torch
 from torch import fx
 from torch.utils._pytree import tree_leaves, tree_map
 
+from keel.torch_adapter.symbols import Symbolic
+
 aten = torch.ops.aten
 Decomposed = Callable[[fx.Node], fx.Graph | None]
 """Returns the graph that a call is replaced by; None for a call that stays whole. The placeholders are the nodes among
@@ -66,7 +68,9 @@ def drop_detached(graph: fx.Graph) -> None:
 
 
 def inline_calls(graph: fx.Graph, decomposed: Decomposed) -> None:
-    """Replaces calls that the partitioner does not know by decompositions of which it knows everything."""
+    """Replaces calls that the partitioner does not know by decompositions of which it knows everything, but for those
+    of which a checkpoint of the user says whether they are saved.
+    """
     from torch._functorch.partitioners import get_default_op_list
 
     known = get_default_op_list()
@@ -79,7 +83,7 @@ def inline_calls(graph: fx.Graph, decomposed: Decomposed) -> None:
         return fit[parts]
 
     for node in graph.nodes:
-        if _computes(node) and not known.is_recomputable(node):
+        if _computes(node) and not known.is_recomputable(node) and "recompute" not in node.meta:
             parts = decomposed(node)
             if parts is not None and fits(parts):
                 _inline(node, parts)
@@ -87,6 +91,11 @@ def inline_calls(graph: fx.Graph, decomposed: Decomposed) -> None:
 
 def _computes(node: fx.Node) -> bool:
     return node.op == "call_function" and isinstance(node.meta.get("val"), torch.Tensor | tuple | list)
+
+
+def _is_value(node: fx.Node) -> bool:
+    """True if a decomposition has a placeholder for the argument: a tensor or a symbolic number."""
+    return isinstance(node.meta.get("val"), torch.Tensor | Symbolic)
 
 
 def _makes_its_results(parts: fx.Graph) -> bool:
@@ -99,7 +108,7 @@ def _makes_its_results(parts: fx.Graph) -> bool:
 def _inline(node: fx.Node, parts: fx.Graph) -> None:
     args, kwargs = fx.node.map_aggregate((node.args, node.kwargs), _named)
     call = _Call(node.target, args, kwargs, dict(node.meta))
-    operands = [a for a in tree_leaves((node.args, dict(node.kwargs))) if isinstance(a, fx.Node)]
+    operands = [a for a in tree_leaves((node.args, dict(node.kwargs))) if isinstance(a, fx.Node) and _is_value(a)]
     made: dict[Any, fx.Node] = dict(zip(parts.find_nodes(op="placeholder"), operands, strict=True))
     origin = {k: v for k, v in node.meta.items() if k in _ORIGIN}
     with node.graph.inserting_before(node):

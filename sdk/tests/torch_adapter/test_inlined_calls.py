@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import fx
 from torch.fx.experimental.proxy_tensor import make_fx
+from torch.utils.checkpoint import checkpoint
 
 import keel
 from keel.graph.decompose import decompose_call
@@ -101,6 +102,18 @@ def test_an_activation_is_computed_again_and_not_saved() -> None:
     assert {n.name for n in saved(graphs)} == {"mm"}
     assert calls(graphs["backward"])["aten.tanh.default"] == 1
     assert "aten.detach.default" not in calls(graphs["backward"])
+
+
+def test_what_a_checkpoint_computes_again_is_not_saved() -> None:
+    def block(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        return F.softmax(F.layer_norm(x @ w, (1000,)), -1) * 2.0
+
+    def fn(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        return checkpoint(block, x, w, use_reentrant=False).cos().sum()
+
+    graphs = graphs_of(fn, X, W)
+    assert saved(graphs) == []
+    assert calls(graphs["backward"])["aten.native_layer_norm.default"] == 1
 
 
 @pytest.mark.parametrize(
