@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import ctypes
 from functools import lru_cache
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from keel import KeelError, Launcher
-from keel.launcher import c_library, native_launcher
+from keel.launcher import address_of, c_library, native_launcher
 from keel.loops import Kernel
 
 MOST = 64
@@ -30,8 +30,8 @@ def native(otherwise: Launcher, library: ctypes.CDLL, name: str, kernel: Kernel)
         return otherwise
     return native_launcher(
         otherwise,
-        _address(library_of_entries[f"keel_cpp_call_{count}"]),
-        _address(library[name]),
+        address_of(library_of_entries[f"keel_cpp_call_{count}"]),
+        address_of(library[name]),
         buffers=len(kernel.buffers),
         symbols=len(kernel.symbols),
         failed=failed,
@@ -64,7 +64,3 @@ def entry(count: int) -> str:
 def entries() -> ctypes.CDLL | None:
     """The library of all entries; None if this machine cannot build it."""
     return c_library(HEAD + "".join(map(entry, range(1, MOST + 1))), what="the entries of C++ kernels")
-
-
-def _address(function: Any) -> int:
-    return ctypes.cast(function, ctypes.c_void_p).value or 0

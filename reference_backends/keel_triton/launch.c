@@ -1,13 +1,12 @@
 /* Launches of a kernel's compiled functions by the CUDA driver: the entry of keel.launcher's launchers.
 
-The structures are those of native_launch.py. Variants are made by Python and never change once they are listed, so
+The structures are those of native_launch.py, which also defines MOST, the parameters of a function that there is room
+for, and INVALID_CONTEXT, an error of the driver. Variants are made by Python and never change once they are listed, so
 that a list can be walked while Python puts another variant at its front. */
 
 #include <stdint.h>
 
-#define MOST 512 /* parameters of a function */
 #define ELSEWHERE -1
-#define INVALID_CONTEXT 201 /* CUDA_ERROR_INVALID_CONTEXT */
 
 typedef int (*LaunchKernel)(uint64_t function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
                             unsigned shared, uint64_t stream, void **parameters, void **extra);

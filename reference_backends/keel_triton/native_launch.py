@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from importlib.resources import files
 from typing import Any
 
 from keel import Launcher
-from keel.launcher import c_library, native_launcher
+from keel.launcher import address_of, c_library, native_launcher
 from keel.plugin import cuda_stream
-from keel_triton.driver import Run, launch_failed
+from keel_triton.driver import INVALID_CONTEXT, Run, launch_failed
 
-MOST = 512  # the parameters that launch.c has room for
+MOST = 512  # the parameters of a function that launch.c has room for
 VARIANTS = 256  # the length of the list that it walks
 
 Runs = Sequence[tuple[tuple[int, ...], Run]]
@@ -59,7 +59,7 @@ class Variants:
     """
 
     def __init__(self, buffers: int, symbols: int, driver: Any) -> None:
-        self.kernel = _Kernel(_address(driver.cuLaunchKernel), _address(driver.cuCtxGetDevice), buffers, symbols)
+        self.kernel = _Kernel(address_of(driver.cuLaunchKernel), address_of(driver.cuCtxGetDevice), buffers, symbols)
         self.listed: list[_Variant] = []
 
     def add(self, device: int, aligned: bool, sizes: Sequence[int], runs: Runs) -> None:
@@ -78,7 +78,7 @@ class Variants:
             return otherwise
         return native_launcher(
             otherwise,
-            _address(library.keel_triton_launch),
+            address_of(library.keel_triton_launch),
             ctypes.addressof(self.kernel),
             buffers=self.kernel.buffers,
             symbols=self.kernel.symbols,
@@ -97,10 +97,8 @@ def _numbers(values: Sequence[int]) -> Any:
     return ctypes.cast((_NUMBER * len(values))(*values), _NUMBERS)
 
 
-def _address(function: Callable[..., Any]) -> int:
-    return ctypes.cast(function, ctypes.c_void_p).value or 0  # type: ignore[arg-type]
-
-
 @lru_cache(maxsize=1)
 def _library() -> ctypes.CDLL | None:
-    return c_library(files("keel_triton").joinpath("launch.c").read_text(), what="the entry of Triton's kernels")
+    text = files("keel_triton").joinpath("launch.c").read_text()
+    numbers = f"-DMOST={MOST}", f"-DINVALID_CONTEXT={INVALID_CONTEXT}"
+    return c_library(text, *numbers, what="the entry of Triton's kernels")

@@ -1,15 +1,14 @@
 /* Launchers of kernels that call a C function, with no Python between the call and the kernel.
 
 A launcher is an object that a launch list calls with a tensor for each buffer and an int for each symbol. It puts the
-addresses of the tensors and the ints into an array and calls an entry. native.py says what an entry is. */
+addresses of the tensors and the ints into an array and calls an entry. native.py says what an entry is, and how many
+arguments are the MOST. */
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <structmember.h>
-
-#define MOST 512 /* arguments; kernels with more are launched in Python */
 
 typedef int (*Entry)(void *state, uint64_t *arguments, int64_t device, uint64_t queue);
 

@@ -69,10 +69,10 @@ def launcher_type() -> Callable[..., Launcher] | None:
         _log.info("Kernels are launched by Python: launchers in C take CPython and its headers.")
         return None
     text = files("keel.launcher").joinpath("native.c").read_text()
-    library = c_library(text, f"-I{headers}", what="the launchers in C", key=_python())
+    library = c_library(text, f"-I{headers}", f"-DMOST={MOST}", what="the launchers in C", key=_python())
     if library is None:
         return None
-    make = ctypes.PYFUNCTYPE(ctypes.py_object)(ctypes.cast(library.keel_launcher_type, ctypes.c_void_p).value or 0)
+    make = ctypes.PYFUNCTYPE(ctypes.py_object)(address_of(library.keel_launcher_type))
     type: Callable[..., Launcher] = make()
     return type
 
@@ -90,6 +90,11 @@ def c_library(text: str, *options: str, what: str, key: Sequence[str] = ()) -> c
     except KeelError as error:
         _log.info("Kernels are launched by Python: %s", error)
         return None
+
+
+def address_of(function: Any) -> int:
+    """The address of a C function that ctypes knows."""
+    return ctypes.cast(function, ctypes.c_void_p).value or 0
 
 
 def _python() -> list[str]:

@@ -177,7 +177,7 @@ def _inside(results: Sequence[fx.Node], operands: Collection[fx.Node]) -> list[f
 
 
 def _is_number(node: fx.Node) -> bool:
-    return isinstance(node.meta.get("val"), int | float | bool | torch.SymInt | torch.SymFloat | torch.SymBool)
+    return isinstance(node.meta.get("val"), int | float | bool | Symbolic)
 
 
 def _is_cheap(node: fx.Node, operands: Collection[fx.Node]) -> bool:
