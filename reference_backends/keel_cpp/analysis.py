@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 
@@ -262,7 +261,7 @@ def levels(body: Sequence[Stmt], axes: Sequence[Axis], facts: Facts) -> list[lis
 
 def work(body: Sequence[Stmt]) -> Dim:
     """An estimate of the scalar operations of one run of ``body``."""
-    total: Any = 0
+    total: Dim = 0
     for stmt in body:
         match stmt:
             case Loop():
@@ -279,7 +278,7 @@ def work(body: Sequence[Stmt]) -> Dim:
 
 
 def iterations(axes: Sequence[Axis]) -> Dim:
-    total: Any = 1
+    total: Dim = 1
     for a in axes:
         total *= a.size
     return total

@@ -300,8 +300,8 @@ class Text:
                 self.line(self._store(stmt, on))
             case Reduce() | Scan():
                 fold = self.known[stmt.results[0]]
-                args = map(self._guarded, map(self.value, stmt.args), stmt.dtypes, fold.starts, [on] * len(stmt.args))
-                self.line(fold.update(list(args), at, part and fold.parted))
+                values = map(self._guarded, map(self.value, stmt.args), stmt.dtypes, fold.starts, [on] * len(stmt.args))
+                self.line(fold.update(list(values), at, part and fold.parted))
                 if isinstance(stmt, Scan):
                     self._results(fold, at)
             case Loop():

@@ -9,18 +9,22 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeGuard
+from typing import TypeGuard
 
 import torch
 
+from keel import Dim
 from keel.loops import (
     Apply,
     Axis,
     Const,
+    Div,
     Index,
     Kernel,
     Load,
+    Loaded,
     Loop,
+    Mod,
     Position,
     Reduce,
     Stmt,
@@ -61,7 +65,7 @@ class _Rewrite:
         self.place = {r: n for n, r in enumerate(self.made)}
         self.next = max(self.made, default=-1) + 1
         # By the value behind which they are inserted: statements, and the values that they define.
-        self.added: dict[int, dict[Stmt, int]] = {}
+        self.added: dict[int, dict[Position | Apply, int]] = {}
         self.here: frozenset[int] = frozenset()  # the values of the current loop
 
     def body(self, body: Sequence[Stmt]) -> tuple[Stmt, ...]:
@@ -124,7 +128,7 @@ class _Rewrite:
             or any(lane in axes_of(self._base(p, common)) for p in pieces)
         )
 
-    def _base(self, piece: _Piece, common: Terms) -> Index:
+    def _base(self, piece: _Piece, common: Collection[Term]) -> Index:
         """The terms of one piece's index that are not common to all pieces and not an axis times a size."""
         return Index(
             piece.load.index.const,
@@ -159,7 +163,7 @@ class _Rewrite:
         within = Index(0, tuple(t for t in first.index.terms if t in common))
         return Picked.at(address, within, steps, first, stmt.result, next(iter(mask), None))
 
-    def _chosen(self, value: int, instead: Mapping[int, Position], known: dict[Stmt, int]) -> int:
+    def _chosen(self, value: int, instead: Mapping[int, Position], known: dict[Position | Apply, int]) -> int:
         """Selects as ``value`` does, but among the values ``instead`` of its loads. Returns the number of the result,
         and adds it to ``known``.
         """
@@ -212,7 +216,7 @@ class _Rewrite:
             and not self.facts.dtypes[one.args[0]].is_floating_point
         )
 
-    def _meaning(self, number: int) -> Any:
+    def _meaning(self, number: int) -> Const | Position | int:
         """A key of a value. Values that are computed alike have equal keys."""
         stmt = self.made.get(number)
         return replace(stmt, result=0) if isinstance(stmt, Const | Position) else number
@@ -222,7 +226,7 @@ def _is_choice(stmt: Stmt | None) -> TypeGuard[Apply]:
     return isinstance(stmt, Apply) and stmt.op == "where"
 
 
-Terms = Collection[tuple[Any, Any]]
+Term = tuple[Axis | Loaded | Div | Mod, Dim]
 
 
 def _values(pieces: Sequence[_Piece]) -> set[int]:
@@ -230,7 +234,7 @@ def _values(pieces: Sequence[_Piece]) -> set[int]:
     return {v for p in pieces for v in (*p.true, *p.false, *loaded_of(p.load.index))}
 
 
-def _common(pieces: Sequence[_Piece]) -> set[tuple[Any, Any]]:
+def _common(pieces: Sequence[_Piece]) -> set[Term]:
     """The terms that are common to the indices of all pieces."""
     return set(pieces[0].load.index.terms).intersection(*(p.load.index.terms for p in pieces[1:]))
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 
-Entry = str | Callable[[tuple[str, ...], torch.dtype, torch.dtype], str]
+Entry = str | Callable[[Sequence[str], torch.dtype, torch.dtype], str]
 
 DTYPES: Mapping[torch.dtype, str] = {
     torch.float16: "f16",
@@ -36,7 +36,7 @@ DTYPES: Mapping[torch.dtype, str] = {
 def _by(floating: str, integer: str, boolean: str = "") -> Entry:
     """The text for floats, integers and bool."""
 
-    def text(args: tuple[str, ...], source: torch.dtype, result: torch.dtype) -> str:
+    def text(args: Sequence[str], source: torch.dtype, result: torch.dtype) -> str:
         form = floating if source.is_floating_point else boolean if boolean and source == torch.bool else integer
         return form.format(*args, dtype=DTYPES[result])
 
@@ -109,7 +109,7 @@ COSTS: Mapping[str, int] = {
 }
 
 
-def applied(op: str, args: tuple[str, ...], source: torch.dtype, result: torch.dtype) -> str:
+def applied(op: str, args: Sequence[str], source: torch.dtype, result: torch.dtype) -> str:
     """The text of a scalar op on operands of dtype ``source``."""
     entry = SCALARS[op]
     return entry.format(*args, dtype=DTYPES[result]) if isinstance(entry, str) else entry(args, source, result)

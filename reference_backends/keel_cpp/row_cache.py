@@ -6,9 +6,8 @@ than an array that stays in the first-level cache.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from keel.loops import (
     Apply,
@@ -66,7 +65,7 @@ class Place:
         return Place(tuple(ordered), tuple(reversed(steps)), length) if length <= LONGEST else None
 
     @property
-    def kind(self) -> tuple[Any, ...]:
+    def kind(self) -> tuple[Hashable, ...]:
         """A key that is equal for loops that run through the same points in the same way."""
         return tuple(a.size for a in self.axes), self.steps
 
@@ -97,7 +96,7 @@ def kept_rows(body: Sequence[Stmt], facts: Facts) -> Kept:
 class _Rows:
     def __init__(self, facts: Facts):
         self.facts = facts
-        self.first: dict[tuple[Any, Any], int] = {}  # (kind of place, key) -> the value computed first
+        self.first: dict[tuple[Hashable, Hashable], int] = {}  # (kind of place, key) -> the value computed first
         self.arrays: dict[int, int] = {}
         self.places: dict[int, Place] = {}
         self.read: dict[int, int] = {}
@@ -142,14 +141,14 @@ class _Rows:
         made = set(results_of(stmt))
         return isinstance(stmt, Store | Reduce | Scan) or bool(made & live) or bool(made & self.read.keys())
 
-    def _keys(self, loop: Loop, place: Place) -> dict[int, Any]:
+    def _keys(self, loop: Loop, place: Place) -> dict[int, Hashable]:
         """A key for the computation of each value, with common names for the loop's axes. Equal keys mean equal
         values.
         """
-        keys: dict[int, Any] = {}
+        keys: dict[int, Hashable] = {}
         names = {a: ("axis", k) for k, a in enumerate(place.axes)}
 
-        def key(n: int) -> Any:
+        def key(n: int) -> Hashable:
             return keys.get(n, n)
 
         for s in loop.body:
@@ -169,7 +168,7 @@ class _Rows:
                     pass
         return keys
 
-    def _worth(self, loop: Loop, place: Place, keys: Mapping[int, Any]) -> set[int]:
+    def _worth(self, loop: Loop, place: Place, keys: Mapping[int, Hashable]) -> set[int]:
         """The values of an earlier loop that are expensive enough to read back, if their operands are read back too."""
         costs: dict[int, int] = {}
         worth: set[int] = set()
@@ -183,12 +182,14 @@ class _Rows:
         return worth
 
 
-def _index_key(i: Index, names: Mapping[Axis, Any], key: Callable[[int], Any]) -> Any:
+def _index_key(i: Index, names: Mapping[Axis, Hashable], key: Callable[[int], Hashable]) -> Hashable:
     """The index with common names for axes, and keys for loaded values."""
     return i.const, frozenset((_atom_key(atom, names, key), c) for atom, c in i.terms)
 
 
-def _atom_key(atom: Any, names: Mapping[Axis, Any], key: Callable[[int], Any]) -> Any:
+def _atom_key(
+    atom: Axis | Loaded | Div | Mod, names: Mapping[Axis, Hashable], key: Callable[[int], Hashable]
+) -> Hashable:
     match atom:
         case Axis():
             return names.get(atom, atom)

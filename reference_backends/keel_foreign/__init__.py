@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import torch
 
 from keel import Backend, Call, Cost, KeelError, Rule, Support
@@ -19,7 +21,7 @@ def untraceable(call: Call) -> str | None:
     name = call.op.overloadpacket.__name__
     if not call.out or _asserts(name) or (name.startswith("__i") if name.startswith("__") else name.endswith("_")):
         return f"{call.name} acts by what it does, not by what it returns."
-    if torch.Tag.data_dependent_output in call.op.tags or _unknown_size(call):
+    if torch.Tag.data_dependent_output in _tags(call) or _unknown_size(call):
         return f"{call.name} gives a size or a number that is known only when it has run."
     if "c10d" in call.name:
         return f"{call.name} talks to other processes, in an order that must not change."
@@ -32,9 +34,14 @@ def _asserts(name: str) -> bool:
     return name.startswith(("_functional_assert", "_functional_sym_constrain"))
 
 
+def _tags(call: Call) -> Collection[torch.Tag]:
+    tags: Collection[torch.Tag] = getattr(call.op, "tags", ())
+    return tags
+
+
 def _unknown_size(call: Call) -> bool:
     """Whether the call's result is as large as its data say; of some operators it is only where an index is a mask."""
-    if torch.Tag.dynamic_output_shape not in call.op.tags:
+    if torch.Tag.dynamic_output_shape not in _tags(call):
         return False
     member = OPSET.get(call.op)
     if member is None or member.sized_by != "masks":

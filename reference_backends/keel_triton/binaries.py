@@ -37,7 +37,7 @@ class Binary:
     metadata: SimpleNamespace
 
 
-class Source(ASTSource):
+class Source(ASTSource):  # type: ignore[misc]
     """A function for Triton's compiler with a place of its own in Triton's cache, which nothing can lie in before."""
 
     place = ""

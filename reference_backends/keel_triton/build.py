@@ -6,9 +6,10 @@ import hashlib
 import linecache
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
 from functools import lru_cache
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -16,9 +17,14 @@ from keel import Launcher, Source
 from keel.loops import Kernel, evaluate
 from keel.plugin import cuda_stream
 from keel_triton.block_sizes import Blocks, choose
-from keel_triton.driver import cuda, runner
+from keel_triton.driver import Run, cuda, runner
 from keel_triton.launch_plan import NARROW, Launch, plan, reach
 from keel_triton.native_launch import Runs, Variants
+
+if TYPE_CHECKING:  # these modules import Triton, which is not everywhere
+    from triton.backends.compiler import GPUTarget
+
+    from keel_triton.binaries import Binary
 
 SIZES = 256  # the number of sets of sizes whose compiled functions a launcher keeps
 
@@ -113,6 +119,10 @@ def _interpreted(module: ModuleType, kernel: Kernel) -> Launcher:
     return launch
 
 
+Started = tuple[Launch, int, dict[str, int], "Future[Binary]"]
+"""A launch, its number of programs, its int parameters, and its compiled function to be."""
+
+
 class _Launchable:
     """A kernel with its compiled functions, by device, alignment and sizes."""
 
@@ -121,11 +131,11 @@ class _Launchable:
         self.siblings: Sequence[_Launchable] = ()
         self.ready: OrderedDict[tuple[int, ...], Runs] = OrderedDict()
 
-    def start(self, device: int, aligned: bool, sizes: Mapping[str, int]) -> list[Any]:
-        """(launch, programs, int parameters, compiled kernel to be) of each launch that has programs at these sizes."""
+    def start(self, device: int, aligned: bool, sizes: Mapping[str, int]) -> list[Started]:
+        """Starts to compile the function of each launch that has programs at these sizes."""
         from keel_triton.kernel_cache import Variant, compiler
 
-        started = []
+        started: list[Started] = []
         for one in plan(self.kernel):
             blocks, wide, numbers = settle(self.kernel, one, sizes)
             programs = sum(b.programs for b in blocks)
@@ -144,7 +154,7 @@ class _Launchable:
                 if sizes.keys() >= set(other.kernel.symbols):
                     other.start(device, aligned, {s: sizes[s] for s in other.kernel.symbols})
         number = {b.name: k for k, b in enumerate(self.kernel.buffers)}
-        runs = []
+        runs: list[tuple[tuple[int, ...], Run]] = []
         for one, programs, numbers, future in self.start(device, aligned, sizes):
             run = runner(future.result(), device, programs, len(one.buffers), tuple(numbers.values()))
             runs.append((tuple(number[b.name] for b in one.buffers), run))
@@ -187,7 +197,7 @@ class _Launchable:
 
 
 @lru_cache(maxsize=64)
-def target_of(device: int) -> Any:
+def target_of(device: int) -> GPUTarget:
     """Triton's compilation target for a device."""
     from triton.backends.compiler import GPUTarget
 

@@ -10,9 +10,12 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from keel import KeelError
+
+if TYPE_CHECKING:  # the module imports Triton, which is not everywhere
+    from keel_triton.binaries import Binary
 
 MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 DEFAULT_SHARED = 48 * 1024
@@ -50,7 +53,7 @@ def cuda() -> Any:
 
 
 @cache
-def load(kernel: Any, device: int, driver: Any) -> int:
+def load(kernel: Binary, device: int, driver: Any) -> int:
     """The function of Triton's compiled ``kernel`` on a device.  It stays loaded as long as the process."""
     enter(device, driver)
     module, function = ctypes.c_void_p(), ctypes.c_void_p()
@@ -71,7 +74,9 @@ def enter(device: int, driver: Any) -> None:
     _done("cuCtxSetCurrent", driver.cuCtxSetCurrent(context))
 
 
-def runner(kernel: Any, device: int, programs: int, pointers: int, numbers: Sequence[int], driver: Any = None) -> Run:
+def runner(
+    kernel: Binary, device: int, programs: int, pointers: int, numbers: Sequence[int], driver: Any = None
+) -> Run:
     """A launch of a compiled kernel that takes that many pointers, then ``numbers``, on a device."""
     driver = driver or cuda()
     total = parameters(kernel, pointers + len(numbers))
@@ -119,7 +124,7 @@ def launch_failed(code: int) -> None:
 _ENTRY = re.compile(r"\.entry\s+\w+\s*\(([^)]*)\)")
 
 
-def parameters(kernel: Any, arguments: int) -> int:
+def parameters(kernel: Binary, arguments: int) -> int:
     """The number of parameters of the machine code: the given ones, and Triton's pointers to scratch memory.
 
     Raises KeelError[build-failed] if it takes others, or needs scratch memory.

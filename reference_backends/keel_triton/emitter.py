@@ -43,6 +43,7 @@ from keel_triton.op_table import ATOMIC_ADD, DTYPES, REDUCTIONS, apply, literal
 
 X, R = frozenset("x"), frozenset("r")
 NONE = frozenset[str]()
+NOWHERE = frozenset[tuple[str, str]]()
 
 
 @dataclass(frozen=True)
@@ -222,7 +223,7 @@ class _Printer:
                 args = [self.values[a] for a in s.args]
                 source = args[1 if s.op == "where" else 0].dtype
                 dims = frozenset[str]().union(*(a.dims for a in args))
-                self.origins[s.result] = frozenset().union(*(self.origins.get(a, NONE) for a in s.args))
+                self.origins[s.result] = NOWHERE.union(*(self.origins.get(a, NOWHERE) for a in s.args))
                 self.bind(s.result, apply(s.op, tuple(a.text for a in args), source, s.dtype), dims, s.dtype)
             case Check():
                 self.check(s, level)
@@ -271,7 +272,7 @@ class _Printer:
 
     def store(self, s: Store, level: Level) -> None:
         pointer, index, _ = self.address(s.buffer, s.index, level.dims, level.width)
-        if self.memory.store(s.buffer, index, self.origins.get(s.value, NONE)):
+        if self.memory.store(s.buffer, index, self.origins.get(s.value, NOWHERE)):
             self.barrier()
             self.memory.store(s.buffer, index)
         self.forget(self.launch.names[s.buffer])
@@ -362,13 +363,13 @@ class _Printer:
                 if self.cast:
                     self.emit(f"{j} = tl.cast({j}, {self.cast[4:-1]})")
                 self.axes[axis] = Var(j, NONE, torch.int64)
-            for s in loop.body:
-                match s:
+            for inner in loop.body:
+                match inner:
                     case Reduce() | Scan():
-                        self.gather(s, level, "")
-                        self.results(s, _states(s), level.dims)
+                        self.gather(inner, level, "")
+                        self.results(inner, _states(inner), level.dims)
                     case _:
-                        self.stmt(s, level)
+                        self.stmt(inner, level)
             for _ in loop.axes:
                 self.close()
         for s in folds:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Hashable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
@@ -77,9 +78,9 @@ class Compiler:
 
     def __init__(self) -> None:
         self.lock = Lock()
-        self.done: dict[tuple[Any, ...], Future[Any]] = {}
+        self.done: dict[tuple[Hashable, ...], Future[Binary]] = {}
 
-    def start(self, function: Any, launch: Launch, variant: Variant, target: GPUTarget) -> Future[Any]:
+    def start(self, function: Any, launch: Launch, variant: Variant, target: GPUTarget) -> Future[Binary]:
         """A future of the compiled kernel. It is compiled in another thread, because most of Triton's compiler releases
         the GIL.
         """

@@ -7,11 +7,11 @@ Operands are always names, so a text may repeat them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 
-Entry = str | Callable[[tuple[str, ...], torch.dtype, torch.dtype], str]
+Entry = str | Callable[[Sequence[str], torch.dtype, torch.dtype], str]
 
 DTYPES: Mapping[torch.dtype, str] = {
     torch.float16: "tl.float16",
@@ -56,7 +56,7 @@ NARROW = (torch.int8, torch.int16, torch.uint8, torch.uint16)
 NAN_WINS = "propagate_nan=tl.PropagateNan.ALL"
 
 
-def _cast(args: tuple[str, ...], source: torch.dtype, result: torch.dtype) -> str:
+def _cast(args: Sequence[str], source: torch.dtype, result: torch.dtype) -> str:
     (x,) = args
     if source == result:
         return x
@@ -75,13 +75,13 @@ def _cast(args: tuple[str, ...], source: torch.dtype, result: torch.dtype) -> st
     return f"{x}.to({DTYPES[result]})"
 
 
-def _bitcast(args: tuple[str, ...], source: torch.dtype, result: torch.dtype) -> str:
+def _bitcast(args: Sequence[str], source: torch.dtype, result: torch.dtype) -> str:
     if torch.bool in (source, result):  # a bool is one bit in registers and one byte in memory
         return _cast(args, source, result)
     return f"{args[0]}.to({DTYPES[result]}, bitcast=True)"
 
 
-def _not(args: tuple[str, ...], source: torch.dtype, result: torch.dtype) -> str:
+def _not(args: Sequence[str], source: torch.dtype, result: torch.dtype) -> str:
     if source.is_signed or source == torch.bool:
         return f"~{args[0]}"
     return f"{args[0]} ^ {literal(torch.iinfo(source).max, source)}"  # Triton 3.6 interprets ~ of these as ^ -1
@@ -90,7 +90,7 @@ def _not(args: tuple[str, ...], source: torch.dtype, result: torch.dtype) -> str
 def _by(single: str, double: str, integer: str = "", unsigned: str = "") -> Entry:
     """The text for float32, float64, signed integers and unsigned ones. The last two are equal if only one is given."""
 
-    def text(args: tuple[str, ...], source: torch.dtype, result: torch.dtype) -> str:
+    def text(args: Sequence[str], source: torch.dtype, result: torch.dtype) -> str:
         if source.is_floating_point:
             form = double if source == torch.float64 else single
         else:
@@ -199,7 +199,7 @@ REDUCTIONS: Mapping[str, tuple[str, str]] = {
 }
 
 
-def apply(op: str, args: tuple[str, ...], source: torch.dtype, result: torch.dtype) -> str:
+def apply(op: str, args: Sequence[str], source: torch.dtype, result: torch.dtype) -> str:
     """The text of a scalar op on operands of dtype ``source`` (for ``where``, that of its second)."""
     entry = SCALARS[op]
     return entry.format(*args, dtype=DTYPES[result]) if isinstance(entry, str) else entry(args, source, result)
