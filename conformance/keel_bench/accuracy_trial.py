@@ -81,7 +81,7 @@ class AccuracyTrial:
 
     def _explained(self, measured: Callable[[int], Measure], drawn: list[Draw], often: list[set[str]]) -> list[Draw]:
         """``drawn``, with what kinks do not explain of the tensors that are off in most draws."""
-        usual = {n: statistics.median(draw[n].beside(draw[n].squared_least) for draw in drawn) for n in drawn[0]}
+        usual = {n: statistics.median(draw[n].relative(draw[n].squared_least) for draw in drawn) for n in drawn[0]}
 
         def rest(seed: int) -> dict[str, float]:
             measure = measured(seed)

@@ -42,7 +42,7 @@ ROW = 3
 """Convolutions in a long chain; a short one has one."""
 PAIR = 2
 """Large products in a short chain; a long one has twice as many."""
-SEEN = 0.5
+NOISE_FLOOR = 0.5
 """The least border that is more than noise."""
 LEAST = 0.1
 """The smallest weight that an operator gets, should it seem to take no time."""
@@ -252,7 +252,7 @@ def _convolutions(times: Times, device: str, cost: Cost) -> Cost:
         if again > 0:
             passes[name] = 1 + again
     border = statistics.median(borders) if borders else 0.0
-    return replace(cost, weights=weights, passes=passes, border=border if border >= SEEN else 0.0)
+    return replace(cost, weights=weights, passes=passes, border=border if border >= NOISE_FLOOR else 0.0)
 
 
 def _split(wide: tuple[float, float, float], thin: tuple[float, float, float] | None) -> tuple[float, float]:
@@ -328,7 +328,7 @@ def _copies(times: Times, device: str, cost: Cost) -> float:
         return 0.0
     size, cut = 4.0 * 8 * (PRODUCT[device] // 2) ** 2, ROW - 1
     result = ((ROW * times["a layer"] - times["layers"]) / cut - cost.launch) * cost.bandwidth / size / 2
-    return result if result >= SEEN and not cost.fuses else 0.0
+    return result if result >= NOISE_FLOOR and not cost.fuses else 0.0
 
 
 def _products(n: int) -> Callable[[torch.Tensor], torch.Tensor]:

@@ -75,7 +75,7 @@ class Comparison:
         """How far the exact result is known to move."""
         return max(self.squared_eager, self.squared_motion)
 
-    def beside(self, square: float) -> float:
+    def relative(self, square: float) -> float:
         """A squared error as a part of the squared scale."""
         return square / self.squared_scale if self.squared_scale else math.inf if square else 0.0
 
@@ -150,10 +150,10 @@ def _judge(name: str, draws: Sequence[Comparison]) -> Verdict:
     # A smooth function moves by about TIMES of eager's usual error; beside its own size that is, where a draw is large.
     # Beside a draw that cancels to little, everything moves far.
     usual = (2 * TIMES) ** 2 * statistics.median(d.squared_least for d in draws)
-    beside = (2 * TIMES) ** 2 * _usually_beside(draws)
+    usual_relative = (2 * TIMES) ** 2 * _usual_relative_square(draws)
 
     def jumps(d: Comparison) -> bool:
-        return d.squared_jump > usual and d.beside(d.squared_jump) > beside
+        return d.squared_jump > usual and d.relative(d.squared_jump) > usual_relative
 
     kinks, smooth = [d for d in draws if jumps(d)], [d for d in draws if not jumps(d)]
     scale, error, eager = (
@@ -180,10 +180,10 @@ def _judge(name: str, draws: Sequence[Comparison]) -> Verdict:
     )
 
 
-def _usually_beside(draws: Sequence[Comparison]) -> float:
+def _usual_relative_square(draws: Sequence[Comparison]) -> float:
     """The median of what counts as eager's error, beside the draw's scale, weighted by that: what cancels to nothing in
     most draws is as exact in the others as anything."""
-    ordered = sorted((d.beside(d.squared_least), math.sqrt(d.squared_scale)) for d in draws)
+    ordered = sorted((d.relative(d.squared_least), math.sqrt(d.squared_scale)) for d in draws)
     half = sum(scale for _, scale in ordered) / 2
     below = accumulate(scale for _, scale in ordered)
     return next(error for (error, _), scale in zip(ordered, below, strict=True) if scale >= half)

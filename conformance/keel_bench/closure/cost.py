@@ -44,8 +44,8 @@ def measure(job: Job, tell: ReportPhase) -> dict[str, float]:
             seconds = compiled(job, backend, "tiny" if n < 0 else "line")
             if n >= 0:  # the first, small one is for what is set up once
                 times[name].append(seconds)
-    alone, whole = median(times["alone"]), median(times["whole"])
-    return {"alone": alone, "adds": whole - alone}
+    alone, with_keel = median(times["alone"]), median(times["whole"])
+    return {"alone": alone, "adds": with_keel - alone}
 
 
 def compiled(job: Job, backend: Backend, scale: str) -> float:

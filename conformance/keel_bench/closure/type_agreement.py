@@ -25,16 +25,16 @@ class Verdicts:
     wrong: list[str] = field(default_factory=list)
     untyped: set[str] = field(default_factory=set)
     faults: set[str] = field(default_factory=set)
-    seen: set[Any] = field(default_factory=set)
+    judged_keys: set[Any] = field(default_factory=set)
 
     def judge(self, end: closure.Ending) -> None:
         """Compares each kind of call of ``end`` that has not been seen before."""
         values: Values | None = None
         for call in end.calls:
             op = OPSET.get(call.op)
-            if op is None or op.kind != "primitive" or call.key in self.seen:
+            if op is None or op.kind != "primitive" or call.key in self.judged_keys:
                 continue
-            self.seen.add(call.key)
+            self.judged_keys.add(call.key)
             if op.out is None:
                 self.untyped.add(op.name)
                 continue

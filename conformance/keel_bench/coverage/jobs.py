@@ -35,16 +35,16 @@ class Job:
 class Row:
     """What became of one OpInfo's samples; plain data.
 
-    ``traced`` counts the ``samples`` that PyTorch runs and traces, and ``whole`` those that leave no call to eager
-    PyTorch. ``left`` has the calls that are left to eager PyTorch, by name, with the reason. ``host`` has those among
-    them that the runtime does without a kernel; they do not count against ``whole``. ``ways`` counts calls by how they
-    are done. ``stranger`` has what Keel says about samples with tensors that have no strides; Keel refuses them, and
-    they do not count as whole.
+    ``traced`` counts the ``samples`` that PyTorch runs and traces, and ``without_fallback`` those that leave no call to
+    eager PyTorch. ``left`` has the calls that are left to eager PyTorch, by name, with the reason. ``host`` has those
+    among them that the runtime does without a kernel; they do not count against ``without_fallback``. ``ways`` counts
+    calls by how they are done. ``stranger`` has what Keel says about samples with tensors that have no strides; Keel
+    refuses them, and they do not count as samples without a fallback.
     """
 
     samples: int = 0
     traced: int = 0
-    whole: int = 0
+    without_fallback: int = 0
     untraced: dict[str, str] = field(default_factory=dict)
     left: dict[str, str] = field(default_factory=dict)
     host: dict[str, int] = field(default_factory=dict)

@@ -55,9 +55,9 @@ class _Measured:
         for i, example in enumerate(examples):
             if (key := kind_of(example)) not in visited:
                 visited[key] = self.one(i, example)
-            traced, whole = visited[key]
+            traced, without_fallback = visited[key]
             row.traced += traced
-            row.whole += whole
+            row.without_fallback += without_fallback
         row.ways, row.externs, row.host = dict(self.ways), dict(self.externs), dict(self.host)
         row.inaccurate, row.wrong = shown(row.inaccurate), shown(row.wrong)
         return row
@@ -95,18 +95,18 @@ class _Measured:
         """Takes in how the calls are done; whether the backend does all."""
         trouble = [t for d in done for t in d.trouble]
         self.found.wrong += trouble
-        whole = not trouble
+        no_fallback = not trouble
         for call, way, why in (c for d in done for c in d.calls):
             if way == "refused" and coverage.is_beyond(call):
                 self.host[call.name] += 1
                 continue
             self.ways[way] += 1  # a view beside an eager call costs nothing
             if way == "refused":
-                whole = False
+                no_fallback = False
                 self.found.left.setdefault(call.name, f"{why} ({call})"[:600])
             elif way == "extern":
                 self.externs[call.name] += 1
-        return whole
+        return no_fallback
 
     def run(self, i: int, example: universe.Example, run: Callable[..., Any], done: list[coverage.Done]) -> None:
         if self.training:  # the backward graph may be traced only now

@@ -19,7 +19,7 @@ from keel_conformance.report import machine
 from .loaders import LOADERS
 from .trials import Tally, campaign
 
-COLUMNS = ("files", "taken", "refused", "raw", "slow", "ran", "died", "slowest")
+COLUMNS = ("files", "accepted", "refused", "raw", "slow", "ran", "died", "slowest")
 TITLES = {"raw": "raw errors", "slow": "over 1 s", "ran": "ran code"}
 
 

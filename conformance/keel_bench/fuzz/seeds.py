@@ -28,10 +28,10 @@ class Everything(nn.Module):
         self.weight = nn.Parameter(torch.ones(4, 4))
         self.register_buffer("calls", torch.zeros(()))
 
-    def forward(self, x: torch.Tensor, given: Any, *, scale: torch.Tensor) -> Any:
+    def forward(self, x: torch.Tensor, tensors: Any, *, scale: torch.Tensor) -> Any:
         self.calls += 1
-        y = torch.cond(given["a"].sum() > 0, lambda v: v.exp(), lambda v: v.sin(), (x,))
-        return OrderedDict(y=(y @ self.weight) * scale, n=[torch.cat([x, x]).to(torch.float64), given["q"][0]])
+        y = torch.cond(tensors["a"].sum() > 0, lambda v: v.exp(), lambda v: v.sin(), (x,))
+        return OrderedDict(y=(y @ self.weight) * scale, n=[torch.cat([x, x]).to(torch.float64), tensors["q"][0]])
 
 
 class DataDependent(nn.Module):
@@ -43,17 +43,17 @@ class DataDependent(nn.Module):
 
 def graphs() -> list[bytes]:
     """Exported programs."""
-    given = defaultdict(list, a=torch.ones(2), q=deque([torch.ones(3)], maxlen=2))
+    tensors = defaultdict(list, a=torch.ones(2), q=deque([torch.ones(3)], maxlen=2))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         program = torch.export.export(
             Everything(),
-            (torch.ones(8, 4), given),
+            (torch.ones(8, 4), tensors),
             {"scale": torch.ones(4)},
             dynamic_shapes={
                 "x": {0: torch.export.Dim("rows", min=2, max=64)},
                 "scale": None,
-                "given": defaultdict(list, a=None, q=deque([None], maxlen=2)),
+                "tensors": defaultdict(list, a=None, q=deque([None], maxlen=2)),
             },
         )
         rows = {0: torch.export.Dim("rows", min=2, max=64)}

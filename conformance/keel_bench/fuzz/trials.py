@@ -29,7 +29,7 @@ class Tally:
 
     loader: str
     files: int = 0
-    taken: int = 0
+    accepted: int = 0
     refused: int = 0
     raw: int = 0
     slow: int = 0
@@ -41,7 +41,7 @@ class Tally:
     bad: list[tuple[int, str]] = field(default_factory=list)
 
     def add(self, other: Tally) -> None:
-        for name in ("files", "taken", "refused", "raw", "slow", "ran", "died", "seconds"):
+        for name in ("files", "accepted", "refused", "raw", "slow", "ran", "died", "seconds"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.slowest = max(self.slowest, other.slowest)
         self.codes += other.codes
@@ -55,7 +55,7 @@ class Tally:
         return {
             "loader": self.loader,
             "files": self.files,
-            "taken": self.taken,
+            "taken": self.accepted,
             "refused": self.refused,
             "raw errors": self.raw,
             "over one second": self.slow,
@@ -103,7 +103,7 @@ def read_files(loader: str, seed: int, first: int, count: int) -> Tally:
         for number in range(first, first + count):
             run = watch.read(load, file_of(loader, seed, number))
             tally.files += 1
-            tally.taken += run.ending == "taken"
+            tally.accepted += run.ending == "taken"
             tally.refused += run.ending == "refused"
             tally.raw += run.ending == "raw error"
             tally.slow += run.seconds > LIMIT

@@ -38,7 +38,7 @@ def sizes(name: str) -> tuple[Size, Size, Size]:
     if name in LINE:
         return Size(4), Size(3), Size(6)
     small = zoo_vision.small(name)
-    by = 0 if small.told else small.by
+    by = 0 if small.fixed_side else small.by
     sides = (small.side, small.side + 2 * by, small.side + by)
     return Size(4, sides[0]), Size(3, sides[1]), Size(6, sides[2])
 

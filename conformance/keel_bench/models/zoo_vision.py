@@ -21,13 +21,13 @@ BATCH, CLASSES = 4, 1000
 
 @dataclass(frozen=True)
 class Small:
-    """``told`` says that the model is made for images of that side alone; any other takes sides that are larger by a
-    multiple of ``by``, and no others if that is 0.  ``cut`` is how many blocks of a row of equal ones are kept, where
-    no keyword says how many there are.
+    """``fixed_side`` says that the model is made for images of that side alone; any other takes sides that are larger
+    by a multiple of ``by``, and no others if that is 0. ``cut`` is how many blocks of a row of equal ones are kept,
+    where no keyword says how many there are.
     """
 
     side: int = 64
-    told: bool = False
+    fixed_side: bool = False
     cut: int = 0
     sizes: dict[str, Any] = field(default_factory=dict)
     by: int = 16
@@ -73,7 +73,7 @@ VISION: dict[str, Small] = {
     ),
     **dict.fromkeys(
         ("botnet26t_256", "coat_lite_mini", "eca_botnext26ts_256", "levit_128", "sebotnet33ts_256", "visformer_small"),
-        Small(told=True),
+        Small(fixed_side=True),
     ),
     **dict.fromkeys(
         (
@@ -82,30 +82,31 @@ VISION: dict[str, Small] = {
             "vit_base_patch16_224",
             "vit_base_patch16_siglip_256",
         ),
-        Small(told=True, sizes=TWO_DEEP),
+        Small(fixed_side=True, sizes=TWO_DEEP),
     ),
     **dict.fromkeys(
-        ("gmixer_24_224", "gmlp_s16_224", "jx_nest_base", "mixer_b16_224", "resmlp_12_224"), Small(told=True, cut=2)
+        ("gmixer_24_224", "gmlp_s16_224", "jx_nest_base", "mixer_b16_224", "resmlp_12_224"),
+        Small(fixed_side=True, cut=2),
     ),
     **dict.fromkeys(("res2net50_14w_8s", "res2next50", "resnest101e"), Small(sizes=ONE_EACH)),
     **dict.fromkeys(("res2net101_26w_4s", "swsl_resnext101_32x16d"), Small(sizes=TWO_LAST)),
-    "cait_m36_384": Small(told=True, sizes={"depth": 2, "embed_dim": 192, "num_heads": 4, "depth_token_only": 1}),
-    "convit_base": Small(told=True, sizes={"depth": 4, "local_up_to_layer": 2, "embed_dim": 192, "num_heads": 4}),
+    "cait_m36_384": Small(fixed_side=True, sizes={"depth": 2, "embed_dim": 192, "num_heads": 4, "depth_token_only": 1}),
+    "convit_base": Small(fixed_side=True, sizes={"depth": 4, "local_up_to_layer": 2, "embed_dim": 192, "num_heads": 4}),
     "convmixer_768_32": Small(cut=4),
     "convnext_base": Small(sizes={"depths": (1, 1, 2, 1), "dims": (32, 64, 128, 256)}),
     "convnextv2_nano.fcmae_ft_in22k_in1k": PLAIN,
-    "crossvit_9_240": Small(120, told=True),
-    "deit_tiny_patch16_224.fb_in1k": Small(told=True, sizes={"depth": 2}),
+    "crossvit_9_240": Small(120, fixed_side=True),
+    "deit_tiny_patch16_224.fb_in1k": Small(fixed_side=True, sizes={"depth": 2}),
     "eca_halonext26ts": Small(256, by=0),
-    "pit_b_224": Small(96, told=True, cut=1),
+    "pit_b_224": Small(96, fixed_side=True, cut=1),
     "poolformer_m36": Small(cut=1),
     "swin_base_patch4_window7_224": Small(
-        112, told=True, sizes={"depths": (2, 2), "embed_dim": 32, "num_heads": (1, 2)}
+        112, fixed_side=True, sizes={"depths": (2, 2), "embed_dim": 32, "num_heads": (1, 2)}
     ),
-    "tnt_s_patch16_224": Small(told=True, sizes={"depth": 2}),
-    "twins_pcpvt_base": Small(told=True, sizes={"depths": [1, 1, 1, 1]}),
-    "vit_base_patch14_dinov2.lvd142m": Small(70, told=True, sizes=TWO_DEEP),
-    "volo_d1_224": Small(told=True, cut=1),
+    "tnt_s_patch16_224": Small(fixed_side=True, sizes={"depth": 2}),
+    "twins_pcpvt_base": Small(fixed_side=True, sizes={"depths": [1, 1, 1, 1]}),
+    "vit_base_patch14_dinov2.lvd142m": Small(70, fixed_side=True, sizes=TWO_DEEP),
+    "volo_d1_224": Small(fixed_side=True, cut=1),
     "xcit_large_24_p8_224": Small(sizes={"depth": 2, "embed_dim": 192, "num_heads": 4}),
 }
 
@@ -123,7 +124,7 @@ def build(name: str, seed: int = 0, batch: int = BATCH, side: int = 0) -> ModelC
     and classes.
     """
     made = small(name)
-    sizes: dict[str, Any] = {"img_size": made.side, **made.sizes} if made.told else made.sizes
+    sizes: dict[str, Any] = {"img_size": made.side, **made.sizes} if made.fixed_side else made.sizes
     model = network(name, seed, **sizes)
     if made.cut:
         shorten(model, made.cut)

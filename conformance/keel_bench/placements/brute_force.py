@@ -165,7 +165,7 @@ def cheapest_parts(labels: Sequence[int], needs: Sequence[Sequence[int]], launch
 
     A part that takes all of its backend that can run leaves no more to do than one that takes less.
     """
-    needed = [sum(1 << u for u in wanted) for wanted in needs]
+    needed = [sum(1 << u for u in producers) for producers in needs]
     all_of_them = (1 << len(needs)) - 1
     best: dict[tuple[int, int], float] = {(0, -1): 0}
     queue: list[tuple[float, int, int]] = [(0, 0, -1)]

@@ -153,7 +153,7 @@ class _Prices:
         self.seed, self.backends = seed, backends
         self.problem: placement.Problem | None = None
 
-    def __call__(self, units: placement.CallGraph, order: tuple[Backend, ...], taken: Any) -> placement.Problem:
+    def __call__(self, units: placement.CallGraph, order: tuple[Backend, ...], supported: Any) -> placement.Problem:
         r = random.Random(f"costs {self.seed}")
         count, top = len(units.nodes), r.choice((3, 30, 1000))
         compute = np.array([[r.randint(0, top) for _ in order] for _ in range(count)], float) * 1e-6
@@ -169,7 +169,7 @@ class _Prices:
             makers, readers, ways, home=0, ends=np.minimum(ends, 0), handover=r.choice((0, 0, 2)) * 1e-6
         )
         problem = placement.problem(
-            np.where(taken, compute, np.inf),
+            np.where(supported, compute, np.inf),
             units.needs,
             moved,
             place=[min(b, places - 1) for b in range(len(order))],

@@ -12,7 +12,7 @@ from keel_bench.coverage.jobs import Job, Row
 from keel_conformance.report import Criterion
 from keel_conformance.workers.pool import Outcome
 
-GOOD = Row(samples=20, traced=20, whole=20, ways={"loops": 20}, judged=20, worst=1.0)
+GOOD = Row(samples=20, traced=20, without_fallback=20, ways={"loops": 20}, judged=20, worst=1.0)
 CELL = {"op": "sin", "family": "elementwise", "dtype": "f32", "verdict": "loops", "why": ""}
 
 
@@ -32,9 +32,11 @@ def test_all_is_well() -> None:
 
 
 def test_one_sample_of_twenty_may_be_eager_s_if_it_has_no_loops() -> None:
-    left = replace(GOOD, whole=19, left={"aten.foo.default": "cpp has no aten.foo: aten.foo has no loop form."})
+    left = replace(
+        GOOD, without_fallback=19, left={"aten.foo.default": "cpp has no aten.foo: aten.foo has no loop form."}
+    )
     assert short(of(left)) == []
-    assert short(of(replace(left, whole=18))) == ["samples without eager fallback"]
+    assert short(of(replace(left, without_fallback=18))) == ["samples without eager fallback"]
     assert short(of(replace(left, left={"aten.foo.default": "cpp has no f8."}))) == [
         "calls with a loop form left to eager"
     ]

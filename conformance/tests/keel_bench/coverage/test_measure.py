@@ -19,13 +19,13 @@ def measured(name: str, mode: str = "training", **more: object) -> measure.Row:
 
 def test_an_opinfo_is_compiled_and_compared() -> None:
     row = measured("nn.functional.silu")
-    assert (row.samples, row.traced, row.whole, row.judged) == (2, 2, 2, 2)
+    assert (row.samples, row.traced, row.without_fallback, row.judged) == (2, 2, 2, 2)
     assert row.ways.keys() == {"loops"} and not (row.left or row.wrong or row.inaccurate) and row.worst <= 2
 
 
 def test_without_numbers_nothing_is_built(monkeypatch: pytest.MonkeyPatch) -> None:
     row = measured("linalg.det", numbers=False)
-    assert row.whole == row.traced and row.judged == 0 and row.externs["aten.linalg_lu_factor_ex.default"]
+    assert row.without_fallback == row.traced and row.judged == 0 and row.externs["aten.linalg_lu_factor_ex.default"]
 
 
 def test_what_is_left_to_eager_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -34,7 +34,7 @@ def test_what_is_left_to_eager_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     less = loop_backend(replace(whole.target, externs={}))
     monkeypatch.setattr(measure, "find", lambda name: less)
     row = measured("sort", "forward")
-    assert row.whole == 0 and "aten.sort.default has no loop form." in row.left["aten.sort.default"]
+    assert row.without_fallback == 0 and "aten.sort.default has no loop form." in row.left["aten.sort.default"]
 
 
 def test_a_wrong_number_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -45,7 +45,7 @@ def test_a_wrong_number_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     off = loop_backend(replace(whole.target, externs={"aten.sin.default": wrong}))
     monkeypatch.setattr(measure, "find", lambda name: off)
     row = measured("sin", "forward")
-    assert row.whole == row.traced and "times eager's" in row.inaccurate[0]
+    assert row.without_fallback == row.traced and "times eager's" in row.inaccurate[0]
 
 
 def test_what_pytorch_does_not_trace_is_no_fault() -> None:
@@ -55,13 +55,13 @@ def test_what_pytorch_does_not_trace_is_no_fault() -> None:
 
 def test_tensors_without_strides_are_no_defect_but_not_whole() -> None:
     row = measured("to_sparse", "forward")
-    assert (row.traced, row.whole) == (2, 0) and not row.wrong
+    assert (row.traced, row.without_fallback) == (2, 0) and not row.wrong
     assert "of layout sparse_coo, and opset 1.0 leaves out sparse layouts" in next(iter(row.stranger))
 
 
 def test_calls_of_the_runtime_are_counted_apart() -> None:
     row = measured("tensor_split", "forward")
-    assert row.whole == row.traced and row.host.keys() == {"aten._local_scalar_dense.default"}
+    assert row.without_fallback == row.traced and row.host.keys() == {"aten._local_scalar_dense.default"}
 
 
 def test_cells_of_an_operator() -> None:
