@@ -31,7 +31,7 @@ from .from_samples import known_calls
 from .invalid_calls import violated
 from .saved_call import SavedCall, TensorSpec, redrawn, to_json
 
-BESIDE = frozenset(
+NOT_VARIED = frozenset(
     {
         "pin_memory",
         "non_blocking",
@@ -80,8 +80,10 @@ def attribute_variants(op: Op) -> list[SavedCall]:
         target: Any = next(t for t in op.targets if str(t) == call.overload)
         parameters = target._schema.arguments if target.namespace in ("aten", "prims") else ()
         for place, parameter in enumerate(parameters):
-            if parameter.name not in BESIDE:
-                tries = [_with(call, place, parameter, v) for v in _others(_given(call, place, parameter), parameter)]
+            if parameter.name not in NOT_VARIED:
+                tries = [
+                    _with(call, place, parameter, v) for v in _others(_argument(call, place, parameter), parameter)
+                ]
                 good = [t for t in (_sound(op, made) for made in tries) if t is not None]
                 new = [t for t in good if facets(t) - visited]
                 results += select_diverse(new, [facets(t) for t in new])[:EACH]
@@ -99,7 +101,7 @@ def _first_of_each(calls: tuple[SavedCall, ...]) -> list[SavedCall]:
     return list(results.values())
 
 
-def _given(call: SavedCall, place: int, parameter: Any) -> Any:
+def _argument(call: SavedCall, place: int, parameter: Any) -> Any:
     if not parameter.kwarg_only and place < len(call.args):
         return call.args[place]
     return call.kwargs.get(parameter.name, parameter.default_value)
@@ -147,8 +149,8 @@ def _others(value: Any, parameter: Any) -> Iterator[Any]:
                 if v != value
             )
         case int() | float() if "Scalar" in kind or "number" in kind or isinstance(value, float):
-            whole = () if isinstance(value, float) and "float" in kind else (3, -2, 0)
-            yield from (v for v in (0.3, 2.5, -1.5, *whole) if v != value)
+            integers = () if isinstance(value, float) and "float" in kind else (3, -2, 0)
+            yield from (v for v in (0.3, 2.5, -1.5, *integers) if v != value)
         case int():
             yield from (v for v in (-1, -2, 0, 1, 2, 3, value + 1, value - 1) if v != value)
         case list() if value and all(type(v) is int for v in value):
@@ -226,12 +228,12 @@ def _run_isolated(ask: Any) -> Any:
 if __name__ == "__main__":
     torch.set_num_threads(1)
     made = {
-        name: [to_json(s) for s in found]
+        name: [to_json(s) for s in variants]
         for name, op in MEMBERS.items()
         if why_excluded(op) is None
         and op.profile not in KEEP_VALUES
         and op.family not in FAMILIES
-        and (found := attribute_variants(op))
+        and (variants := attribute_variants(op))
     }
     write(FILES[3], dict(sorted(made.items())))
     print(f"{len(made)} members, {sum(map(len, made.values()))} calls")

@@ -46,8 +46,8 @@ def required_features(name: str) -> Mapping[str, frozenset[str]]:
 
 
 def _needs(op: Op, clause: Clause) -> frozenset[str]:
-    given = {f"given {p}" for p in clause.parameters if p in _parameters(op)}
-    return frozenset(given | {WITNESS[about] for about in clause.about if about in WITNESS})
+    parameter_features = {f"given {p}" for p in clause.parameters if p in _parameters(op)}
+    return frozenset(parameter_features | {WITNESS[about] for about in clause.about if about in WITNESS})
 
 
 def _parameters(op: Op) -> frozenset[str]:
@@ -61,7 +61,7 @@ def covered_clauses(domain: Domain, levels: Levels) -> tuple[str, ...]:
     """
     op = domain.op
     has = features(domain, levels)
-    numbers: Iterable[str] = (n for n, asked in required_features(op.name).items() if asked <= has)
+    numbers: Iterable[str] = (n for n, required in required_features(op.name).items() if required <= has)
     return tuple(f"{op.name}.{n}" for n in dict.fromkeys((*numbers, *domain.covers(levels))))
 
 

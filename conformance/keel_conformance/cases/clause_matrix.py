@@ -69,14 +69,14 @@ def reason_for(name: str, number: str) -> str:
     """A reason for a clause that no case witnesses, from the features that one would have."""
     if domain_of(name) is None:
         return "No call of it is known that eager PyTorch runs on a CPU."
-    asked = required_features(name)[number]
-    results = [reason for feature, reason in REASONS if feature in asked]
+    required = required_features(name)[number]
+    results = [reason for feature, reason in REASONS if feature in required]
     results += [
-        f"No known call of it gives {f.removeprefix('given ')}." for f in sorted(asked) if f.startswith("given ")
+        f"No known call of it gives {f.removeprefix('given ')}." for f in sorted(required) if f.startswith("given ")
     ]
     if len(results) < 2:
         return results[0] if results else "No case of it is drawn."
-    return f"No known call of it has all of this at once: {', '.join(sorted(asked))}."
+    return f"No known call of it has all of this at once: {', '.join(sorted(required))}."
 
 
 def write(rows: Iterable[Row]) -> None:
@@ -87,8 +87,8 @@ def write(rows: Iterable[Row]) -> None:
 
 
 if __name__ == "__main__":
-    asked = [a for a in sys.argv[1:] if a != "write"]
-    rows = matrix(plan(profile="strict", ops=asked), asked)
+    members = [a for a in sys.argv[1:] if a != "write"]
+    rows = matrix(plan(profile="strict", ops=members), members)
     if "write" in sys.argv:
         write(rows)
     for row in rows:

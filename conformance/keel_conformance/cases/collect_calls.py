@@ -60,15 +60,15 @@ def load_calls(file: str) -> Mapping[str, tuple[SavedCall, ...]]:
 
 def collect_calls() -> dict[str, list[dict[str, Any]]]:
     """Different calls of each overload without samples, each with the dtypes in which eager PyTorch runs it."""
-    wanted = {
+    members = {
         target: op
         for op in MEMBERS.values()
         if op.kind != "opaque"
         for target in op.targets[0 if op.samples is None else 1 :]
     }
     results: dict[str, dict[str, SavedCall]] = {}
-    for called, args, kwargs in opinfos.calls(frozenset(wanted)):
-        op = wanted[called]
+    for called, args, kwargs in opinfos.calls(frozenset(members)):
+        op = members[called]
         try:
             made = save_call(str(called), args, kwargs, own=_floating, keep=op.profile in KEEP_VALUES)
             kind = json.dumps(_kind(to_json(made)), sort_keys=True)
@@ -96,15 +96,15 @@ def by_hand() -> dict[str, list[dict[str, Any]]]:
     return _opinfo_calls(result)
 
 
-def _opinfo_calls(found: Mapping[str, Mapping[str, SavedCall]]) -> dict[str, list[dict[str, Any]]]:
-    told = {}
-    for name, calls in sorted(found.items()):
+def _opinfo_calls(calls_by_member: Mapping[str, Mapping[str, SavedCall]]) -> dict[str, list[dict[str, Any]]]:
+    encoded = {}
+    for name, calls in sorted(calls_by_member.items()):
         good = [s for s in (with_dtypes(MEMBERS[name], s) for s in _spread(list(calls.values()))) if s.dtypes]
         if good:
-            told[name] = [to_json(s) for s in good]
+            encoded[name] = [to_json(s) for s in good]
         else:
             print(f"{name}: eager PyTorch runs no call of it")
-    return told
+    return encoded
 
 
 def with_dtypes(op: Op, made: SavedCall, dtypes: Sequence[torch.dtype] = MAX_TRIED) -> SavedCall:
@@ -209,12 +209,12 @@ def _is_data(paths: Container[Where], dtype: torch.dtype, path: Where, x: torch.
 
 def _follows(samples: list[tuple[torch.dtype, Any]]) -> frozenset[Where]:
     """Where dtypes are named that are those of the samples."""
-    given: dict[Where, bool] = {}
+    follows_sample: dict[Where, bool] = {}
     for dtype, s in samples:
         for path, v in walk((s.args, s.kwargs)):
             if isinstance(v, torch.dtype):
-                given[path] = given.get(path, True) and v == dtype
-    return frozenset(path for path, follows in given.items() if follows)
+                follows_sample[path] = follows_sample.get(path, True) and v == dtype
+    return frozenset(path for path, follows in follows_sample.items() if follows)
 
 
 def _bare(leaf: Any) -> Any:
@@ -222,16 +222,16 @@ def _bare(leaf: Any) -> Any:
     return (leaf.shape, "own" if leaf.own else leaf.dtype) if isinstance(leaf, TensorSpec) else leaf
 
 
-def write(file: str, found: Mapping[str, list[dict[str, Any]]]) -> None:
+def write(file: str, calls_by_member: Mapping[str, list[dict[str, Any]]]) -> None:
     lines = [
         f"{json.dumps(name)}: [\n  {f',{chr(10)}  '.join(json.dumps(c) for c in calls)}]"
-        for name, calls in found.items()
+        for name, calls in calls_by_member.items()
     ]
     Path(__file__).with_name(file).write_text("{\n" + ",\n".join(lines) + "\n}\n")
 
 
 if __name__ == "__main__":
     which = sys.argv[1]
-    found = {"samples": declared, "opinfos": collect_calls, "written": by_hand}[which]()
-    write(dict(zip(("samples", "opinfos", "written"), FILES, strict=False))[which], found)
-    print(f"{len(found)} members, {sum(map(len, found.values()))} calls")
+    collected = {"samples": declared, "opinfos": collect_calls, "written": by_hand}[which]()
+    write(dict(zip(("samples", "opinfos", "written"), FILES, strict=False))[which], collected)
+    print(f"{len(collected)} members, {sum(map(len, collected.values()))} calls")

@@ -27,28 +27,28 @@ def covering(
     rules: Sequence[Rule] = (),
     *,
     seed: int = 0,
-    given: Iterable[Levels] = (),
+    earlier: Iterable[Levels] = (),
     most: int | None = None,
 ) -> list[dict[str, str]]:
     """Choices that cover every pair of levels for which there is a choice that the rules allow, those that the
-    ``given`` choices cover left out; ``most`` ends it early.
+    ``earlier`` choices cover left out; ``most`` ends it early.
     """
     names = list(factors)
     number = {f: {level: i for i, level in enumerate(levels)} for f, levels in factors.items()}
-    seen = tuple(tuple(number[f][levels[f]] for f in names) for levels in given)
+    earlier_rows = tuple(tuple(number[f][levels[f]] for f in names) for levels in earlier)
     counts, tables = tuple(len(factors[f]) for f in names), tuple(_table(factors, names, r) for r in rules)
-    rows = _rows(counts, tables, seed, seen, most)
+    rows = _rows(counts, tables, seed, earlier_rows, most)
     return [{f: factors[f][level] for f, level in zip(names, row, strict=True)} for row in rows]
 
 
 def extend(
-    factors: Mapping[str, tuple[str, ...]], rules: Sequence[Rule], given: Sequence[Levels], *, seed: int, least: int
+    factors: Mapping[str, tuple[str, ...]], rules: Sequence[Rule], earlier: Sequence[Levels], *, seed: int, least: int
 ) -> list[dict[str, str]]:
     """Drawn choices that the rules allow, none of them given, so that there are ``least`` in all; fewer, where there
     are few to draw from.
     """
     names = list(factors)
-    visited = {tuple(levels[f] for f in names) for levels in given}
+    visited = {tuple(levels[f] for f in names) for levels in earlier}
     counts, tables = tuple(len(factors[f]) for f in names), tuple(_table(factors, names, r) for r in rules)
     draw, tries = _drawing(counts, tables, seed), 3 * max(0, least - len(visited))
     results = list[dict[str, str]]()
@@ -114,12 +114,16 @@ def _allowed(rule: Rule, levels: tuple[tuple[str, ...], ...]) -> frozenset[tuple
 
 @lru_cache(4096)
 def _rows(
-    counts: tuple[int, ...], tables: tuple[Table, ...], seed: int, given: tuple[tuple[int, ...], ...], most: int | None
+    counts: tuple[int, ...],
+    tables: tuple[Table, ...],
+    seed: int,
+    earlier: tuple[tuple[int, ...], ...],
+    most: int | None,
 ) -> tuple[tuple[int, ...], ...]:
     """Choices by numbers; operators whose factors are alike share them."""
     search = _Search(counts, tables, random.Random(seed))
     if len(counts) == 1:
-        left = [(level,) for level in range(counts[0]) if (level,) not in given and search.fits(0, level, {})]
+        left = [(level,) for level in range(counts[0]) if (level,) not in earlier and search.fits(0, level, {})]
         return tuple(left[:most])
     missing = _Missing(
         (f, a, g, b)
@@ -127,7 +131,7 @@ def _rows(
         for a, b in product(range(counts[f]), range(counts[g]))
         if search.fits(g, b, {f: a}) and search.fits(f, a, {g: b})
     )
-    for row in given:
+    for row in earlier:
         missing.strike(row)
     results = list[tuple[int, ...]]()
     while missing.pairs and (most is None or len(results) < most):
@@ -199,11 +203,11 @@ class _Search:
 
     def complete(self, pair: tuple[int, ...], missing: _Missing) -> tuple[int, ...] | None:
         """A choice with the pair (factor, level, factor, level), if there is one; with none, any choice."""
-        begun = dict(zip(pair[::2], pair[1::2], strict=True))
-        rest = [h for h in range(len(self.counts)) if h not in begun]
+        assigned = dict(zip(pair[::2], pair[1::2], strict=True))
+        rest = [h for h in range(len(self.counts)) if h not in assigned]
         self.chance.shuffle(rest)
         self.steps = 0
-        result = self._extend(begun, rest, missing.bits)
+        result = self._extend(assigned, rest, missing.bits)
         return tuple(result[h] for h in range(len(self.counts))) if result else None
 
     def best(

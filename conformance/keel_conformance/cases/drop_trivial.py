@@ -30,7 +30,7 @@ EMPTIES = 8
 NOTHING = "of nothing"
 """The arguments are empty and the results are not: they are the identity of a reduction, whatever the values."""
 ROUNDS = 12
-TRIED = (
+TRIALS = (
     (0, "random", 0),
     (1, "random", 0),
     (1, "specials", 0),
@@ -55,25 +55,25 @@ def drop_trivial(
         return list(chosen)
     passing = passer(domain)
     with _silence():
-        asked = [(c, passing(c)) for c in chosen]
-        retained, empty = [c for c, kind in asked if not kind], [c for c, kind in asked if trivial.EMPTY in kind]
-        rest = [(c, kind) for c, kind in asked if kind and trivial.EMPTY not in kind]
+        outcomes = [(c, passing(c)) for c in chosen]
+        retained, empty = [c for c, kind in outcomes if not kind], [c for c, kind in outcomes if trivial.EMPTY in kind]
+        rest = [(c, kind) for c, kind in outcomes if kind and trivial.EMPTY not in kind]
         some = _spaced(empty, max(1, len(chosen) // EMPTIES))
         if len(retained) < plenty or (not rest and len(some) == len(empty)):
             return list(chosen)
         few = [*some, *_different(rest, stay)]
         for k in range(ROUNDS if least else 0):  # pairs of levels that were in no other choice
-            more = covering(domain.factors, domain.rules, seed=seed + 7919 * (k + 1), given=[*retained, *few])
-            found = [c for c in more if not passing(c)]
-            retained += found
-            if not found:
+            more = covering(domain.factors, domain.rules, seed=seed + 7919 * (k + 1), earlier=[*retained, *few])
+            nontrivial = [c for c in more if not passing(c)]
+            retained += nontrivial
+            if not nontrivial:
                 break
         short = min(least, len(chosen)) - len(retained) - len(few)
         if short > 0:
-            given = [*retained, *(c for c, _ in rest)]
+            earlier = [*retained, *(c for c, _ in rest)]
             retained += [
                 c
-                for c in extend(domain.factors, domain.rules, given, seed=seed + 7919, least=len(given) + 2 * short)
+                for c in extend(domain.factors, domain.rules, earlier, seed=seed + 7919, least=len(earlier) + 2 * short)
                 if not passing(c)
             ][:short]
     return [*retained, *few]
@@ -98,14 +98,14 @@ def passer(domain: Domain) -> Callable[[Levels], frozenset[str]]:
 
 def _passing(domain: Domain, plain: Levels) -> frozenset[str]:
     left: frozenset[str] | None = None
-    for call, values, turn in TRIED if any(_slight(v) for f, v in plain.items() if f in SIZES) else TRIED[:3]:
-        found = trivial_outcomes_of(domain, _with(domain, plain, "values", values), call, turn)
-        left = found - {trivial.EXTREME} if left is None else left & found
+    for call, values, turn in TRIALS if any(_slight(v) for f, v in plain.items() if f in SIZES) else TRIALS[:3]:
+        outcomes = trivial_outcomes_of(domain, _with(domain, plain, "values", values), call, turn)
+        left = outcomes - {trivial.EXTREME} if left is None else left & outcomes
         if not left:
             return frozenset()
     made = domain.make(plain, DTYPES[plain["dtype"]], SeededValues(repr(plain), 0))
-    given = made.tensors if made is not None else []
-    return (left or frozenset()) | ({NOTHING} if given and not any(x.numel() for x in given) else frozenset())
+    tensors = made.tensors if made is not None else []
+    return (left or frozenset()) | ({NOTHING} if tensors and not any(x.numel() for x in tensors) else frozenset())
 
 
 def _plain(domain: Domain, levels: Levels) -> Levels:
@@ -117,7 +117,7 @@ def _plain(domain: Domain, levels: Levels) -> Levels:
     }
     wishes = {**PLAIN, **usual, "values": "random"}
     alike = next(d for d in domain.factors["dtype"] if _class(d) == _class(levels["dtype"]))
-    return reduce(lambda found, wish: _with(domain, found, *wish), [*wishes.items(), ("dtype", alike)], levels)
+    return reduce(lambda chosen, wish: _with(domain, chosen, *wish), [*wishes.items(), ("dtype", alike)], levels)
 
 
 def _slight(level: str) -> bool:
@@ -143,13 +143,13 @@ def _different(rest: Iterable[tuple[Levels, frozenset[str]]], stay: int) -> list
         kinds.setdefault(kind, []).append(levels)
     results: list[Levels] = []
     for kind, some in kinds.items():
-        visited, mine = set[tuple[str, str]](), list[Levels]()
+        visited, selected = set[tuple[str, str]](), list[Levels]()
         for levels in some:
             new = {(f, v) for f, v in levels.items() if f not in PLAIN and f != "values"} - visited
-            if len(mine) < max(stay, NOTHING in kind) and (new or not mine):
-                mine.append(levels)
+            if len(selected) < max(stay, NOTHING in kind) and (new or not selected):
+                selected.append(levels)
                 visited |= new
-        results += mine
+        results += selected
     return results
 
 

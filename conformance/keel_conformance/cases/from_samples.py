@@ -41,11 +41,11 @@ CALM = ("random", "linalg", "quantized")
 
 def domain_from_samples(op: Op) -> Domain | None:
     """None for a member that no call is known of."""
-    found = (replace(s, dtypes=tuple(d for d in s.dtypes if _judged(op, d))) for s in known_calls(op))
-    calls = tuple(sorted((s for s in found if s.dtypes), key=_slight))
+    judged = (replace(s, dtypes=tuple(d for d in s.dtypes if _judged(op, d))) for s in known_calls(op))
+    calls = tuple(sorted((s for s in judged if s.dtypes), key=_slight))
     if not calls:
         return None
-    apart = bool(op.tags.intersection(SEPARATE)) and not op.name.endswith("_backward")
+    separate = bool(op.tags.intersection(SEPARATE)) and not op.name.endswith("_backward")
     free = bool(op.tags.intersection(FREE))
     kinds = (
         [*dict.fromkeys(k for d in _dtypes(calls) for k in kinds_of(d))]
@@ -63,13 +63,15 @@ def domain_from_samples(op: Op) -> Domain | None:
     return Domain(
         op,
         factors,
-        lambda levels, dtype, draw: _make(calls, levels, dtype, draw, apart),
+        lambda levels, dtype, draw: _make(calls, levels, dtype, draw, separate),
         rules=(
             Rule(("dtype", "sample"), lambda dtype, sample: DTYPES[dtype] in calls[int(sample[1:])].dtypes),
             Rule(("dtype", "values"), lambda dtype, values: values == "own" or values in kinds_of(DTYPES[dtype])),
             Rule(
                 ("sample", "values"),
-                lambda sample, values: free or apart or values in WELL_BEHAVED[:2] or _whole(calls[int(sample[1:])]),
+                lambda sample, values: (
+                    free or separate or values in WELL_BEHAVED[:2] or _holds_small_integers(calls[int(sample[1:])])
+                ),
             ),
             Rule(("sample", "layout"), lambda sample, layout: _lies(op, calls[int(sample[1:])], layout)),
         ),
@@ -118,7 +120,7 @@ def _drawn_parts(made: SavedCall) -> list[TensorSpec]:
     return [p for _, p in made.tensor_specs if p.values is None]
 
 
-def _whole(made: SavedCall) -> bool:
+def _holds_small_integers(made: SavedCall) -> bool:
     """Whether small integers of both signs are in the range of every tensor that is drawn."""
     return all(p.low <= -1 and p.high >= 1 for p in _drawn_parts(made))
 
@@ -134,10 +136,10 @@ def _lies(op: Op, made: SavedCall, layout: str) -> bool:
 
 
 def _make(
-    calls: tuple[SavedCall, ...], levels: Levels, dtype: torch.dtype, draw: SeededValues, apart: bool
+    calls: tuple[SavedCall, ...], levels: Levels, dtype: torch.dtype, draw: SeededValues, separate: bool
 ) -> Inputs | None:
     made = calls[int(levels["sample"][1:])]
-    values = OUTLIERS if apart and levels["values"] == "random" else levels["values"]
+    values = OUTLIERS if separate and levels["values"] == "random" else levels["values"]
     args, kwargs = redrawn(made, dtype, draw, values, levels["layout"])
     if calls[0].overload.startswith(("aten.searchsorted.", "aten.bucketize.")):
         args, kwargs = _in_order(args, kwargs, 0 if "searchsorted" in made.overload else 1)
@@ -151,9 +153,9 @@ def _clean(x: torch.Tensor) -> torch.Tensor:
     return torch.where(x.isnan(), torch.zeros((), dtype=x.dtype), x) if x.is_floating_point() else x
 
 
-def _lying_as(given: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+def _lying_as(like: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
     """The values in the layout of what was given."""
-    return layouts.with_strides(values, given.stride(), int(given.storage_offset()))
+    return layouts.with_strides(values, like.stride(), int(like.storage_offset()))
 
 
 def _in_order(args: tuple[Any, ...], kwargs: Mapping[str, Any], place: int) -> tuple[tuple[Any, ...], dict[str, Any]]:

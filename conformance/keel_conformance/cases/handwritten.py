@@ -39,15 +39,15 @@ def _parameters(name: str, overload: str) -> Mapping[str, str]:
     return {} if target is None else {a.name: str(a.type) for a in target._schema.arguments}  # type: ignore[attr-defined]
 
 
-def _given(name: str, overload: str) -> int:
+def _list_count(name: str, overload: str) -> int:
     """How many lists of tensors an overload takes."""
     return sum(kind == "List[Tensor]" for kind in _parameters(name, overload).values())
 
 
 _NAMES = [name.removeprefix("foreach_") for name in MEMBERS if name.startswith("foreach_")]
-ONE = [name for name in _NAMES if _given(name, "default") == 1 and name != "max"]
+ONE = [name for name in _NAMES if _list_count(name, "default") == 1 and name != "max"]
 """Of one list, of tensors that may have no elements."""
-TWO = [name for name in _NAMES if _given(name, "List") == 2]
+TWO = [name for name in _NAMES if _list_count(name, "List") == 2]
 """Of two lists, or of one and numbers."""
 
 
@@ -313,13 +313,13 @@ def _attributes() -> Iterator[Written]:
         yield "diag_embed.default", (x, 1, -1, -2), {}
         yield "diag_embed.default", (x, 0, 0, -1), {}
         yield "diagonal_backward.default", (number(*x.shape[:-2], 3), [*x.shape[:-2], 3, 4], 0, -2, -1), {}
-        whole = x.round().repeat_interleave(2, 0)
+        repeated = x.round().repeat_interleave(2, 0)
         for inverse, counts in ((True, False), (False, True)):
-            yield "unique_consecutive.default", (whole.flatten(), inverse, counts), {}
-            yield "unique_consecutive.default", (whole, inverse, counts, 0), {}
-            yield "unique_dim_consecutive.default", (whole, 0, inverse, counts), {}
-            yield "unique_dim.default", (whole, 0, True, inverse, counts), {}
-            yield "unique_dim.default", (whole.transpose(0, -1), -1, True, inverse, counts), {}
+            yield "unique_consecutive.default", (repeated.flatten(), inverse, counts), {}
+            yield "unique_consecutive.default", (repeated, inverse, counts, 0), {}
+            yield "unique_dim_consecutive.default", (repeated, 0, inverse, counts), {}
+            yield "unique_dim.default", (repeated, 0, True, inverse, counts), {}
+            yield "unique_dim.default", (repeated.transpose(0, -1), -1, True, inverse, counts), {}
     for shape in ((4, 3), (2, 3, 5), (3, 7)):
         x, y = number(*shape), number(*shape, seed=5)
         yield "linalg_cross.default", (x, y), {"dim": shape.index(3) - len(shape)}

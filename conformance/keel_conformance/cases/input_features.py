@@ -22,7 +22,7 @@ SPECIAL = frozenset({"specials", "all", "every", "huge"})
 REPEATED = frozenset({"duplicates", "ties", "true", "false", "exact", "all", "every", "specials"})
 HALFWAY = frozenset({"ties", "all", "every"})
 
-APART = frozenset({"dtype", "values", "layout", "place", "taken"})
+NOT_STRUCTURAL = frozenset({"dtype", "values", "layout", "place", "taken"})
 """Factors that neither sizes nor attributes follow from, as far as clauses speak of them."""
 
 
@@ -35,7 +35,7 @@ def features(domain: Domain, levels: Levels) -> frozenset[str]:
     results |= {"duplicate"} if values in REPEATED or dtype in (torch.bool, torch.uint8, torch.int8) else set()
     results |= {"halfway"} if values in HALFWAY else set()
     results |= {"duplicate"} if levels.get("taken") in ("equal", "one", "many") else set()
-    shape = tuple((f, _class(f, levels[f])) for f in domain.factors if f not in APART)
+    shape = tuple((f, _class(f, levels[f])) for f in domain.factors if f not in NOT_STRUCTURAL)
     return frozenset(results | _of_arguments(domain.op.name, shape, _Drawn(domain, levels)))
 
 
@@ -85,10 +85,10 @@ def _of_arguments(name: str, levels: tuple[tuple[str, str], ...], drawn: _Drawn)
     results |= {"broadcast"} if len({t.shape for t in tensors}) > 1 else set()
     numbers = [v for v in _leaves((inputs.args, tuple(inputs.kwargs.values()))) if isinstance(v, int | float | complex)]
     results |= {"mixed"} if len({t.dtype for t in tensors}) > 1 or (tensors and numbers) else set()
-    return frozenset(results | {f"given {p}" for p in _given(target, inputs)})
+    return frozenset(results | {f"given {p}" for p in _passed_parameters(target, inputs)})
 
 
-def _given(target: Any, inputs: Inputs) -> list[str]:
+def _passed_parameters(target: Any, inputs: Inputs) -> list[str]:
     """The parameters whose arguments are not their defaults."""
     if not hasattr(target, "_schema"):
         return []

@@ -73,13 +73,13 @@ def _turn(case: Case, call: int) -> int:
     if not call or domain is None or not trivial.is_deterministic(domain.op):
         return 0
 
-    def told(call: int, turn: int) -> trivial.TrivialOutcomes | None:
+    def outcomes_of(call: int, turn: int) -> trivial.TrivialOutcomes | None:
         return _draw_trivial_outcomes(
             domain, _levels(case, domain, turn), SeededValues(case.digest, call, turn=turn), case.overload
         )
 
-    first = told(0, 0)
-    own = told(call, 0) if first is not None and first[0] else None
+    first = outcomes_of(0, 0)
+    own = outcomes_of(call, 0) if first is not None and first[0] else None
     if first is None or own is None or trivial.EMPTY in first[0]:
         return 0
     best, turn = _alike(first[0], own[0]), 0
@@ -87,9 +87,9 @@ def _turn(case: Case, call: int) -> int:
     for k in range(1, 1 + len(domain.factors.get("values", ())) + (TURNS if small else FEW_TURNS)):
         if not best:
             break
-        found = told(call, k)
-        if found is not None and found[1] == own[1] and _alike(first[0], found[0]) < best:
-            best, turn = _alike(first[0], found[0]), k
+        outcomes = outcomes_of(call, k)
+        if outcomes is not None and outcomes[1] == own[1] and _alike(first[0], outcomes[0]) < best:
+            best, turn = _alike(first[0], outcomes[0]), k
     return turn
 
 

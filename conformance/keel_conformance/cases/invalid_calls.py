@@ -77,23 +77,23 @@ def load_invalid_calls() -> Mapping[str, tuple[tuple[str, str, SavedCall], ...]]
 
 def search_invalid_calls(op: Op) -> list[dict[str, Any]]:
     """Up to two for each precondition of a member that eager PyTorch holds it to."""
-    wanted = dict.fromkeys(range(len(op.requires)), 0)
+    counts = dict.fromkeys(range(len(op.requires)), 0)
     results = []
-    for call in known_calls(op) if wanted else ():
+    for call in known_calls(op) if counts else ():
         first = torch.float32 if torch.float32 in call.dtypes else call.dtypes[0]
         tries = [(made, first) for made in _changed(call)]
         if first.is_floating_point and torch.int64 in call.dtypes:
             tries += [(made, torch.int64) for made in _changed(call)]
         for made, dtype in tries:
             places = violated(op, made, dtype)
-            if len(places) == 1 and wanted[places[0]] < MOST and _holds_isolated(partial(_refused, op, made, dtype)):
+            if len(places) == 1 and counts[places[0]] < MOST and _holds_isolated(partial(_refused, op, made, dtype)):
                 which = places[0]
-                wanted[which] += 1
-                name = f"requires {which + 1}" + (" again" if wanted[which] > 1 else "")
+                counts[which] += 1
+                name = f"requires {which + 1}" + (" again" if counts[which] > 1 else "")
                 results.append(
                     {"name": name, "breaks": op.requires[which].id, "call": to_json(replace(made, dtypes=(dtype,)))}
                 )
-        if min(wanted.values()) >= MOST:
+        if min(counts.values()) >= MOST:
             break
     return sorted(results, key=lambda n: str(n["name"]))
 
@@ -194,10 +194,13 @@ def _sized(part: TensorSpec, shape: tuple[int, ...]) -> TensorSpec:
 
 if __name__ == "__main__":
     made = {
-        name: found for name, op in MEMBERS.items() if why_excluded(op) is None and (found := search_invalid_calls(op))
+        name: invalid_calls
+        for name, op in MEMBERS.items()
+        if why_excluded(op) is None and (invalid_calls := search_invalid_calls(op))
     }
     lines = [
-        f"{json.dumps(name)}: [\n  {f',{chr(10)}  '.join(map(json.dumps, found))}]" for name, found in made.items()
+        f"{json.dumps(name)}: [\n  {f',{chr(10)}  '.join(map(json.dumps, invalid_calls))}]"
+        for name, invalid_calls in made.items()
     ]
     FILE.write_text("{\n" + ",\n".join(lines) + "\n}\n")
     for name, op in ((n, op) for n, op in MEMBERS.items() if why_excluded(op) is None):

@@ -103,8 +103,8 @@ def _strides(layout: str, shape: Sequence[int]) -> tuple[list[int], int]:
         case "gapped":
             return [GAP * s for s in _dense(shape, range(rank))], 1
         case "rows_apart":
-            apart = [*shape[:-1], shape[-1] + OFFSET]
-            return _dense(apart, range(rank)), OFFSET
+            padded = [*shape[:-1], shape[-1] + OFFSET]
+            return _dense(padded, range(rank)), OFFSET
         case "odd_ones":
             dense = _dense(shape, range(rank))
             return [s if n != 1 else s + 5 for n, s in zip(shape, dense, strict=True)], 0

@@ -72,9 +72,9 @@ def plan(
             do=f"Profiles are {', '.join(PROFILES)}, tiers {', '.join(TIERS)}.",
         )
     rooms = list(other_cases(tier, seed))
-    wanted = _select(ops, named(rooms))
-    members = [name for name in MEMBERS if name in wanted]
-    cases = (*draw(members, tier, seed), *(case for case in rooms if case.op in wanted))
+    selected = _select(ops, named(rooms))
+    members = [name for name in MEMBERS if name in selected]
+    cases = (*draw(members, tier, seed), *(case for case in rooms if case.op in selected))
     results = [case for case in cases if case.profile in PROFILES[profile]]
     return tuple({case.digest: case for case in results}.values())
 
@@ -163,7 +163,9 @@ def choices(domain: Domain, tier: str, seed: int) -> list[Levels]:
     else:
         results = [*domain.priority, *domain.required]
         for k in range(ARRAYS[tier]):
-            results += covering(domain.factors, domain.rules, seed=seed * ARRAYS[tier] + k, given=() if k else results)
+            results += covering(
+                domain.factors, domain.rules, seed=seed * ARRAYS[tier] + k, earlier=() if k else results
+            )
         results += extend(domain.factors, domain.rules, results, seed=seed, least=LEAST)
     return _distinct(results)
 

@@ -61,9 +61,9 @@ class SavedCall:
                 yield path, leaf
 
 
-def walk(given: tuple[tuple[Any, ...], Mapping[str, Any]]) -> Iterator[tuple[Path, Any]]:
+def walk(arguments: tuple[tuple[Any, ...], Mapping[str, Any]]) -> Iterator[tuple[Path, Any]]:
     """The leaves of arguments, each with its path."""
-    named: Iterable[tuple[int | str, Any]] = chain(enumerate(given[0]), given[1].items())
+    named: Iterable[tuple[int | str, Any]] = chain(enumerate(arguments[0]), arguments[1].items())
     for key, value in named:
         if isinstance(value, SEVERAL):
             yield from _below((key,), value)
@@ -80,7 +80,7 @@ def _below(path: Path, values: Sequence[Any]) -> Iterator[tuple[Path, Any]]:
 
 
 def rebuilt(
-    given: tuple[tuple[Any, ...], Mapping[str, Any]], replace: Callable[[Path, Any], Any]
+    arguments: tuple[tuple[Any, ...], Mapping[str, Any]], replace: Callable[[Path, Any], Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """The arguments with ``replace(path, leaf)`` for each leaf."""
 
@@ -90,7 +90,10 @@ def rebuilt(
             return tuple(made) if isinstance(value, tuple) else made
         return replace(path, value)
 
-    return (tuple([below((i,), v) for i, v in enumerate(given[0])]), {k: below((k,), v) for k, v in given[1].items()})
+    return (
+        tuple([below((i,), v) for i, v in enumerate(arguments[0])]),
+        {k: below((k,), v) for k, v in arguments[1].items()},
+    )
 
 
 def save_call(

@@ -68,7 +68,7 @@ KNOWN: Mapping[str, Mapping[str, float]] = {
 }
 """The weight of each level of the factors that all domains have. Levels of other factors weigh ``OTHER``."""
 OTHER = 0.4
-BESIDE: Mapping[tuple[str, str], float] = {
+PAIR_WEIGHTS: Mapping[tuple[str, str], float] = {
     ("i64", "wide"): 1.2,
     ("i32", "wide"): 1.2,
     ("b8", "random"): 1.0,
@@ -142,9 +142,11 @@ def select_smoke(domain: Domain, seed: int) -> list[Levels]:
     met = set[tuple[str, str]]()
 
     def worth(factor: str, level: str, chosen: Levels) -> float:
-        beside = sum(BESIDE.get((other, level), 0.0) for other in chosen.values() if (other, level) not in met)
+        pair_weight = sum(
+            PAIR_WEIGHTS.get((other, level), 0.0) for other in chosen.values() if (other, level) not in met
+        )
         flat = level in SAME and any(f in SIZES and "x" not in v for f, v in chosen.items() if f in SHAPED)
-        return left[factor, level] + beside - (2.0 if flat else 0.0)
+        return left[factor, level] + pair_weight - (2.0 if flat else 0.0)
 
     for levels in results:
         _use(left, domain, levels)
@@ -192,9 +194,9 @@ def _use(left: dict[tuple[str, str], float], domain: Domain, levels: Levels) -> 
         for other in _like(factor, level):
             if (factor, other) in left:
                 left[factor, other] *= LIKE
-        mine = domain.facets.get(level, frozenset())
-        for other in domain.factors[factor] if mine else ():  # what says the same of an argument says less again
-            if other != level and (shared := mine & domain.facets.get(other, frozenset())):
+        facets = domain.facets.get(level, frozenset())
+        for other in domain.factors[factor] if facets else ():  # what says the same of an argument says less again
+            if other != level and (shared := facets & domain.facets.get(other, frozenset())):
                 left[factor, other] *= 1 - 0.5 * len(shared) / len(domain.facets[other])
 
 

@@ -42,23 +42,23 @@ def trivial_outcomes(op: Callable[..., Any], args: Sequence[Any], kwargs: Mappin
     with warnings.catch_warnings(), torch.no_grad(), threads(1):
         warnings.simplefilter("ignore")
         try:
-            found = tensor_leaves(op(*args, **kwargs))
+            results = tensor_leaves(op(*args, **kwargs))
         except Exception:  # of whatever kind
             return None
-        given = tensor_leaves((args, dict(kwargs)))
-        said = _matching_outcomes([x.reshape(-1) for x in found if x.numel()], given)
-        types = repr((_bare(list(args)), {name: _bare(v) for name, v in kwargs.items()}, [_bare(x) for x in found]))
-        _poison(found, given)
-    return said, types
+        arguments = tensor_leaves((args, dict(kwargs)))
+        outcomes = _matching_outcomes([x.reshape(-1) for x in results if x.numel()], arguments)
+        types = repr((_bare(list(args)), {name: _bare(v) for name, v in kwargs.items()}, [_bare(x) for x in results]))
+        _poison(results, arguments)
+    return outcomes, types
 
 
-def _matching_outcomes(results: Sequence[Tensor], given: Sequence[Tensor]) -> frozenset[str]:
+def _matching_outcomes(results: Sequence[Tensor], arguments: Sequence[Tensor]) -> frozenset[str]:
     """Most have none, and the first few elements show it."""
     if not results:
         return frozenset({EMPTY})
     left = list(_SIGNS)
     for most in (FIRST, None):
-        left = [name for name in left if all(_SIGNS[name](x[:most], given) for x in results)]
+        left = [name for name in left if all(_SIGNS[name](x[:most], arguments) for x in results)]
     return frozenset(left)
 
 
@@ -72,10 +72,10 @@ def _bare(value: Any) -> Any:
     return value
 
 
-def _poison(found: Sequence[Tensor], given: Sequence[Tensor]) -> None:
+def _poison(results: Sequence[Tensor], arguments: Sequence[Tensor]) -> None:
     """Overwrites right results in memory, so that a backend that writes nothing cannot return them."""
-    retained = {x.untyped_storage().data_ptr() for x in given if x.data_ptr()}  # one known to be 0 has no memory
-    for x in found:
+    retained = {x.untyped_storage().data_ptr() for x in arguments if x.data_ptr()}  # one known to be 0 has no memory
+    for x in results:
         if x.data_ptr() and x.untyped_storage().data_ptr() not in retained:
             x.untyped_storage().fill_(0x5A)  # type: ignore[attr-defined]  # missing in the stubs
 
@@ -98,32 +98,32 @@ def _all_near(x: Tensor, y: Any) -> bool:
     return bool(((wide == y) | (wide.isnan() & y.isnan()) | ((wide - y).abs() <= NEAR * y.abs() + 4 * least)).all())
 
 
-def _zeros(x: Tensor, given: Sequence[Tensor]) -> bool:
+def _zeros(x: Tensor, arguments: Sequence[Tensor]) -> bool:
     return _all_near(x, 0)
 
 
-def _ones(x: Tensor, given: Sequence[Tensor]) -> bool:
+def _ones(x: Tensor, arguments: Sequence[Tensor]) -> bool:
     return _all_near(x, 1)
 
 
-def _nan(x: Tensor, given: Sequence[Tensor]) -> bool:
+def _nan(x: Tensor, arguments: Sequence[Tensor]) -> bool:
     """NaN, the least integer, or true."""
     if _inexact(x):
         return bool(x.isnan().all())
     return bool((x == (True if x.dtype == torch.bool else torch.iinfo(x.dtype).min)).all())
 
 
-def _identity(x: Tensor, given: Sequence[Tensor]) -> bool:
+def _identity(x: Tensor, arguments: Sequence[Tensor]) -> bool:
     """The first argument's elements one after another, as often as it takes."""
-    if not given or not given[0].numel():
+    if not arguments or not arguments[0].numel():
         return _all_near(x, 0)
-    flat = given[0].reshape(-1)
+    flat = arguments[0].reshape(-1)
     flat = flat.real if flat.is_complex() and not x.is_complex() else flat
     again = flat[torch.arange(x.numel()) % flat.numel()].reshape(x.shape)
     return _all_near(x, again.to(x.dtype))
 
 
-def _extreme(x: Tensor, given: Sequence[Tensor]) -> bool:
+def _extreme(x: Tensor, arguments: Sequence[Tensor]) -> bool:
     if not _inexact(x):
         return False
     facts, size = torch.finfo(x.dtype), x.abs().to(torch.float64)

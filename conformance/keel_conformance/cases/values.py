@@ -305,8 +305,8 @@ def _tiled(draw: SeededValues, values: torch.Tensor, n: int) -> torch.Tensor:
     """All values as often as there is room for, in a drawn order; where there is one place, another at each turn."""
     if n == 1 and draw.turn:
         few = values if values.dtype == torch.bool or not len(_few(values.dtype)) else _few(values.dtype)
-        apart = int(draw.integers(1, 0, len(few))) if draw.turn % 2 else 0  # or all operands have the same one
-        return few[(draw.turn // 2 + apart) % len(few) :][:1].clone()
+        shift = int(draw.integers(1, 0, len(few))) if draw.turn % 2 else 0  # or all operands have the same one
+        return few[(draw.turn // 2 + shift) % len(few) :][:1].clone()
     if n <= len(values):
         return draw.shuffled(values)[:n] if values.dtype != torch.uint64 else values[:n]
     if values.dtype in (torch.uint16, torch.uint32, torch.uint64):

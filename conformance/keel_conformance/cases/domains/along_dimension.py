@@ -43,23 +43,23 @@ Arguments = Callable[[torch.Tensor, int, torch.dtype], tuple[tuple[Any, ...], di
 """Returns the arguments of a call, from the tensor, the dimension that it runs along and the dtype."""
 
 
-_WHOLE = ("all", "two", "two_keep", "unlisted")
+_ALL_ELEMENTS = ("all", "two", "two_keep", "unlisted")
 """Forms that may reduce all elements."""
 _HALF_TO_FLOAT = ("softmax", "log_softmax")
 
 
 @dataclass(frozen=True)
 class Along:
-    """The calls of one member. ``forms`` has the overload and arguments of each, by name; ``whole`` names those that go
-    over all elements. ``empty`` says that a dimension without elements will do, ``terms`` that elements are summed;
-    ``telling`` names a dtype, a form and values that tell most; ``apart`` says that no two elements share memory,
-    ``even`` that of random values all rows are, because their errors are judged together; ``truth`` that only zeros
-    make a difference, and of which kinds a single row is in turn; ``huge`` has the dtypes, forms and values of calls on
-    more elements than float32 counts.
+    """The calls of one member. ``forms`` has the overload and arguments of each, by name; ``all_elements`` names those
+    that go over all elements. ``empty`` says that a dimension without elements will do, ``terms`` that elements are
+    summed; ``telling`` names a dtype, a form and values that tell most; ``no_overlap`` says that no two elements share
+    memory, ``even`` that of random values all rows are, because their errors are judged together; ``truth`` that only
+    zeros make a difference, and of which kinds a single row is in turn; ``huge`` has the dtypes, forms and values of
+    calls on more elements than float32 counts.
     """
 
     forms: Mapping[str, tuple[str, Arguments]]
-    whole: frozenset[str] = frozenset()
+    all_elements: frozenset[str] = frozenset()
     empty: bool = True
     terms: bool = False
     products: bool = False
@@ -67,7 +67,7 @@ class Along:
     least: int = 0
     many: int = 1
     telling: tuple[str, str, str] = ("", "", "")
-    apart: bool = False
+    no_overlap: bool = False
     even: bool = False
     truth: tuple[int, int] | None = None
     huge: tuple[tuple[str, str, str], ...] = ()
@@ -81,7 +81,7 @@ def domain_of(op: Op, along: Along) -> Domain:
         "form": tuple(along.forms),
         "extent": EXTENTS,
         "place": tuple(PLACES),
-        "layout": tuple(n for n in layouts.LAYOUTS if not (along.apart and n.startswith("expanded"))),
+        "layout": tuple(n for n in layouts.LAYOUTS if not (along.no_overlap and n.startswith("expanded"))),
         "values": kinds,
     }
     rules = (
@@ -131,7 +131,7 @@ def shape_of(extent: str, place: str) -> tuple[tuple[int, ...], int]:
 
 def _make(op: Op, along: Along, levels: Levels, dtype: torch.dtype, draw: SeededValues) -> Inputs:
     shape, dim = shape_of(levels["extent"], levels["place"])
-    over = prod(shape) if levels["form"] in _WHOLE else shape[dim] if shape else 1
+    over = prod(shape) if levels["form"] in _ALL_ELEMENTS else shape[dim] if shape else 1
     kind = levels["values"]
     if levels["extent"] == HUGE:
         x = counted(kind, dtype, over, op.name.startswith(("argmin", "min_")), draw)

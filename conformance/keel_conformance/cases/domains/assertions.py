@@ -31,7 +31,7 @@ _DTYPES = (
     torch.bool,
     torch.complex64,
 )
-_SAID = "it holds"
+_MESSAGE = "it holds"
 
 
 # -- conditions --------------------------------------------------------------------------------------------------------
@@ -63,7 +63,7 @@ def _condition(kind: str) -> Callable[[SeededValues, torch.dtype, tuple[int, ...
 
 
 def _checked(condition: TensorArg, token: TensorArg) -> CallTemplate:
-    return CallTemplate("aten._functional_assert_async.msg", (condition, _SAID, token))
+    return CallTemplate("aten._functional_assert_async.msg", (condition, _MESSAGE, token))
 
 
 def _assertion(levels: Levels) -> CallTemplate:
@@ -138,14 +138,15 @@ OUTSIDE: Mapping[str, tuple[int, int | None, int | None]] = {
 
 def _number(levels: Levels) -> CallTemplate:
     return CallTemplate(
-        "aten._functional_assert_scalar.default", (NUMBERS[levels["number"]], _SAID, TensorArg(TOKENS[levels["shape"]]))
+        "aten._functional_assert_scalar.default",
+        (NUMBERS[levels["number"]], _MESSAGE, TensorArg(TOKENS[levels["shape"]])),
     )
 
 
 def _of_numbers(op: Op) -> Domain:
     token, clause = TensorArg((5,), kind="random"), op.clauses[0].text
     negatives = tuple(
-        invalid_call(name, clause, CallTemplate("aten._functional_assert_scalar.default", (value, _SAID, token)))
+        invalid_call(name, clause, CallTemplate("aten._functional_assert_scalar.default", (value, _MESSAGE, token)))
         for name, value in (("a zero", 0), ("a false one", False))
     )
     return _tokens(op, {"number": tuple(NUMBERS)}, _number, negatives)

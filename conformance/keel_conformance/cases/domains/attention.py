@@ -73,9 +73,9 @@ def _sdpa_back(levels: Levels) -> CallTemplate:
 
     def forward(which: int) -> DerivedArg:
         def made(drawn: Any, dtype: torch.dtype) -> Any:
-            seen = drawn[4] if mask is not None else None
+            attn_mask = drawn[4] if mask is not None else None
             return aten._scaled_dot_product_flash_attention_for_cpu.default(
-                *drawn[1:4], 0.0, causal, attn_mask=seen, scale=scale
+                *drawn[1:4], 0.0, causal, attn_mask=attn_mask, scale=scale
             )[which]
 
         return DerivedArg(made)

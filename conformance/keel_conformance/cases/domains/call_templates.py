@@ -118,23 +118,23 @@ def domain(
     of others the words of the clause decide (``16-bit``: in such dtypes; ``NaN``: with special values).
     """
     dtypes = tuple(dtypes) or op.dtypes or FLOATS
-    found = _Calls(factors, template, tuple(lay), dtypes)
+    calls = _Calls(factors, template, tuple(lay), dtypes)
     kinds = tuple(k for k in (*KINDS, NONFINITE, "own") if k in kinds) or ("own",)
     names = dtype_names(dtypes)
-    which = WHICH if found.several else WHICH[:1]
-    every = {"dtype": names, **factors, "layout": found.lay, "which": which, "values": kinds}
+    which = WHICH if calls.several else WHICH[:1]
+    every = {"dtype": names, **factors, "layout": calls.lay, "which": which, "values": kinds}
     conditions = _conditions(op, covers or {}, untested or {})
     made = Domain(
         op,
         every,
-        found.make,
+        calls.make,
         (
             Rule(("dtype", "values"), _has),
             Rule(("layout", "which"), lambda layout, which: layout != "contiguous" or which == "all"),
-            *found.rules(),
+            *calls.rules(),
             *rules,
         ),
-        overload=found.overload,
+        overload=calls.overload,
         untested=untested or {},
         invalid_calls=invalid_calls,
         why_few=why_few,
@@ -159,8 +159,8 @@ def always(op: Op) -> dict[str, Condition]:
 
 def when(**levels: str | tuple[str, ...]) -> Condition:
     """That each factor has one of the levels."""
-    wanted = {f: (v,) if isinstance(v, str) else v for f, v in levels.items()}
-    return lambda chosen: all(chosen[f] in v for f, v in wanted.items())
+    allowed = {f: (v,) if isinstance(v, str) else v for f, v in levels.items()}
+    return lambda chosen: all(chosen[f] in v for f, v in allowed.items())
 
 
 def invalid_call(name: str, breaks: str, ask: CallTemplate, dtype: torch.dtype = torch.float32) -> InvalidCall:
@@ -194,12 +194,12 @@ class _Calls:
         fitting = {form: frozenset(x for x in lay if _fits(form, x)) for form in dict.fromkeys(forms.values())}
         self.fitting = {levels: fitting[form] for levels, form in forms.items()}
         self.several = any(sum(lies != "none" for lies, _ in form) > 1 for form in fitting)
-        self.lay = tuple(x for x in lay if any(x in found for found in fitting.values()))
+        self.lay = tuple(x for x in lay if any(x in layouts for layouts in fitting.values()))
 
     def rules(self) -> list[Rule]:
         """Which levels are a call, and in which layouts: each over those factors alone that decide it."""
         names, valid = self._deciding({levels: bool(self.fitting.get(levels)) for levels in self.every})
-        around, fits = self._deciding({levels: found for levels, found in self.fitting.items() if found})
+        around, fits = self._deciding({levels: layouts for levels, layouts in self.fitting.items() if layouts})
         laid = {(*levels, layout): layout in lies for levels, lies in fits.items() for layout in self.lay}
         return [*_pairwise(names, valid), *_pairwise((*around, "layout"), laid)]
 
@@ -233,9 +233,12 @@ def _pairwise(names: tuple[str, ...], table: Mapping[tuple[str, ...], bool]) -> 
         return [Rule(names, lambda *levels: table.get(levels, False))] if names else []
     good = [levels for levels, holds in table.items() if holds]
     pairs = {(i, j): {(levels[i], levels[j]) for levels in good} for i, j in combinations(range(len(names)), 2)}
-    results = [Rule((names[i], names[j]), lambda *levels, seen=seen: levels in seen) for (i, j), seen in pairs.items()]
+    results = [
+        Rule((names[i], names[j]), lambda *levels, allowed=allowed: levels in allowed)
+        for (i, j), allowed in pairs.items()
+    ]
     if any(
-        holds != all((levels[i], levels[j]) in seen for (i, j), seen in pairs.items())
+        holds != all((levels[i], levels[j]) in allowed for (i, j), allowed in pairs.items())
         for levels, holds in table.items()
     ):
         results.append(Rule(names, lambda *levels: table.get(levels, False)))
@@ -303,7 +306,7 @@ def _drawn(arg: TensorArg, dtype: torch.dtype, draw: SeededValues, values: str) 
     if kind == NAN:
         return torch.full(arg.shape, float("nan")).to(dtype)
     if kind == "exact" and dtype.is_floating_point and dtype.itemsize > 1:
-        return whole(draw, dtype, prod(arg.shape), arg.products).reshape(arg.shape)
+        return small_integers(draw, dtype, prod(arg.shape), arg.products).reshape(arg.shape)
     if kind == NONFINITE and (dtype.is_floating_point or dtype.is_complex):
         return _nonfinite(arg, dtype, draw).reshape(arg.shape)
     kind = kind if kind in kinds_of(dtype) else "random"
@@ -323,7 +326,7 @@ def _nonfinite(arg: TensorArg, dtype: torch.dtype, draw: SeededValues) -> torch.
     return torch.where(draw.integers(n, 0, 12 if draw.call % 2 == 0 else 4) == 0, chosen, x)
 
 
-def whole(draw: SeededValues, dtype: torch.dtype, n: int, products: int) -> torch.Tensor:
+def small_integers(draw: SeededValues, dtype: torch.dtype, n: int, products: int) -> torch.Tensor:
     """Integers so small that sums of ``products`` products of two are integers that float32 holds, and the result too
     unless it is rounded once.
     """
@@ -355,8 +358,8 @@ def _extended(made: Domain, wish: Levels, rest: list[str], chosen: dict[str, str
         left[0] -= 1
         if left[0] < 0:
             return None
-        tried = {**chosen, factor: level}
-        if made.allows(tried) and (result := _extended(made, wish, rest[1:], tried, left)) is not None:
+        extended = {**chosen, factor: level}
+        if made.allows(extended) and (result := _extended(made, wish, rest[1:], extended, left)) is not None:
             return result
     return None
 
@@ -379,6 +382,6 @@ def _conditions(op: Op, cites: Mapping[str, Condition], untested: Mapping[str, s
         name = f"C{number}"
         if name in untested:
             continue
-        told = [condition for about, condition in _WITNESS.items() if about & clause.about]
-        results[name] = cites.get(name) or (told[0] if told else lambda levels: True)
+        witnesses = [condition for about, condition in _WITNESS.items() if about & clause.about]
+        results[name] = cites.get(name) or (witnesses[0] if witnesses else lambda levels: True)
     return results

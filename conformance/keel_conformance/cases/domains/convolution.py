@@ -259,7 +259,7 @@ def _tbc(levels: Levels) -> CallTemplate | None:
 def _settings(overload: str, g: Geometry, bias: TensorArg | None) -> tuple[Any, ...] | None:
     """What comes after input and weight, by the overload's parameters; None where it has no dilation and needs one."""
     stride, padding, dilation, _, output_padding, _ = g.settings
-    given = {
+    arguments = {
         "kernel_size": list(g.kernel),
         "bias": bias,
         "stride": stride,
@@ -269,7 +269,7 @@ def _settings(overload: str, g: Geometry, bias: TensorArg | None) -> tuple[Any, 
     }
     target = next(t for t in MEMBERS["direct_convolution"].targets if str(t) == overload)
     names = [a.name for a in target._schema.arguments[2:]]  # type: ignore[attr-defined]
-    return tuple(given[n] for n in names) if "dilation" in names or set(dilation) == {1} else None
+    return tuple(arguments[n] for n in names) if "dilation" in names or set(dilation) == {1} else None
 
 
 def _direct(levels: Levels) -> CallTemplate | None:

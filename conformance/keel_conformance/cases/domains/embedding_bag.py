@@ -19,7 +19,7 @@ from .call_templates import FLOATS, CallTemplate, TensorArg, always, domain
 
 TABLES = shapes("9x5", "33x16", "129x8", "7x33", "17x17", "3x129")
 """Rows, and elements of each."""
-TAKEN: Mapping[str, tuple[int, int, torch.dtype]] = {
+LOOKUPS: Mapping[str, tuple[int, int, torch.dtype]] = {
     "7in3": (7, 3, torch.int64),
     "0in4": (0, 4, torch.int64),
     "1in1": (1, 1, torch.int32),
@@ -47,34 +47,34 @@ class Bags:
         return SeededValues(f"{self.draw.text} {what}", self.draw.call, self.draw.bare, self.draw.turn)
 
     @property
-    def taken(self) -> int:
-        return TAKEN[self.levels["size"]][0]
+    def lookups(self) -> int:
+        return LOOKUPS[self.levels["size"]][0]
 
     @property
     def bags(self) -> int:
-        return TAKEN[self.levels["size"]][1]
+        return LOOKUPS[self.levels["size"]][1]
 
     @cached_property
     def offsets(self) -> torch.Tensor:
         """Where each bag begins; the first at 0."""
         own, kind = self._own("offsets"), self.levels["bags"]
         if kind == "one_has_all":
-            return torch.where(torch.arange(self.bags) > own.integers(1, 0, self.bags), self.taken, 0)
-        result = own.integers(self.bags, 0, self.taken + 1).sort().values
+            return torch.where(torch.arange(self.bags) > own.integers(1, 0, self.bags), self.lookups, 0)
+        result = own.integers(self.bags, 0, self.lookups + 1).sort().values
         result[: 2 if kind == "first_empty" else 1] = 0
         if kind == "last_empty":
-            result[-1] = self.taken
+            result[-1] = self.lookups
         return result
 
     @cached_property
     def bag(self) -> torch.Tensor:
         """The bag of each row that is taken."""
-        result: torch.Tensor = torch.searchsorted(self.offsets, torch.arange(self.taken), right=True) - 1
+        result: torch.Tensor = torch.searchsorted(self.offsets, torch.arange(self.lookups), right=True) - 1
         return result
 
     @cached_property
     def indices(self) -> torch.Tensor:
-        own, n, rows = self._own("indices"), self.taken, TABLES[self.levels["rows"]][0]
+        own, n, rows = self._own("indices"), self.lookups, TABLES[self.levels["rows"]][0]
         match self.levels["indices"]:
             case "one":
                 return own.integers(1, 0, rows).expand(n).clone()
@@ -103,8 +103,8 @@ class Bags:
         own, width = self._own("greatest"), TABLES[self.levels["rows"]][1]
         result = torch.zeros(self.bags, width, dtype=torch.int64)
         for b in range(self.bags):
-            if len(mine := self.indices[(self.bag == b) & self.counted]):
-                result[b] = mine[own.integers(width, 0, len(mine))]
+            if len(bag_rows := self.indices[(self.bag == b) & self.counted]):
+                result[b] = bag_rows[own.integers(width, 0, len(bag_rows))]
         return result
 
 
@@ -115,7 +115,7 @@ def _padding(levels: Levels) -> int:
 def _of(levels: Levels, shape: tuple[int, ...], what: Callable[[Bags], torch.Tensor]) -> TensorArg:
     return TensorArg(
         shape,
-        dtype=TAKEN[levels["size"]][2],
+        dtype=LOOKUPS[levels["size"]][2],
         lies="none",
         draw=lambda draw, dtype, s, values: what(Bags(levels, draw)).to(dtype),
     )
@@ -123,8 +123,8 @@ def _of(levels: Levels, shape: tuple[int, ...], what: Callable[[Bags], torch.Ten
 
 def _possible(levels: Levels) -> bool:
     rows, _ = TABLES[levels["rows"]]
-    taken, bags, _ = TAKEN[levels["size"]]
-    if levels["indices"] == "twice" and (taken % 2 or taken // 2 > rows or levels["form"].startswith("padded")):
+    lookups, bags, _ = LOOKUPS[levels["size"]]
+    if levels["indices"] == "twice" and (lookups % 2 or lookups // 2 > rows or levels["form"].startswith("padded")):
         return False
     if levels["form"] == "divided" and (levels["indices"] != "twice" or levels["mode"] == "max"):
         return False  # of others PyTorch divides by another row's number
@@ -132,24 +132,24 @@ def _possible(levels: Levels) -> bool:
 
 
 def _weights(levels: Levels) -> TensorArg | None:
-    shape = (TAKEN[levels["size"]][0],)
+    shape = (LOOKUPS[levels["size"]][0],)
     return TensorArg(shape, -2.0, 2.0, kind="random", lies="none") if levels["mode"] == "weighted" else None
 
 
 def _forward(levels: Levels) -> CallTemplate | None:
     if not _possible(levels):
         return None
-    taken, bags, _ = TAKEN[levels["size"]]
+    lookups, bags, _ = LOOKUPS[levels["size"]]
     last = levels["form"].endswith("last")
 
     def offsets(of: Bags) -> torch.Tensor:
-        return torch.cat([of.offsets, torch.tensor([taken])]) if last else of.offsets
+        return torch.cat([of.offsets, torch.tensor([lookups])]) if last else of.offsets
 
     return CallTemplate(
         "aten._embedding_bag_forward_only.default",
         (
-            TensorArg(TABLES[levels["rows"]], products=max(taken, 1)),
-            _of(levels, (taken,), lambda of: of.indices),
+            TensorArg(TABLES[levels["rows"]], products=max(lookups, 1)),
+            _of(levels, (lookups,), lambda of: of.indices),
             _of(levels, (bags + last,), offsets),
             False,
             MODES[levels["mode"]],
@@ -165,14 +165,14 @@ def _forward(levels: Levels) -> CallTemplate | None:
 def _backward(levels: Levels) -> CallTemplate | None:
     if not _possible(levels):
         return None
-    (rows, width), (taken, bags, _) = TABLES[levels["rows"]], TAKEN[levels["size"]]
+    (rows, width), (lookups, bags, _) = TABLES[levels["rows"]], LOOKUPS[levels["size"]]
     greatest = (bags, width) if levels["mode"] == "max" else (bags,)
     return CallTemplate(
         "aten._embedding_bag_dense_backward.default",
         (
-            TensorArg((bags, width), products=max(taken, 1), lies="none"),
-            _of(levels, (taken,), lambda of: of.indices),
-            _of(levels, (taken,), lambda of: of.bag),
+            TensorArg((bags, width), products=max(lookups, 1), lies="none"),
+            _of(levels, (lookups,), lambda of: of.indices),
+            _of(levels, (lookups,), lambda of: of.bag),
             _of(levels, (bags,), lambda of: of.sizes),
             _of(levels, greatest, lambda of: of.greatest),
             rows,
@@ -189,7 +189,7 @@ def _backward(levels: Levels) -> CallTemplate | None:
 
 _FACTORS: Mapping[str, tuple[str, ...]] = {
     "rows": tuple(TABLES),
-    "size": tuple(TAKEN),
+    "size": tuple(LOOKUPS),
     "bags": BAGS,
     "indices": INDICES,
     "mode": tuple(MODES),

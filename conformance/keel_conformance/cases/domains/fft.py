@@ -89,7 +89,7 @@ _COMPLEX, _REAL = (torch.complex64, torch.complex128), (torch.float32, torch.flo
 _NAN = "The oracles know nothing of an element of a transform over what is not finite."
 _OPEN = "It follows from the others; no case transforms there and back."
 _GROWS = {"C4": when(size=("97", "127", "243", "1000", "1024"))}
-_ASKED = {"size": (*SIZES, "1025"), "step": ("1.0", "0.5", "3.0"), "named": ("f32", "f64")}
+_FACTORS = {"size": (*SIZES, "1025"), "step": ("1.0", "0.5", "3.0"), "named": ("f32", "f64")}
 BUILD: ByMember[Callable[[Op], Domain]] = ByMember()
 declare = BUILD.declare
 declare(
@@ -130,5 +130,5 @@ declare(
         covers={"C3": when(dims=("alone", "last", "first")), "C5": _GROWS["C4"]},
     ),
 )
-declare("fft_fftfreq", lambda op: domain(op, _ASKED, _frequencies("fft"), dtypes=_REAL[:1], kinds=("own",)))
-declare("fft_rfftfreq", lambda op: domain(op, _ASKED, _frequencies("rfft"), dtypes=_REAL[:1], kinds=("own",)))
+declare("fft_fftfreq", lambda op: domain(op, _FACTORS, _frequencies("fft"), dtypes=_REAL[:1], kinds=("own",)))
+declare("fft_rfftfreq", lambda op: domain(op, _FACTORS, _frequencies("rfft"), dtypes=_REAL[:1], kinds=("own",)))

@@ -16,7 +16,7 @@ ALL = (*REALS, torch.complex64, torch.complex128, torch.bool)
 
 
 @dataclass(frozen=True)
-class Given:
+class CallInputs:
     """What a call is made of: the operand, its dimension, places along it, and more values like the operand's."""
 
     x: torch.Tensor
@@ -44,7 +44,7 @@ class Given:
         return (*self.x.shape[: self.dim], n, *self.x.shape[self.dim + 1 :])
 
 
-Call = Callable[[Given], tuple[tuple[Any, ...], dict[str, Any]]]
+Call = Callable[[CallInputs], tuple[tuple[Any, ...], dict[str, Any]]]
 
 
 @dataclass(frozen=True)
@@ -57,16 +57,16 @@ class Placed:
     dtypes: tuple[torch.dtype, ...] = ALL
     unique: bool = False
     sums: bool = False
-    whole: bool = False
+    all_places: bool = False
     huge: str = ""
 
 
-def _fewer(g: Given, index: torch.Tensor) -> torch.Tensor:
+def _fewer(g: CallInputs, index: torch.Tensor) -> torch.Tensor:
     """An index with fewer elements in the other dimensions, where they have more than one."""
     return index[tuple(slice(None) if d == g.dim else slice(0, max(1, n - 1)) for d, n in enumerate(index.shape))]
 
 
-def _narrow(g: Given) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def _narrow(g: CallInputs) -> tuple[tuple[Any, ...], dict[str, Any]]:
     return (g.x, g.dim - g.x.dim(), _fewer(g, g.full())), {}
 
 
@@ -77,7 +77,7 @@ def _gather(end: bool = False) -> Call:
 def _scatter(*more: Any, end: bool = False, **keywords: Any) -> Call:
     """The dimension may be counted from the ``end``."""
 
-    def call(g: Given) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    def call(g: CallInputs) -> tuple[tuple[Any, ...], dict[str, Any]]:
         index = g.full()
         return (g.x, g.dim - g.x.dim() * end, index, g.like(tuple(index.shape)), *more), keywords
 
@@ -87,14 +87,14 @@ def _scatter(*more: Any, end: bool = False, **keywords: Any) -> Call:
 def _wider() -> Call:
     """Of values beyond the index none is taken; the dimension is counted from the end."""
 
-    def call(g: Given) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    def call(g: CallInputs) -> tuple[tuple[Any, ...], dict[str, Any]]:
         index = g.full()
         return (g.x, g.dim - g.x.dim(), _fewer(g, index), g.like(tuple(index.shape))), {}
 
     return call
 
 
-def _scatter_value(g: Given) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def _scatter_value(g: CallInputs) -> tuple[tuple[Any, ...], dict[str, Any]]:
     return (g.x, g.dim, g.full(), True if g.x.dtype == torch.bool else 3), {}
 
 
@@ -104,14 +104,14 @@ def _select(dtype: torch.dtype = torch.int64, end: bool = False) -> Call:
 
 
 def _slices(end: bool = False, **keywords: Any) -> Call:
-    def call(g: Given) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    def call(g: CallInputs) -> tuple[tuple[Any, ...], dict[str, Any]]:
         index = g.index()
         return (g.x, g.dim - g.x.dim() * end, index, g.like(g.sized(len(index)))), keywords
 
     return call
 
 
-def _fraction(g: Given) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def _fraction(g: CallInputs) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Scaled by no whole number, where the dtype has others."""
     return _slices(alpha=1.5 if g.x.dtype.is_floating_point else -3)(g)
 
@@ -121,19 +121,19 @@ def _lists(negative: bool) -> Call:
     return lambda g: ((g.x, [*[None] * g.dim, g.index(negative)]), {})
 
 
-def _mask(g: Given) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def _mask(g: CallInputs) -> tuple[tuple[Any, ...], dict[str, Any]]:
     mask = torch.arange(g.x.shape[g.dim]) % 3 != 1
     return (g.x, [*[None] * g.dim, mask]), {}
 
 
-def _both(g: Given) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def _both(g: CallInputs) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """All dimensions indexed at once, the indices broadcast."""
     index = g.index()
     rest = [torch.arange(n).reshape(-1, 1)[:1] if n else torch.zeros(1, 1, dtype=torch.int64) for n in g.x.shape]
     return (g.x, [index if d == g.dim else rest[d] for d in range(g.x.dim())]), {}
 
 
-def _apart(g: Given) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def _first_and_last(g: CallInputs) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """The first and the last dimension indexed, those between whole."""
     if g.x.dim() < 3:
         return (g.x, [*[None] * g.dim, g.index()]), {}
@@ -143,46 +143,46 @@ def _apart(g: Given) -> tuple[tuple[Any, ...], dict[str, Any]]:
     return (g.x, [first, *[None] * (g.x.dim() - 2), last - g.x.shape[-1]]), {}
 
 
-def _pairs(g: Given) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def _pairs(g: CallInputs) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Two indices that are broadcast to a matrix."""
     if g.x.dim() < 2:
         return (g.x, [g.index().reshape(-1, 1)]), {}
     index, other = g.index(), 1 if g.dim == 0 else g.dim - 1
-    beside = torch.arange(min(3, g.x.shape[other])).reshape(-1, 1)
-    return (g.x, [index if d == g.dim else beside if d == other else None for d in range(g.x.dim())]), {}
+    neighbor = torch.arange(min(3, g.x.shape[other])).reshape(-1, 1)
+    return (g.x, [index if d == g.dim else neighbor if d == other else None for d in range(g.x.dim())]), {}
 
 
 def _put(negative: bool, *more: Any) -> Call:
-    def call(g: Given) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    def call(g: CallInputs) -> tuple[tuple[Any, ...], dict[str, Any]]:
         index = g.index(negative)
         return (g.x, [*[None] * g.dim, index], g.like(g.sized(len(index))), *more), {}
 
     return call
 
 
-def _put_one(g: Given) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def _put_one(g: CallInputs) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """A value that is broadcast."""
     return (g.x, [*[None] * g.dim, g.index()], g.like(())), {}
 
 
-def _embedding(g: Given) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def _embedding(g: CallInputs) -> tuple[tuple[Any, ...], dict[str, Any]]:
     table = g.x.reshape(g.x.shape[0], -1) if g.x.dim() != 2 else g.x
     return (table, g.index() % max(table.shape[0], 1)), {}
 
 
-def _padded_embedding(g: Given) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def _padded_embedding(g: CallInputs) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """With a row that gets no gradient, and is read like any other."""
     (table, index), _ = _embedding(g)
     return (table, index, int(min(1, table.shape[0] - 1))), {}
 
 
-def _narrow_embedding(g: Given) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def _narrow_embedding(g: CallInputs) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """With a matrix of 32-bit indices."""
     (table, index), _ = _embedding(g)
     return (table, torch.stack([index, index.flip(0)], 1).to(torch.int32)), {}
 
 
-def _take(g: Given) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def _take(g: CallInputs) -> tuple[tuple[Any, ...], dict[str, Any]]:
     return (g.x, g.index(True)), {}
 
 
@@ -198,15 +198,15 @@ def _rolled(shift: int) -> Call:
     return lambda g: ((g.x, [shift], [g.dim]), {})
 
 
-def _rolled_flat(g: Given) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def _rolled_flat(g: CallInputs) -> tuple[tuple[Any, ...], dict[str, Any]]:
     return (g.x, [2]), {}
 
 
-def _rolled_twice(g: Given) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def _rolled_twice(g: CallInputs) -> tuple[tuple[Any, ...], dict[str, Any]]:
     return (g.x, [1, -2][: g.x.dim()], [-1, 0][: g.x.dim()]), {}
 
 
-def _rolled_again(g: Given) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def _rolled_again(g: CallInputs) -> tuple[tuple[Any, ...], dict[str, Any]]:
     return (g.x, [1, 3][: 2 * g.x.dim()], [g.dim, g.dim][: 2 * g.x.dim()]), {}
 
 
@@ -218,7 +218,7 @@ def _joined(count: int, end: bool = False) -> Call:
     )
 
 
-def _joined_mixed(g: Given) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def _joined_mixed(g: CallInputs) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """With one of no elements that has no dimension but one, and one of a wider dtype after it."""
     wide = torch.complex128 if g.x.dtype.is_complex else torch.float64
     return ([g.x, torch.empty(0, dtype=g.x.dtype), g.like(tuple(g.x.shape)).to(wide)], g.dim), {}
@@ -291,7 +291,7 @@ declare(
         {
             "one": ("aten.index.Tensor", _lists(False)),
             "negative": ("aten.index.Tensor", _lists(True)),
-            "apart": ("aten.index.Tensor", _apart),
+            "apart": ("aten.index.Tensor", _first_and_last),
             "pairs": ("aten.index.Tensor", _pairs),
             "mask": ("aten.index.Tensor", _mask),
             "all": ("aten.index.Tensor", _both),
@@ -376,7 +376,7 @@ declare(
             "last": ("aten.flip.default", _flipped(-1)),
             "none": ("aten.flip.default", _flipped()),
         },
-        whole=True,
+        all_places=True,
     ),
 )
 declare(
@@ -389,7 +389,7 @@ declare(
             "again": ("aten.roll.default", _rolled_again),
             **{str(n): ("aten.roll.default", _rolled(n)) for n in (-1, 3, 0, 5000)},
         },
-        whole=True,
+        all_places=True,
     ),
 )
 declare(
@@ -401,12 +401,12 @@ declare(
             "mixed": ("aten.cat.default", _joined_mixed),
             "one": ("aten.cat.default", _joined(0)),
         },
-        whole=True,
+        all_places=True,
     ),
 )
 declare(
     "stack",
-    Placed({"two": ("aten.stack.default", _stacked()), "end": ("aten.stack.default", _stacked(True))}, whole=True),
+    Placed({"two": ("aten.stack.default", _stacked()), "end": ("aten.stack.default", _stacked(True))}, all_places=True),
 )
 declare(
     "pad",
@@ -416,6 +416,6 @@ declare(
             "zero": ("aten.constant_pad_nd.default", _padded(0, 5)),
             "cut": ("aten.constant_pad_nd.default", _padded(-1, 2, 1)),
         },
-        whole=True,
+        all_places=True,
     ),
 )

@@ -18,7 +18,7 @@ from .. import layouts
 from ..case import Inputs
 from ..domain import DTYPES, Domain, InvalidCall, Levels, Rule, dtype_names
 from ..values import KINDS, SeededValues, fill, kinds_of, with_outliers
-from .index_forms import PLACED, Given, Placed
+from .index_forms import PLACED, CallInputs, Placed
 
 SHAPES: Mapping[str, tuple[tuple[int, ...], int]] = {
     "7": ((7,), 0),
@@ -40,7 +40,7 @@ SHAPES: Mapping[str, tuple[tuple[int, ...], int]] = {
 """Sizes of the operand, and the dimension that is indexed."""
 HUGE, LAST = "16777221", "last"
 """More places than float32 has numbers for, of which the last few are taken."""
-TAKEN = ("different", "equal", "one", "few", "none", "many")
+INDEX_KINDS = ("different", "equal", "one", "few", "none", "many")
 """Kinds of indices: each once, many equal, all the same, fewer than there are, none, more than there are."""
 
 
@@ -55,17 +55,19 @@ def build(op: Op) -> Domain | None:
 def _domain(op: Op, placed: Placed) -> Domain:
     dtypes = [d for d in placed.dtypes if not op.dtypes or d in op.dtypes]
     kinds = tuple(k for k in KINDS if any(k in kinds_of(d) for d in dtypes))
-    taken = (
+    index_kinds = (
         ("all",)
-        if placed.whole
-        else tuple(t for t in TAKEN if not (placed.unique and not placed.sums) or t in ("different", "few", "none"))
+        if placed.all_places
+        else tuple(
+            t for t in INDEX_KINDS if not (placed.unique and not placed.sums) or t in ("different", "few", "none")
+        )
     )
     factors = {
         "dtype": dtype_names(dtypes),
         "form": tuple(placed.forms),
         "shape": tuple(SHAPES),
         "layout": layouts.LAYOUTS,
-        "taken": taken,
+        "taken": index_kinds,
         "values": kinds,
     }
     rules = (
@@ -73,7 +75,9 @@ def _domain(op: Op, placed: Placed) -> Domain:
         Rule(("shape", "layout"), lambda shape, layout: _lies(placed, layout, *SHAPES[shape])),
         Rule(
             ("form", "taken"),
-            lambda form, taken: not placed.unique or form.startswith("add") or taken in ("different", "few", "none"),
+            lambda form, indices: (
+                not placed.unique or form.startswith("add") or indices in ("different", "few", "none")
+            ),
         ),
         Rule(("form", "shape"), lambda form, shape: form != "cut" or min(SHAPES[shape][0]) > 1),
     )
@@ -139,17 +143,17 @@ def _make(placed: Placed, levels: Levels, dtype: torch.dtype, draw: SeededValues
         return fill(draw, levels["values"], dtype, prod(sizes), terms=terms).reshape(sizes)
 
     def along(negative: bool) -> torch.Tensor:
-        places = taken(levels["taken"], shape[dim], draw)
+        places = draw_indices(levels["taken"], shape[dim], draw)
         return torch.where(places % 2 == 1, places - shape[dim], places) if negative else places
 
     x = layouts.with_layout(like(shape), levels["layout"])
-    args, kwargs = placed.forms[levels["form"]][1](Given(x, dim, along, like, levels["layout"]))
+    args, kwargs = placed.forms[levels["form"]][1](CallInputs(x, dim, along, like, levels["layout"]))
     return Inputs(
         args, kwargs, frozenset({"exact"} if levels["values"] == "exact" and levels["form"] != "fraction" else ())
     )
 
 
-def taken(kind: str, size: int, draw: SeededValues) -> torch.Tensor:
+def draw_indices(kind: str, size: int, draw: SeededValues) -> torch.Tensor:
     """Indices below ``size``, of one kind."""
     if not size or kind == "none":
         return torch.zeros(0, dtype=torch.int64)

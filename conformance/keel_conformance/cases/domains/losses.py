@@ -200,7 +200,7 @@ def _multilabel(back: bool) -> Callable[[Levels], CallTemplate | None]:
             return CallTemplate("aten.multilabel_margin_loss_forward.default", (x, target, reduction))
         if len(batch) == 0 and reduction == 0:
             return None
-        seen = DerivedArg(
+        is_target = DerivedArg(
             lambda drawn, dtype: aten.multilabel_margin_loss_forward.default(drawn[1], drawn[2], reduction)[1]
         )
         return CallTemplate(
@@ -210,7 +210,7 @@ def _multilabel(back: bool) -> Callable[[Levels], CallTemplate | None]:
                 TensorArg(shape, lies="none"),
                 target,
                 reduction,
-                seen,
+                is_target,
             ),
         )
 

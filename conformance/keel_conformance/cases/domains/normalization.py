@@ -138,9 +138,9 @@ def _grouped(levels: Levels) -> tuple[tuple[int, ...], tuple[int, int, int, int]
 
 
 def _group(levels: Levels) -> CallTemplate | None:
-    if (found := _grouped(levels)) is None or not _divides(levels):
+    if (grouped := _grouped(levels)) is None or not _divides(levels):
         return None
-    shape, counts = found
+    shape, counts = grouped
     weight, bias = _pair(shape[1:2], levels)
     return CallTemplate(
         "aten.native_group_norm.default", (_x(shape, levels), weight, bias, *counts, EPS[levels["eps"]])
@@ -148,15 +148,15 @@ def _group(levels: Levels) -> CallTemplate | None:
 
 
 def _group_back(levels: Levels) -> CallTemplate | None:
-    if (found := _grouped(levels)) is None:
+    if (grouped := _grouped(levels)) is None:
         return None
-    shape, counts = found
+    shape, counts = grouped
 
     def forward(x: torch.Tensor) -> Sequence[torch.Tensor]:
         return aten.native_group_norm.default(x, None, None, *counts, 1e-5)  # type: ignore[no-any-return]
 
     weight, _ = _pair(shape[1:2], levels)
-    mask = [wanted and (k == 0 or weight is not None) for k, wanted in enumerate(MASKS[levels["mask"]])]
+    mask = [enabled and (k == 0 or weight is not None) for k, enabled in enumerate(MASKS[levels["mask"]])]
     return CallTemplate(
         "aten.native_group_norm_backward.default",
         (

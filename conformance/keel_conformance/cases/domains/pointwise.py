@@ -66,7 +66,7 @@ CASTS = (
     ("f32", "f8e5m2"),
 )
 """From and to which dtypes a cast tells most."""
-BESIDE = (("17x65", "column"), ("2x17x8", "middle"), ("17x17", "row"), ("2x17x8", "turns"))
+SIZES_AND_PARTNERS = (("17x65", "column"), ("2x17x8", "middle"), ("17x17", "row"), ("2x17x8", "turns"))
 """Sizes and what is beside them; of each operator one is tried where few cases are."""
 RARE = ("u8", "i32", "c64", "i16", "f64", "i8")
 LAID = ("contiguous", "transposed", "gapped", "offset")
@@ -84,13 +84,13 @@ def build(op: Op) -> Domain | None:
 @cache
 def forms_of(name: str) -> tuple[SavedCall, ...]:
     """What tensors and numbers the samples have, each kind once, in sizes that say nothing."""
-    found: dict[str, SavedCall] = {}
+    calls_by_key: dict[str, SavedCall] = {}
     for call in known_calls(MEMBERS[name]):
         args, kwargs = rebuilt((call.args, call.kwargs), lambda _, v: _bare(v) if isinstance(v, TensorSpec) else v)
         key = repr((call.overload, args, kwargs))
-        dtypes = tuple(dict.fromkeys((*(found[key].dtypes if key in found else ()), *call.dtypes)))
-        found[key] = SavedCall(call.overload, args, kwargs, dtypes)
-    forms = list(found.values())
+        dtypes = tuple(dict.fromkeys((*(calls_by_key[key].dtypes if key in calls_by_key else ()), *call.dtypes)))
+        calls_by_key[key] = SavedCall(call.overload, args, kwargs, dtypes)
+    forms = list(calls_by_key.values())
     most = MOST_CONVERSIONS if MEMBERS[name].numerics.converts else MOST
     return tuple(select_diverse(forms, [facets(f) for f in forms])[:most])
 
@@ -138,7 +138,7 @@ def _domain(op: Op, forms: tuple[SavedCall, ...]) -> Domain:
     )
 
 
-def _whole(forms: tuple[SavedCall, ...]) -> Mapping[str, bool]:
+def _unary(forms: tuple[SavedCall, ...]) -> Mapping[str, bool]:
     """Whether a form has one operand, of the case's dtype, which can hold all values that the dtype has."""
     return {f"f{i}": [p.own for _, p in slots(f)] == [True] for i, f in enumerate(forms)}
 
@@ -151,7 +151,7 @@ def _planes(forms: tuple[SavedCall, ...]) -> Mapping[str, bool]:
 def _rules(forms: tuple[SavedCall, ...], broadcasts: bool) -> tuple[Rule, ...]:
     number = {f"f{i}": len(slots(f)) for i, f in enumerate(forms)}
     takes = {f"f{i}": f.dtypes for i, f in enumerate(forms)}
-    whole, planes = _whole(forms), _planes(forms)
+    unary, planes = _unary(forms), _planes(forms)
     return (
         Rule(("dtype", "form"), lambda dtype, form: DTYPES[dtype] in takes[form]),
         Rule(
@@ -181,7 +181,7 @@ def _rules(forms: tuple[SavedCall, ...], broadcasts: bool) -> tuple[Rule, ...]:
             ("form", "partner"),
             lambda form, partner: partner == "alike" or (number[form] > 1 and (broadcasts or partner == "dense")),
         ),
-        Rule(("form", "shape"), lambda form, shape: shape != EVERY or whole[form]),
+        Rule(("form", "shape"), lambda form, shape: shape != EVERY or unary[form]),
         Rule(("shape", "partner"), _partners),
         Rule(("form", "shape"), lambda form, shape: not planes[form] or shape.count("x") == 3),
     )
@@ -190,13 +190,13 @@ def _rules(forms: tuple[SavedCall, ...], broadcasts: bool) -> tuple[Rule, ...]:
 def _whole_dtypes(op: Op, factors: Mapping[str, tuple[str, ...]], forms: tuple[SavedCall, ...]) -> tuple[Levels, ...]:
     """The levels on which an operand holds every value of a dtype; for an operator about dtypes, all pairs of these."""
     takes = {f"f{i}": f.dtypes for i, f in enumerate(forms)}
-    whole, planes = _whole(forms), _planes(forms)
+    unary, planes = _unary(forms), _planes(forms)
     every = [
         {"dtype": d, "form": form, "shape": EVERY, "layout": "contiguous", "partner": "alike", "values": EVERY}
         for d in factors["dtype"]
         if DTYPES[d].itemsize <= 2 and d != "b8"
         for form in takes
-        if whole[form] and not planes[form] and DTYPES[d] in takes[form]
+        if unary[form] and not planes[form] and DTYPES[d] in takes[form]
     ]
     if op.numerics.converts:  # of each dtype to each other one: what it is about
         every += [
@@ -235,10 +235,10 @@ def _forms(
     rules: tuple[Rule, ...],
 ) -> list[Levels]:
     wishes = [
-        {"dtype": found[0], "form": f"f{i}", "shape": ALL, "layout": "contiguous", "partner": "alike", "values": ALL}
+        {"dtype": dtypes[0], "form": f"f{i}", "shape": ALL, "layout": "contiguous", "partner": "alike", "values": ALL}
         for i, form in enumerate(forms)
         for kind in KINDS_OF_DTYPES
-        if (found := [d for d in kind if d in factors["dtype"] and DTYPES[d] in form.dtypes])
+        if (dtypes := [d for d in kind if d in factors["dtype"] and DTYPES[d] in form.dtypes])
     ]
     return [w for w in wishes if all(r.holds(*(w[f] for f in r.factors)) for r in rules)]
 
@@ -270,16 +270,16 @@ def _casts(domain: Domain, forms: tuple[SavedCall, ...]) -> tuple[Levels, ...]:
 def _partners(shape: str, partner: str) -> bool:
     if shape in (ALL, EVERY):
         return partner == "alike"
-    given = shapes.shape_of(shape)
+    sizes = shapes.shape_of(shape)
     match partner:
         case "row" | "column" | "first":
-            return len(given) >= 2
+            return len(sizes) >= 2
         case "middle":
-            return len(given) >= 3
+            return len(sizes) >= 3
         case "outer" | "turns":
-            return len(given) >= (2 if partner == "outer" else 3) and 0 not in given and prod(given) < 2000
+            return len(sizes) >= (2 if partner == "outer" else 3) and 0 not in sizes and prod(sizes) < 2000
         case "0d":
-            return len(given) >= 1
+            return len(sizes) >= 1
     return True
 
 
@@ -291,7 +291,7 @@ def _telling(domain: Domain) -> tuple[Levels, ...]:
     floats = [str(n) for n in ("f32", "f64", "f16", "bf16") if n in names] or [*names]
     other = next((n for n in ("i64", "i32", "u8", "bf16", "b8", "c64") if n in names and n != floats[0]), floats[0])
     forms = domain.factors["form"]
-    shape, partner = BESIDE[crc32(domain.op.name[::-1].encode()) % len(BESIDE)]
+    shape, partner = SIZES_AND_PARTNERS[crc32(domain.op.name[::-1].encode()) % len(SIZES_AND_PARTNERS)]
     wishes = (
         ({"dtype": floats[0], "shape": ALL, "values": ALL, "layout": "contiguous"}, forms),
         ({"dtype": other, "shape": ALL, "values": ALL, "layout": "offset"}, forms),
@@ -347,7 +347,7 @@ def _digits(domain: Domain, forms: tuple[SavedCall, ...]) -> tuple[Levels, ...]:
     )
 
 
-def _first_of(domain: Domain, found: Iterable[tuple[str, int]]) -> tuple[Levels, ...]:
+def _first_of(domain: Domain, pairs: Iterable[tuple[str, int]]) -> tuple[Levels, ...]:
     """The first of these dtypes and forms that the domain allows, with random values."""
     wishes = (
         {
@@ -358,7 +358,7 @@ def _first_of(domain: Domain, found: Iterable[tuple[str, int]]) -> tuple[Levels,
             "partner": "alike",
             "values": "random",
         }
-        for dtype, i in found
+        for dtype, i in pairs
     )
     return tuple(islice(filter(domain.allows, wishes), 1))
 
@@ -374,10 +374,10 @@ def _completed(domain: Domain, wish: Levels) -> Levels | None:
     levels = dict[str, str]()
     for factor in ("dtype", "form", "shape", "layout", "partner", "values"):
         tries = [*([wish[factor]] if factor in wish else []), *domain.factors[factor]]
-        found = next((t for t in tries if t in domain.factors[factor] and domain.allows({**levels, factor: t})), None)
-        if found is None or (factor in ("dtype", "shape") and factor in wish and found != wish[factor]):
+        level = next((t for t in tries if t in domain.factors[factor] and domain.allows({**levels, factor: t})), None)
+        if level is None or (factor in ("dtype", "shape") and factor in wish and level != wish[factor]):
             return None
-        levels[factor] = found
+        levels[factor] = level
     return levels
 
 

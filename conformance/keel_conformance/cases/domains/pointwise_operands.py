@@ -41,10 +41,12 @@ def make(op: Op, forms: tuple[SavedCall, ...], levels: Levels, dtype: torch.dtyp
     ]
     tensors = mended(op, tensors, next((i for i, (path, _) in enumerate(places) if path == (1,)), 9))
     laid = _laid(levels, tensors)
-    given = dict(zip((path for path, _ in places), laid, strict=True))
+    by_path = dict(zip((path for path, _ in places), laid, strict=True))
 
     def put(path: Path, leaf: Any) -> Any:
-        return given[path] if isinstance(leaf, TensorSpec) else dtype if isinstance(leaf, str) and leaf == OWN else leaf
+        return (
+            by_path[path] if isinstance(leaf, TensorSpec) else dtype if isinstance(leaf, str) and leaf == OWN else leaf
+        )
 
     args, kwargs = rebuilt((form.args, form.kwargs), put)
     return Inputs(args, kwargs, frozenset({"exact"} if levels["values"] == "exact" else ()))
@@ -60,7 +62,7 @@ def operands(
         return combinations(dtypes, draw)
     shape, result = shapes.shape_of(levels["shape"]), list[torch.Tensor]()
     for i, dtype in enumerate(dtypes):
-        own = _beside(shape, levels["partner"]) if i else _crossed(shape, levels["partner"])
+        own = _partner_shape(shape, levels["partner"]) if i else _crossed(shape, levels["partner"])
         kind = levels["values"] if levels["values"] in kinds_of(dtype) else "random"
         made = (
             with_outliers(draw, dtype, prod(own), low=low, high=high)
@@ -102,7 +104,7 @@ def _crossed(shape: tuple[int, ...], partner: str) -> tuple[int, ...]:
     return (*shape[:-1], 1) if partner == "outer" else shape
 
 
-def _beside(shape: tuple[int, ...], partner: str) -> tuple[int, ...]:
+def _partner_shape(shape: tuple[int, ...], partner: str) -> tuple[int, ...]:
     match partner:
         case "row":
             return shape[-1:]

@@ -103,10 +103,10 @@ def _avg(rank: int, back: bool = False) -> Callable[[Levels], CallTemplate | Non
     forward = getattr(aten, f"avg_pool{rank}d")
 
     def ask(levels: Levels) -> CallTemplate | None:
-        found, shape = _settings(levels, rank), PLANES[rank][levels["plane"]]
-        if found is None or found[3][0] != 1 or (rank == 3 and min(shape[-3:]) < max(found[0])):
+        window, shape = _settings(levels, rank), PLANES[rank][levels["plane"]]
+        if window is None or window[3][0] != 1 or (rank == 3 and min(shape[-3:]) < max(window[0])):
             return None
-        settings = (*found[:3], found[4], *_DIVISORS[levels["divisor"]])
+        settings = (*window[:3], window[4], *_DIVISORS[levels["divisor"]])
         if not back:
             return CallTemplate(f"{name}.default", (TensorArg(shape, products=64), *settings))
         if 0 in shape:
@@ -202,9 +202,9 @@ def _unpool(rank: int) -> Callable[[Levels], CallTemplate | None]:
             return None
         size = [grown * n + grown - 1 for n in shape[-rank:]]
 
-        def places(draw: SeededValues, dtype: torch.dtype, wanted: tuple[int, ...], values: str) -> torch.Tensor:
-            n = prod(wanted[-rank:])
-            rows = [draw.shuffled(torch.arange(prod(size)))[:n] for _ in range(prod(wanted) // n)]
+        def places(draw: SeededValues, dtype: torch.dtype, sizes: tuple[int, ...], values: str) -> torch.Tensor:
+            n = prod(sizes[-rank:])
+            rows = [draw.shuffled(torch.arange(prod(size)))[:n] for _ in range(prod(sizes) // n)]
             return torch.stack(rows)
 
         more = ([grown] * rank, [0] * rank) if rank == 3 else ()

@@ -31,7 +31,7 @@ GROUPS = ("2", "8", "32", "128", "3", "long")
 """Elements of a group; ``long`` is more than a row has, which is one group then."""
 SCALES = ("powers", "any", "wide")
 POINTS = ("zero", "odd", "ends")
-GIVEN: Mapping[str, tuple[torch.dtype, torch.dtype]] = {
+PARAM_DTYPES: Mapping[str, tuple[torch.dtype, torch.dtype]] = {
     "narrow": (torch.float32, torch.int32),
     "wide": (torch.float64, torch.int64),
 }
@@ -41,14 +41,14 @@ GIVEN: Mapping[str, tuple[torch.dtype, torch.dtype]] = {
 # -- scales and zero points, and what is drawn around them -------------------------------------------------------------
 
 
-def _beside(draw: SeededValues, what: str) -> SeededValues:
+def _shared_draw(draw: SeededValues, what: str) -> SeededValues:
     """Chance that several arguments of a call have in common."""
     return SeededValues(f"{draw.text} {what}", draw.call, draw.bare, draw.turn)
 
 
 def _scales(draw: SeededValues, n: int, kind: str) -> torch.Tensor:
     """``n`` scales in float64, which float32 holds: powers of two, by which steps are exact; any; of all magnitudes."""
-    own = _beside(draw, "scales")
+    own = _shared_draw(draw, "scales")
     if kind == "powers":
         return 2.0 ** own.integers(n, -6, 2).double()
     return (own.uniform(n, 0.05, 0.5) if kind == "any" else 10.0 ** own.uniform(n, -5.0, 3.0)).float().double()
@@ -56,7 +56,7 @@ def _scales(draw: SeededValues, n: int, kind: str) -> torch.Tensor:
 
 def _points(draw: SeededValues, n: int, kind: str, low: int, high: int) -> torch.Tensor:
     """``n`` zero points within bounds: 0, small odd ones, by which ties fall on the other side, or the ends."""
-    own = _beside(draw, "points")
+    own = _shared_draw(draw, "points")
     if kind == "ends":
         return torch.where(own.integers(n, 0, 2) == 0, low, high)
     return (torch.zeros(n, dtype=torch.int64) if kind == "zero" else 2 * own.integers(n, -4, 5) + 1).clamp(low, high)
@@ -123,7 +123,7 @@ def _per_token(levels: Levels) -> CallTemplate:
     x = TensorArg(shape, draw=_around(levels, rows, lambda v: v.repeat_interleave(shape[-1])), lies="dense")
     return CallTemplate(
         "quantized_decomposed.quantize_per_token.default",
-        (x, *_scale_and_point(levels, (*shape[:-1], 1), GIVEN[levels["given"]]), low, high, dtype),
+        (x, *_scale_and_point(levels, (*shape[:-1], 1), PARAM_DTYPES[levels["given"]]), low, high, dtype),
     )
 
 
@@ -133,7 +133,7 @@ def _back_per_token(levels: Levels) -> CallTemplate:
         "quantized_decomposed.dequantize_per_token.default",
         (
             TensorArg(shape, dtype=dtype, draw=integers(low, high), lies="dense"),
-            *_scale_and_point(levels, (*shape[:-1], 1), GIVEN[levels["given"]]),
+            *_scale_and_point(levels, (*shape[:-1], 1), PARAM_DTYPES[levels["given"]]),
             low,
             high,
             dtype,
@@ -150,23 +150,23 @@ def _grouped(levels: Levels) -> tuple[tuple[int, ...], int, int] | None:
 
 
 def _per_group(levels: Levels) -> CallTemplate | None:
-    if (found := _grouped(levels)) is None:
+    if (grouped := _grouped(levels)) is None:
         return None
-    (rows, n), size, named = found
+    (rows, n), size, named = grouped
     low, high, dtype = RANGES[levels["range"]]
     x = TensorArg((rows, n), draw=_around(levels, rows * n // size, lambda v: v.repeat_interleave(size)), lies="dense")
     return CallTemplate(
         "quantized_decomposed.quantize_per_channel_group.default",
-        (x, *_scale_and_point(levels, (rows, n // size), GIVEN[levels["given"]]), low, high, dtype, named),
+        (x, *_scale_and_point(levels, (rows, n // size), PARAM_DTYPES[levels["given"]]), low, high, dtype, named),
     )
 
 
 def _back_per_group(levels: Levels) -> CallTemplate | None:
-    if (found := _grouped(levels)) is None:
+    if (grouped := _grouped(levels)) is None:
         return None
-    (rows, n), size, named = found
+    (rows, n), size, named = grouped
     low, high, dtype = RANGES[levels["range"]]
-    scales, points = _scale_and_point(levels, (rows, n // size), GIVEN[levels["given"]])
+    scales, points = _scale_and_point(levels, (rows, n // size), PARAM_DTYPES[levels["given"]])
     return CallTemplate(
         "quantized_decomposed.dequantize_per_channel_group.default",
         (
@@ -320,9 +320,9 @@ def _along(levels: Levels) -> tuple[tuple[int, ...], int, Spread] | None:
 
 def _learned_per_channel(backward: bool) -> Callable[[Levels], CallTemplate | None]:
     def ask(levels: Levels) -> CallTemplate | None:
-        if (found := _along(levels)) is None or (backward and len(found[0]) < 2):
+        if (channels := _along(levels)) is None or (backward and len(channels[0]) < 2):
             return None  # of one dimension PyTorch adds all channels up
-        shape, axis, spread = found
+        shape, axis, spread = channels
         low, high, _ = RANGES[levels["range"]]
         scales, points = _scale_and_point(levels, (shape[axis],), (torch.float32, torch.float32))
         tensors = (
@@ -351,14 +351,14 @@ def _off(points: TensorArg) -> TensorArg:
 
     def drawn(draw: SeededValues, dtype: torch.dtype, shape: tuple[int, ...], values: str) -> torch.Tensor:
         x = exactly(draw, torch.float64, shape, values)
-        return (x + 0.25 * _beside(draw, "fractions").integers(prod(shape), -1, 2).reshape(x.shape)).to(dtype)
+        return (x + 0.25 * _shared_draw(draw, "fractions").integers(prod(shape), -1, 2).reshape(x.shape)).to(dtype)
 
     return TensorArg(points.shape, dtype=points.dtype, lies="none", draw=drawn)
 
 
 # -- their domains -----------------------------------------------------------------------------------------------------
 
-_BASE = {"range": tuple(RANGES), "scale": SCALES, "point": POINTS, "given": tuple(GIVEN)}
+_BASE = {"range": tuple(RANGES), "scale": SCALES, "point": POINTS, "given": tuple(PARAM_DTYPES)}
 _KINDS = ("random", "ties", "huge", "exact", "duplicates")
 _HALVES = (torch.float32, torch.float16, torch.bfloat16)
 _FLOAT = (torch.float32,)

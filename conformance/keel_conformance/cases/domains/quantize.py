@@ -115,9 +115,9 @@ def _channels(levels: Levels) -> tuple[int, int] | None:
 
 
 def _per_channel(levels: Levels) -> CallTemplate | None:
-    if (found := _channels(levels)) is None:
+    if (channels := _channels(levels)) is None:
         return None
-    axis, n = found
+    axis, n = channels
     low, high, dtype = RANGES[levels["range"]]
     return CallTemplate(
         "quantized_decomposed.quantize_per_channel.default",
@@ -134,9 +134,9 @@ def _per_channel(levels: Levels) -> CallTemplate | None:
 
 
 def _back_per_channel(levels: Levels) -> CallTemplate | None:
-    if (found := _channels(levels)) is None:
+    if (channels := _channels(levels)) is None:
         return None
-    axis, n = found
+    axis, n = channels
     low, high, dtype = RANGES[levels["range"]]
     points = (
         None
@@ -181,9 +181,9 @@ def _fake_by_tensors(levels: Levels) -> CallTemplate:
 
 
 def _fake_per_channel(levels: Levels) -> CallTemplate | None:
-    if (found := _channels(levels)) is None:
+    if (channels := _channels(levels)) is None:
         return None
-    axis, n = found
+    axis, n = channels
     low, high, _ = RANGES[levels["range"]]
     return CallTemplate(
         "aten.fake_quantize_per_channel_affine_cachemask.default",

@@ -195,7 +195,7 @@ def _drawn(
         notes = frozenset({"statistics"} if prod(shape) > 65_536 else ())
         return CallTemplate(f"aten.{overload}", args, kwargs, notes=notes)
 
-    given = [
+    tensor_args = [
         a for a in make({"shape": "17", **{f: v[0] for f, v in factors.items()}}, (17,))[0] if isinstance(a, TensorArg)
     ]
     rules = [Rule(("shape", "layout"), lambda shape, layout: shape not in FEW or layout == "contiguous")]
@@ -212,7 +212,7 @@ def _drawn(
         ask,
         dtypes=dtypes,
         rules=tuple(rules),
-        kinds=("random", "specials") if any(not a.kind and a.draw is None for a in given) else ("own",),
+        kinds=("random", "specials") if any(not a.kind and a.draw is None for a in tensor_args) else ("own",),
         invalid_calls=negatives,
         priority=({"dtype": "f32", "shape": "70001"}, {"dtype": "f64", "shape": "33x65"}),
         covers=always(op),

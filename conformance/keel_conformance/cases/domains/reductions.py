@@ -345,8 +345,8 @@ declare(
     ),
 )
 # of an expanded operand PyTorch reads what lies behind its one element (see docs/findings.md)
-declare("median", _indexed("median.dim", dtypes=_REALS, apart=True))
-declare("nanmedian", _indexed("nanmedian.dim", dtypes=_REALS, apart=True))
+declare("median", _indexed("median.dim", dtypes=_REALS, no_overlap=True))
+declare("nanmedian", _indexed("nanmedian.dim", dtypes=_REALS, no_overlap=True))
 declare("mode", _indexed("mode.default", dtypes=(*_REALS, torch.bool), many=2))
 declare("median_all", Along({"all": _none("median.default")}, _NONE, empty=False, dtypes=_REALS))
 declare("nanmedian_all", Along({"all": _none("nanmedian.default")}, _NONE, empty=False, dtypes=_REALS))

@@ -191,7 +191,7 @@ def _build_resized(op: Op) -> Domain:
     )
 
 
-_ASKED = {"plane": tuple(PLANES), "mode": tuple(MODES), "padding": tuple(PADDINGS), "corners": ("not", "aligned")}
+_FACTORS = {"plane": tuple(PLANES), "mode": tuple(MODES), "padding": tuple(PADDINGS), "corners": ("not", "aligned")}
 BUILD: ByMember[Callable[[Op], Domain]] = ByMember()
 declare = BUILD.declare
 for _name in MEMBERS:
@@ -243,7 +243,7 @@ declare(
     "grid_sampler",
     lambda op: domain(
         op,
-        _ASKED,
+        _FACTORS,
         _sampled(False),
         dtypes=FLOATS[:2],
         kinds=_KINDS,
@@ -258,7 +258,7 @@ declare(
     "grid_sampler_backward",
     lambda op: domain(
         op,
-        {**_ASKED, "mask": ("both", "grid")},
+        {**_FACTORS, "mask": ("both", "grid")},
         _sampled(True),
         dtypes=FLOATS[:2],
         kinds=("random", "exact"),

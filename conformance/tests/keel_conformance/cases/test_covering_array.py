@@ -49,7 +49,7 @@ def test_every_pair_that_some_choice_has_is_covered_by_choices_that_the_rules_al
 def test_what_is_given_need_not_be_covered_again(space: tuple[dict[str, tuple[str, ...]], tuple[Rule, ...]]) -> None:
     factors, rules = space
     given_rows = valid(factors, rules)[:3]
-    found = covering(factors, rules, given=given_rows)
+    found = covering(factors, rules, earlier=given_rows)
     assert set().union(*map(pairs, [*found, *given_rows])) == set().union(*map(pairs, valid(factors, rules)))
 
 

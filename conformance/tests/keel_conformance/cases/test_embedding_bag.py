@@ -14,7 +14,7 @@ def test_every_row_is_in_the_bag_that_its_place_says(kind: str) -> None:
     levels = {"rows": "33x16", "size": "40in17", "bags": kind, "indices": "any", "mode": "max", "form": "padded"}
     for call in range(3):
         of = embedding_bag.Bags(levels, SeededValues("some case", call))
-        ends = [*of.offsets[1:].tolist(), of.taken]
+        ends = [*of.offsets[1:].tolist(), of.lookups]
         assert of.offsets[0] == 0 and ends == sorted(ends)
         for b, (begin, end) in enumerate(zip(of.offsets.tolist(), ends, strict=True)):
             assert (of.bag[begin:end] == b).all()

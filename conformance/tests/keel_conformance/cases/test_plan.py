@@ -61,7 +61,7 @@ def test_standard_covers_every_pair_of_levels(name: str) -> None:
     ]
     assert len(chosen) == len(rows) + len(domain.extra)
     passing = passer(domain)  # few trivial choices are needed
-    assert len([levels for levels in covering(domain.factors, domain.rules, given=rows) if not passing(levels)]) < 3
+    assert len([levels for levels in covering(domain.factors, domain.rules, earlier=rows) if not passing(levels)]) < 3
 
 
 @pytest.mark.parametrize("name", ["exp", "convert"])
