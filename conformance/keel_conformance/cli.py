@@ -117,18 +117,18 @@ def merge(
             "The shards are of a plan that is not this version's.",
             do="Merge with the version of the suite that ran them.",
         )
-    found = [together.verdicts[c.id] for c in cases if c.id in together.verdicts]
+    finished = [together.verdicts[c.id] for c in cases if c.id in together.verdicts]
     if out is not None:
         documents.claim(out, MAKER)
         journal = Journal.opened(out, head)
-        journal.end(found)
+        journal.end(finished)
         journal.close()
     accepted = waivers.read(waived, head["backend"]) if waived else ()
-    verdicts, problems = _accepted(found, accepted, cases, whole=not head["ops"])
+    verdicts, problems = _accepted(finished, accepted, cases, full_plan=not head["ops"])
     if together.missing:
         problems.append(f"Shards are missing: {join_names(map(str, together.missing))}.")
-    if len(found) < len(cases) and not together.missing:
-        problems.append(f"{len(cases) - len(found)} cases of the shards were not run to their end.")
+    if len(finished) < len(cases) and not together.missing:
+        problems.append(f"{len(cases) - len(finished)} cases of the shards were not run to their end.")
     facts = [f"{len(folders)} shards, judged: {head['backend']}."]
     if out is not None:
         facts += reports(out, cases, verdicts, problems, importing=bool(backend) or ":" not in head["backend"])
@@ -162,7 +162,7 @@ def _run_and_report(
         ran = _watched(console, cases, settings, interruption, part, out=folder, **how)
         planned = part.of_plan(cases)
         facts = [_cost(ran), *([f"The log is in {out}."] if out else [])]
-        verdicts, problems = _accepted(ran.verdicts, accepted, planned, whole=not how["ops"], part=part.of > 1)
+        verdicts, problems = _accepted(ran.verdicts, accepted, planned, full_plan=not how["ops"], part=part.of > 1)
         if interruption.by is not None:
             problems.append(f"Stopped by {interruption.by.name}{'; --resume goes on' if out else ''}.")
         if out is not None:
@@ -199,16 +199,16 @@ def _accepted(
     accepted: Sequence[waivers.Waiver],
     cases: Sequence[Case],
     *,
-    whole: bool,
+    full_plan: bool,
     part: bool = False,
 ) -> tuple[list[Verdict], list[str]]:
     """Returns the verdicts with waivers applied, and what is wrong with the waivers. The limits on how much is waived
     are not applied to a ``part``, that is a shard.
     """
     day = date.today()
-    wrong = waivers.problems(verdicts, accepted, [c.id for c in cases], day, whole=whole and not part)
+    wrong = waivers.problems(verdicts, accepted, [c.id for c in cases], day, full_plan=full_plan and not part)
     result = waivers.apply_waivers(verdicts, accepted, day)
-    return result, wrong + ([] if part else waivers.excess(result, whole=whole))
+    return result, wrong + ([] if part else waivers.excess(result, full_plan=full_plan))
 
 
 def _cost(ran: RunResult) -> str:

@@ -54,8 +54,8 @@ def figure(value: float | str | None) -> str:
     return str(value)
 
 
-def percent(part: int, whole: int) -> str:
-    return f"{100 * part / whole:.1f} %" if whole else "none"
+def percent(part: int, total: int) -> str:
+    return f"{100 * part / total:.1f} %" if total else "none"
 
 
 def join_names(names: Iterable[str], most: int = 8) -> str:

@@ -77,8 +77,8 @@ class Verdicts:
     def verdict(self, case: Case) -> Verdict:
         if case.id not in self._found:
             steps = self._scheduler.resolve(self._batch[case.id])
-            found = run_inline(steps) if self._executor is None else self._executor.run(steps)
-            self._found |= {v.case: v for v in found}
+            verdicts = run_inline(steps) if self._executor is None else self._executor.run(steps)
+            self._found |= {v.case: v for v in verdicts}
         return self._found[case.id]
 
     def all_verdicts(self) -> list[Verdict]:
@@ -106,12 +106,12 @@ def test_conforms(keel_case: Case, keel_verdicts: Verdicts, keel_backend: str, p
 
 def test_waivers_hold(keel_verdicts: Verdicts, keel_backend: str, pytestconfig: pytest.Config) -> None:
     """No waiver has expired or matches nothing, and no more is waived than may be."""
-    cases, whole = [c.id for c in _plan(pytestconfig)], not pytestconfig.getini("keel_ops")
+    cases, full_plan = [c.id for c in _plan(pytestconfig)], not pytestconfig.getini("keel_ops")
     accepted, today = _waivers(pytestconfig, keel_backend), date.today()
     verdicts = keel_verdicts.all_verdicts()
     wrong = [
-        *waivers.problems(verdicts, accepted, cases, today, whole=whole),
-        *waivers.excess(waivers.apply_waivers(verdicts, accepted, today), whole=whole),
+        *waivers.problems(verdicts, accepted, cases, today, full_plan=full_plan),
+        *waivers.excess(waivers.apply_waivers(verdicts, accepted, today), full_plan=full_plan),
     ]
     if wrong:
         pytest.fail("\n".join(wrong), pytrace=False)

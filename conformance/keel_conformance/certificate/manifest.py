@@ -127,10 +127,10 @@ def wrong_waivers(
 ) -> list[str]:
     """What is wrong with the waivers of a run, as of that day, and where they waive more than one that conforms may
     have, in sentences."""
-    whole, accepted = not head["ops"], held(folder, str(head["backend"]))
+    full_plan, accepted = not head["ops"], held(folder, str(head["backend"]))
     return [
-        *waivers.problems(verdicts, accepted, [c.id for c in cases], day, whole=whole),
-        *waivers.excess(verdicts, whole=whole),
+        *waivers.problems(verdicts, accepted, [c.id for c in cases], day, full_plan=full_plan),
+        *waivers.excess(verdicts, full_plan=full_plan),
     ]
 
 

@@ -97,12 +97,12 @@ def verify(
     try:
         _check(documents.Item(manifest))
         wrong = [*_files(folder, manifest), *_here(manifest)]
-        cases, verdicts, found = _claims(folder, manifest)
+        cases, verdicts, wrong_claims = _claims(folder, manifest)
     except documents.Malformed as e:
         return [*wrong, f"The run cannot be read: {e.place}: {e.why}"]
     except (KeelError, OSError) as e:
         return [*wrong, f"The run cannot be read: {e}"]
-    wrong += found
+    wrong += wrong_claims
     subject = str(manifest["subject"])
     if backend and backend != subject:
         wrong.append(f"The certificate is of the backend {subject}, not of {backend}.")

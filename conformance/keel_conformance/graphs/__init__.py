@@ -84,8 +84,8 @@ def judge(case: Case, observed: Observation, device: str = HOST) -> Verdict:
         return verdict("harness error", "contract", f"Eager PyTorch cannot run it: {expected.error}")
     if observed.error:
         return verdict("fail", "contract", f"It raised {observed.error}", CLAUSE)
-    if found := differences(observed, expected, program.exact):
-        name, clause, sentence = found
+    if difference := differences(observed, expected, program.exact):
+        name, clause, sentence = difference
         return verdict("fail", "exact" if "values" in name else "contract", f"{name}: {sentence}", clause)
     ratio = 0.0
     if not program.exact:

@@ -58,12 +58,12 @@ class GraphBuilder:
         more of integers than integers.
         """
         fake = [torch.empty(a.shape, dtype=getattr(torch, a.dtype), device="meta") for a in args]
-        found = OPS[op](*fake, **attrs)
+        result = OPS[op](*fake, **attrs)
         self.nodes.append(Node(op, tuple(a.number for a in args), tuple(attrs.items())))
         value = Value(
             len(self.nodes) - 1,
-            tuple(found.shape),
-            str(found.dtype).removeprefix("torch."),
+            tuple(result.shape),
+            str(result.dtype).removeprefix("torch."),
             max(a.bound for a in args) if bound is None else bound,
             all(a.is_integer for a in args) and not rounds,
         )

@@ -89,14 +89,14 @@ class GraphGenerator(GraphBuilder):
         d = self.dim(v)
         near = self.random.random()
         mean = self.add_node("mean", v, dim=[self.dim(v) if near > 0.75 else d], keepdim=True, rounds=True)
-        apart = self.add_node("sub", v, mean)
+        centered = self.add_node("sub", v, mean)
         if near < 0.5:
-            square = self.add_node("mul", apart, v if near < 0.15 else apart)
+            square = self.add_node("mul", centered, v if near < 0.15 else centered)
             spread = self.add_node("mean", self.add_node("abs", square), dim=[d], keepdim=True, rounds=True)
         else:
             spread = self.add_node("var", v, dim=[d], keepdim=True, correction=0, rounds=True)
         inverse = self.add_node("rsqrt", self.add_node("add_scalar", spread, by=1e-2), rounds=True)
-        self.add_node("mul", apart, inverse, bound=8.0)
+        self.add_node("mul", centered, inverse, bound=8.0)
 
     def library(self) -> None:
         v = self.pick()
@@ -330,11 +330,13 @@ class GraphGenerator(GraphBuilder):
         if v.is_integer and v.bound * 4 * n > self.limit:
             return
         w = self.add_input([n, k])
-        found = self.add_node("matmul", v, w, bound=v.bound * 4 * n if v.is_integer else 6.0)
+        result = self.add_node("matmul", v, w, bound=v.bound * 4 * n if v.is_integer else 6.0)
         if self.random.random() < 0.6:
             self.add_node(
                 "relu",
-                self.add_node("add", self.clamp_to(found, self.limit / 2), self.add_input([k]), bound=found.bound + 4),
+                self.add_node(
+                    "add", self.clamp_to(result, self.limit / 2), self.add_input([k]), bound=result.bound + 4
+                ),
             )
 
     def scan(self) -> None:

@@ -73,12 +73,12 @@ def run_batch(job: RunRequest, tell: ReportPhase) -> RunResponse:
         try:
             match job.cases[0].kind:
                 case "op":
-                    tried = _run_calls(job, under_test, clock, tell)
+                    case_results = _run_calls(job, under_test, clock, tell)
                 case "negative":
-                    tried = list(_run_invalid_calls(job, under_test, clock, tell))
+                    case_results = list(_run_invalid_calls(job, under_test, clock, tell))
                 case kind:
-                    tried = _run_programs(job, under_test, kind, clock, tell)
-            result = RunResponse(tried)
+                    case_results = _run_programs(job, under_test, kind, clock, tell)
+            result = RunResponse(case_results)
         except BatchAborted as end:
             result = RunResponse([], end.raised)
         except Exception as e:
@@ -224,7 +224,7 @@ def inputs_on(device: str, case: Case, inputs: Inputs) -> GuardedArguments:
     """The case's arguments there."""
     # Some operators read memory that no element of their argument lies in.
     return guard_arguments(
-        inputs.args, with_device_kwarg(device, case, inputs), device, whole="as_strided" in case.overload
+        inputs.args, with_device_kwarg(device, case, inputs), device, entire_storage="as_strided" in case.overload
     )
 
 
@@ -388,10 +388,10 @@ def _run_programs(
             observations = [room.run_case(c, Compiler(under_test.backend), under_test.device) for c in job.cases]
     seconds = (time.perf_counter() - begin) / len(observations)
     tell("looking at results")
-    tried = []
+    case_results = []
     for k, (case, observed) in enumerate(zip(job.cases, observations, strict=True)):
         observed.save(Path(f"{job.file}.{k}"))
         scarce = any(word in observed.error.lower() for word in SCARCE)
         raised = ExceptionInfo("running", observed.error, True) if scarce else None
-        tried.append(CaseResult(case.id, exception=raised, seconds=seconds))
-    return tried
+        case_results.append(CaseResult(case.id, exception=raised, seconds=seconds))
+    return case_results

@@ -21,13 +21,13 @@ FILE = "log.jsonl"
 @dataclass
 class Journal:
     """The lines in ``folder``. ``head`` is what the run is about; ``verdicts`` those of an earlier run of the same, by
-    case; ``begun`` how often the cases were begun in all runs.
+    case; ``started`` how often the cases were begun in all runs.
     """
 
     folder: Path
     head: Mapping[str, Any]
     verdicts: dict[str, Verdict] = field(default_factory=dict)
-    begun: int = 0
+    started: int = 0
     _file: TextIOWrapper | None = None
 
     @staticmethod
@@ -48,7 +48,7 @@ class Journal:
         return journal
 
     def begin(self, cases: Sequence[str]) -> None:
-        self.begun += len(cases)
+        self.started += len(cases)
         self._write({"begin": list(cases)})
 
     def end(self, verdicts: Iterable[Verdict]) -> None:
@@ -66,7 +66,7 @@ class Journal:
         self._file.flush()  # to the system, which outlives whoever is killed here
 
     def _take(self, path: Path) -> None:
-        head, self.verdicts, self.begun = read(path)
+        head, self.verdicts, self.started = read(path)
         with path.open("rb+") as file:  # a last line that was cut off is taken away
             file.truncate(file.read().rfind(b"\n") + 1)
         if head is not None and (other := {k for k in {*head, *self.head} if head.get(k) != self.head.get(k)}):

@@ -43,8 +43,8 @@ def judge_batch(job: JudgeRequest, tell: ReportPhase) -> JudgeResponse:
             case "op":
                 left = torch.load(job.file, weights_only=True) if Path(job.file).exists() else []
                 verdicts = [
-                    _judge_calls(case, tried, results, job.threads, device, clock, tell)
-                    for case, tried, results in zip(job.cases, job.response.results, left, strict=True)
+                    _judge_calls(case, case_result, results, job.threads, device, clock, tell)
+                    for case, case_result, results in zip(job.cases, job.response.results, left, strict=True)
                 ]
             case "negative":
                 verdicts = [_judge_invalid_call(*pair) for pair in zip(job.cases, job.response.results, strict=True)]
@@ -202,11 +202,13 @@ def _eager_refuses(case: Case, device: str = HOST) -> Verdict | None:
     return None
 
 
-def _judge_program(case: Case, tried: CaseResult, file: str, device: str, clock: Clock, tell: ReportPhase) -> Verdict:
-    if tried.exception is not None:
-        return exception_verdict(case, tried.exception)
-    if not tried.claimed:
-        return Verdict(case.id, "not claimed", "placement", tried.refusals)
+def _judge_program(
+    case: Case, case_result: CaseResult, file: str, device: str, clock: Clock, tell: ReportPhase
+) -> Verdict:
+    if case_result.exception is not None:
+        return exception_verdict(case, case_result.exception)
+    if not case_result.claimed:
+        return Verdict(case.id, "not claimed", "placement", case_result.refusals)
     tell(f"judging {case.id}")
     with clock.at("judging"):
         where = device if has_eager(device) else HOST
@@ -235,19 +237,19 @@ def _is_deterministic(case: Case) -> bool:
     return is_deterministic(member) and not scans and "nondeterministic_bitwise" not in member.tags
 
 
-def _judge_invalid_call(case: Case, tried: CaseResult) -> Verdict:
-    if tried.faults:
+def _judge_invalid_call(case: Case, case_result: CaseResult) -> Verdict:
+    if case_result.faults:
         return Verdict(
             case.id,
             "fail",
             "contract",
-            " ".join(f.sentence for f in tried.faults),
+            " ".join(f.sentence for f in case_result.faults),
             _clause(case),
-            tried.faults[0].figures,
+            case_result.faults[0].figures,
         )
-    if tried.exception is None:
-        if not tried.claimed:
-            return Verdict(case.id, "not claimed", "placement", tried.refusals)
+    if case_result.exception is None:
+        if not case_result.claimed:
+            return Verdict(case.id, "not claimed", "placement", case_result.refusals)
         return Verdict(
             case.id,
             "fail",
@@ -255,8 +257,8 @@ def _judge_invalid_call(case: Case, tried: CaseResult) -> Verdict:
             "It gave values for a call that breaks a precondition, and did not raise.",
             _clause(case),
         )
-    if tried.exception.memory:
-        return exception_verdict(case, tried.exception)
+    if case_result.exception.memory:
+        return exception_verdict(case, case_result.exception)
     return Verdict(case.id, "pass", "precondition")
 
 

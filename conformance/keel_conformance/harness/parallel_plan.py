@@ -52,7 +52,7 @@ def parallel_drawer(jobs: int) -> Draw:
             yield from cases_of_members(names, tier, seed)
             return
         count = min(jobs * TURNS, len(names))
-        found: dict[str, list[Case]] = {}
+        cases_by_member: dict[str, list[Case]] = {}
         for share, outcome in run_all(
             [Share(tuple(names[k::count]), tier, seed) for k in range(count)],
             forked(_work, PRELOAD),
@@ -61,9 +61,9 @@ def parallel_drawer(jobs: int) -> Draw:
         ):
             # what failed there fails here, and says where
             for case in cases_of_members(share.names, tier, seed) if outcome.row is None else outcome.row:
-                found.setdefault(case.op, []).append(case)
+                cases_by_member.setdefault(case.op, []).append(case)
         for name in names:
-            yield from found.get(name, ())
+            yield from cases_by_member.get(name, ())
 
     return drawn
 

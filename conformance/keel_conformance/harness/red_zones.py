@@ -67,11 +67,12 @@ class GuardedArguments:
 
 
 def guard_arguments(
-    args: Sequence[Any], kwargs: Mapping[str, Any], device: str = HOST, *, whole: bool = False
+    args: Sequence[Any], kwargs: Mapping[str, Any], device: str = HOST, *, entire_storage: bool = False
 ) -> GuardedArguments:
     """The same arguments, each tensor with its shape, strides and alignment in fresh memory on ``device``.
 
-    ``whole`` copies all the memory that a tensor lies in, without zones: for operators that address it (as_strided).
+    ``entire_storage`` copies all the memory that a tensor lies in, without zones: for operators that address it
+    (as_strided).
     """
     visited: dict[int, GuardedTensor] = {}
 
@@ -81,7 +82,7 @@ def guard_arguments(
         if value.layout != torch.strided or value.is_quantized:
             return value.clone().to(device)
         if id(value) not in visited:
-            visited[id(value)] = (guard_storage if whole else guard_tensor)(value, name, device)
+            visited[id(value)] = (guard_storage if entire_storage else guard_tensor)(value, name, device)
         return visited[id(value)].tensor
 
     moved = tuple(map_leaves(place, a, str(k)) for k, a in enumerate(args))
@@ -99,34 +100,36 @@ def map_leaves(change: Callable[[Any, str], Any], value: Any, name: str) -> Any:
     return change(value, name)
 
 
-def guard_tensor(given: Tensor, name: str, device: str = HOST) -> GuardedTensor:
-    """A tensor like ``given``, alone in fresh memory."""
-    given = given.detach().resolve_conj().resolve_neg()
-    size, length = given.element_size(), span(given)
-    shift = given.storage_offset() * size % LINE
-    poison = NAN_BYTES if given.is_floating_point() or given.is_complex() else OTHER_BYTES
+def guard_tensor(original: Tensor, name: str, device: str = HOST) -> GuardedTensor:
+    """A tensor like ``original``, alone in fresh memory."""
+    original = original.detach().resolve_conj().resolve_neg()
+    size, length = original.element_size(), span(original)
+    shift = original.storage_offset() * size % LINE
+    poison = NAN_BYTES if original.is_floating_point() or original.is_complex() else OTHER_BYTES
     count = -(-(ZONE + shift + length * size + ZONE) // LINE) * LINE
     raw = torch.full((count,), poison, dtype=torch.uint8, device=device)
     start = (ZONE + shift) // size
-    typed = raw.view(given.dtype)
-    if given.numel():
-        source, target = _memory(given).to(device), typed[start : start + length]
-        if is_dense(given):
+    typed = raw.view(original.dtype)
+    if original.numel():
+        source, target = _memory(original).to(device), typed[start : start + length]
+        if is_dense(original):
             target.copy_(source)
         else:
-            elements = _elements(given).to(device)
+            elements = _elements(original).to(device)
             target[elements] = source[elements]
-    tensor = typed.as_strided(given.shape, given.stride(), start)
+    tensor = typed.as_strided(original.shape, original.stride(), start)
     return GuardedTensor(name, tensor, raw, raw.clone())
 
 
-def guard_storage(given: Tensor, name: str, device: str = HOST) -> GuardedTensor:
-    """A tensor like ``given`` in a copy of all the memory that it lies in, which is watched and has no zones."""
-    given = given.detach()
-    count = given.untyped_storage().nbytes() // given.element_size()
-    memory = given.as_strided((count,), (1,), 0).to(device, copy=True)
+def guard_storage(original: Tensor, name: str, device: str = HOST) -> GuardedTensor:
+    """A tensor like ``original`` in a copy of all the memory that it lies in, which is watched and has no zones."""
+    original = original.detach()
+    count = original.untyped_storage().nbytes() // original.element_size()
+    memory = original.as_strided((count,), (1,), 0).to(device, copy=True)
     raw = memory.view(torch.uint8)
-    return GuardedTensor(name, memory.as_strided(given.shape, given.stride(), given.storage_offset()), raw, raw.clone())
+    return GuardedTensor(
+        name, memory.as_strided(original.shape, original.stride(), original.storage_offset()), raw, raw.clone()
+    )
 
 
 def snapshot(result: Any) -> Any:

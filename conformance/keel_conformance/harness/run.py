@@ -155,4 +155,4 @@ def run(
     ran = sum(v.case not in earlier and v.status != "not run" for v in results)
     clock = {**scheduler.clock, "supervising": time.process_time() - own, "cases": float(ran)}
     done = sum(v.status != "not run" for v in results)
-    return RunResult(results, time.perf_counter() - begin, max(0, journal.begun - done), clock)
+    return RunResult(results, time.perf_counter() - begin, max(0, journal.started - done), clock)

@@ -120,12 +120,13 @@ SHARE, SHARE_OF_ONE = 0.05, 0.5
 """At most this share of the cases that ran may be waived, and of those of one operator or program."""
 
 
-def excess(verdicts: Iterable[Verdict], *, whole: bool = True) -> list[str]:
+def excess(verdicts: Iterable[Verdict], *, full_plan: bool = True) -> list[str]:
     """Says, in sentences, where a run has more waived cases than a run that conforms may have.
 
     Waivers are for failures that are known and few. A backend that computes an operator wrongly in most of its cases
     does not conform for it. It should refuse the operator or the dtype, which counts as not claimed and has no penalty.
-    The limit on the share of all cases does not apply to a run that is not ``whole``, that is of some operators only.
+    The limit on the share of all cases does not apply to a run that is not ``full_plan``, that is of some operators
+    only.
     """
     ran, waived = Counter[str](), Counter[str]()
     for v in verdicts:
@@ -138,7 +139,7 @@ def excess(verdicts: Iterable[Verdict], *, whole: bool = True) -> list[str]:
         if n > max(1, SHARE_OF_ONE * ran[op])
     ]
     everything, all_waived = sum(ran.values()), sum(waived.values())
-    if whole and all_waived > max(1, SHARE * everything):
+    if full_plan and all_waived > max(1, SHARE * everything):
         results.append(f"{all_waived} of {everything} cases are waived, and at most {SHARE:.0%} may be.")
     return results
 
@@ -154,11 +155,16 @@ def used(verdicts: Iterable[Verdict], waivers: Sequence[Waiver], today: date) ->
 
 
 def problems(
-    verdicts: Sequence[Verdict], waivers: Sequence[Waiver], planned: Iterable[str], today: date, *, whole: bool = True
+    verdicts: Sequence[Verdict],
+    waivers: Sequence[Waiver],
+    planned: Iterable[str],
+    today: date,
+    *,
+    full_plan: bool = True,
 ) -> list[str]:
     """Returns what is wrong with waivers, in sentences: a waiver has expired, it matches no case that is ``planned``,
-    or no case that it matches fails any more. Only the first is reported for a run that is not ``whole``, a part of the
-    plan.
+    or no case that it matches fails any more. Only the first is reported for a run that is not ``full_plan``, a part of
+    the plan.
     """
     by_case = {v.case: v.status for v in verdicts}
     cases, result = list(planned), []
@@ -166,8 +172,8 @@ def problems(
         statuses = [by_case.get(c, "not run") for c in cases if w.matches(c)]
         if today > w.expires:
             result.append(f"{w} has expired on {w.expires}.")
-        elif whole and not statuses:
+        elif full_plan and not statuses:
             result.append(f"{w} matches no case.")
-        elif whole and not w.expect and not {*statuses} & {*WAIVED, "waived", "not run"}:
+        elif full_plan and not w.expect and not {*statuses} & {*WAIVED, "waived", "not run"}:
             result.append(f"{w} is stale: none of its {len(statuses)} cases fails.")
     return result

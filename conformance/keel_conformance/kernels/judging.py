@@ -79,21 +79,21 @@ def compare(made: KernelCase, buffer: Buffer, have: Tensor, want: Want, call: in
     zones = [torch.cat([m[:ZONE], m[ZONE + n :]]).view(torch.uint8) for m in (have, want.memory)]
     if not torch.equal(*zones):
         return "memory outside of the buffer was written.", "contract.kernels.C5", 0.0
-    mine, theirs = made.inner(have), made.inner(want.memory)
-    if buffer.role == "in" or made.ulps is None or want.precise is None or not mine.is_floating_point():
-        return (*_exact(mine, theirs, buffer, signed(made.kernel)), 0.0)
+    actual, expected = made.inner(have), made.inner(want.memory)
+    if buffer.role == "in" or made.ulps is None or want.precise is None or not actual.is_floating_point():
+        return (*_exact(actual, expected, buffer, signed(made.kernel)), 0.0)
     assert want.moved is not None
-    return _rounded(made, buffer, mine, theirs, made.inner(want.precise), made.inner(want.moved), call)
+    return _rounded(made, buffer, actual, expected, made.inner(want.precise), made.inner(want.moved), call)
 
 
 def off(made: KernelCase, buffer: Buffer, have: Tensor, want: Want, call: int) -> tuple[Tensor, Tensor, Tensor]:
     """The places in a memory of elements that are wrong, what should stand there, and how far from it is allowed."""
     wrong = _differ(have, want.memory, signed(made.kernel))
     allowed, right = torch.zeros(len(have), dtype=torch.float64), want.memory
-    mine, inside = made.inner(have), slice(ZONE, len(have) - ZONE)
-    if buffer.role != "in" and want.precise is not None and want.moved is not None and mine.is_floating_point():
+    actual, inside = made.inner(have), slice(ZONE, len(have) - ZONE)
+    if buffer.role != "in" and want.precise is not None and want.moved is not None and actual.is_floating_point():
         precise, moved = made.inner(want.precise), made.inner(want.moved)
-        good, bound = _within(made, buffer, mine, made.inner(want.memory), precise, moved, call)
+        good, bound = _within(made, buffer, actual, made.inner(want.memory), precise, moved, call)
         wrong[inside], allowed[inside] = ~good, bound
         right = right.double()
         right[inside] = precise.double()
@@ -112,47 +112,47 @@ def signed(kernel: Kernel) -> bool:
     return True
 
 
-def _differ(mine: Tensor, theirs: Tensor, signs: bool) -> Tensor:
+def _differ(actual: Tensor, expected: Tensor, signs: bool) -> Tensor:
     """Elements of other bits, NaN left out, and without ``signs`` zeros."""
-    if mine.is_complex():
-        left, right = (torch.view_as_real(x).flatten() for x in (mine, theirs))
+    if actual.is_complex():
+        left, right = (torch.view_as_real(x).flatten() for x in (actual, expected))
         return _differ(left, right, signs).reshape(-1, 2).any(1)
-    wrong = mine.view(CELLS[mine.dtype.itemsize]) != theirs.view(CELLS[mine.dtype.itemsize])
-    if mine.is_floating_point():
-        alike = torch.zeros_like(wrong) if signs else mine == theirs
-        wrong &= ~(alike | (mine.isnan() & theirs.isnan()))
+    wrong = actual.view(CELLS[actual.dtype.itemsize]) != expected.view(CELLS[actual.dtype.itemsize])
+    if actual.is_floating_point():
+        alike = torch.zeros_like(wrong) if signs else actual == expected
+        wrong &= ~(alike | (actual.isnan() & expected.isnan()))
     return wrong
 
 
-def _exact(mine: Tensor, theirs: Tensor, buffer: Buffer, signs: bool) -> tuple[str, str]:
-    if mine.is_complex():
-        mine, theirs = torch.view_as_real(mine).flatten(), torch.view_as_real(theirs).flatten()
-    wrong = _differ(mine, theirs, signs)
+def _exact(actual: Tensor, expected: Tensor, buffer: Buffer, signs: bool) -> tuple[str, str]:
+    if actual.is_complex():
+        actual, expected = torch.view_as_real(actual).flatten(), torch.view_as_real(expected).flatten()
+    wrong = _differ(actual, expected, signs)
     if not wrong.any():
         return "", ""
     at = int(wrong.nonzero()[0])
     clause = "contract.kernels.C5" if buffer.role == "in" else ""
     return (
-        f"{int(wrong.sum())} of {len(mine)} elements differ, first at {at}: {mine[at].item()!r}, "
-        f"should be {theirs[at].item()!r}."
+        f"{int(wrong.sum())} of {len(actual)} elements differ, first at {at}: {actual[at].item()!r}, "
+        f"should be {expected[at].item()!r}."
     ), clause
 
 
 def _rounded(
-    made: KernelCase, buffer: Buffer, mine: Tensor, plain: Tensor, precise: Tensor, moved: Tensor, call: int
+    made: KernelCase, buffer: Buffer, actual: Tensor, plain: Tensor, precise: Tensor, moved: Tensor, call: int
 ) -> tuple[str, str, float]:
-    if not len(mine):
+    if not len(actual):
         return "", "", 0.0
-    right, allowed = _within(made, buffer, mine, plain, precise, moved, call)
-    error, ulp = (mine.double() - precise.double()).abs(), spacing(precise, mine.dtype)
-    finite = precise.isfinite() & (precise.abs() + allowed < torch.finfo(mine.dtype).max)
+    right, allowed = _within(made, buffer, actual, plain, precise, moved, call)
+    error, ulp = (actual.double() - precise.double()).abs(), spacing(precise, actual.dtype)
+    finite = precise.isfinite() & (precise.abs() + allowed < torch.finfo(actual.dtype).max)
     ulps = float(torch.where(finite & error.isfinite(), error / ulp, 0.0).max())
     if right.all():
         return "", "", ulps
     at = int((~right).nonzero()[0])
     return (
         (
-            f"{int((~right).sum())} of {len(mine)} elements are off, first at {at}: {mine[at].item()!r}, precisely "
+            f"{int((~right).sum())} of {len(actual)} elements are off, first at {at}: {actual[at].item()!r}, precisely "
             f"{precise[at].item()!r}, off by {float(error[at] / ulp[at]):.3g} ulp, allowed "
             f"{float(allowed[at] / ulp[at]):.3g}."
         ),
@@ -162,16 +162,18 @@ def _rounded(
 
 
 def _within(
-    made: KernelCase, buffer: Buffer, mine: Tensor, plain: Tensor, precise: Tensor, moved: Tensor, call: int
+    made: KernelCase, buffer: Buffer, actual: Tensor, plain: Tensor, precise: Tensor, moved: Tensor, call: int
 ) -> tuple[Tensor, Tensor]:
     """Which elements are right, and how far from the precise ones they may be."""
-    error, ulp = (mine.double() - precise.double()).abs(), spacing(precise, mine.dtype)
-    allowed = _welford(made, buffer, precise, call) if made.fold else _budget(made, mine.dtype, ulp, precise, moved)
+    error, ulp = (actual.double() - precise.double()).abs(), spacing(precise, actual.dtype)
+    allowed = _welford(made, buffer, precise, call) if made.fold else _budget(made, actual.dtype, ulp, precise, moved)
     # Beyond the range of the dtype either the largest numbers or infinity is the nearest.
-    top = torch.finfo(mine.dtype).max
+    top = torch.finfo(actual.dtype).max
     finite = precise.isfinite() & (precise.abs() + allowed < top)
-    over = mine.isinf() & (precise.sign() == mine.sign()) & (precise.abs() + allowed >= top)
-    right = (error <= allowed) & (finite | mine.isfinite()) | over | (mine == plain) | (mine.isnan() & plain.isnan())
+    over = actual.isinf() & (precise.sign() == actual.sign()) & (precise.abs() + allowed >= top)
+    right = (
+        (error <= allowed) & (finite | actual.isfinite()) | over | (actual == plain) | (actual.isnan() & plain.isnan())
+    )
     return right, allowed
 
 

@@ -31,13 +31,13 @@ def names() -> Iterator[tuple[str, str]]:
     """Each operation with each dtype of its operands; casts as (cast-to-f32, i8)."""
     for row in SCALARS.values():
         if row.name in ("cast", "bitcast"):
-            for given in CASTS:
+            for source in CASTS:
                 for want in CASTS:
-                    if given != want and (
+                    if source != want and (
                         row.name == "cast"
-                        or (dtype_of(given).itemsize == dtype_of(want).itemsize and "b8" not in (given, want))
+                        or (dtype_of(source).itemsize == dtype_of(want).itemsize and "b8" not in (source, want))
                     ):
-                        yield f"{row.name}-to-{want}", given
+                        yield f"{row.name}-to-{want}", source
         else:
             yield from ((row.name, dtype) for dtype in DOMAINS[row.domain])
 
@@ -65,10 +65,10 @@ def made(name: str, dtype: str, nest: str = "alone") -> KernelCase:
     held = {x: "b8" if op == "where" and x == "a" else dtype for x in letters}
     size, loops, at, other = NESTS[nest]
     loads = "\n".join(f"    %{k} = load {x}[{other if k else at}]" for k, x in enumerate(letters))
-    given, cast = " ".join(f"%{k}" for k in range(row.arity)), f" : {want}" if want else ""
-    compute = f"    %{row.arity} = {op} {given}{cast}\n"
+    operands, cast = " ".join(f"%{k}" for k in range(row.arity)), f" : {want}" if want else ""
+    compute = f"    %{row.arity} = {op} {operands}{cast}\n"
     if nest == "shared" and row.arity > 1 and op != "where":  # of one operand with another at the beginning of its row
-        compute += f"    %8 = load {letters[-1]}[M*i]\n    %9 = {op} {given[:-1]}8{cast}\n    store p[{at}] %9\n"
+        compute += f"    %8 = load {letters[-1]}[M*i]\n    %9 = {op} {operands[:-1]}8{cast}\n    store p[{at}] %9\n"
     more = f", p: {result}[{size}]" if "%9" in compute else ""
     buffers = ", ".join(f"{x}: {d}[{size}]" for x, d in held.items())
     text = f"kernel scalar({buffers}) -> (o: {result}[{size}]{more})"

@@ -39,28 +39,28 @@ def compare(got: Tensor, want: Tensor, eager: Sequence[Tensor] = (), *, zeros: b
         return Finding()
     value, error = wide(want), error_of(want)
     if not inexact(got.dtype):
-        return _whole(got, plain_of(want), error, eager)
+        return _compare_exact(got, plain_of(want), error, eager)
     error = torch.zeros(got.shape, dtype=torch.float64) if error is None else error
-    mine = _wide(got)
+    actual = _wide(got)
     if error_of(want) is None:
         value = _wide(value.to(got.dtype))
-    right = _right(mine, value, error, got.dtype)
+    right = _right(actual, value, error, got.dtype)
     signed = torch.zeros_like(right)
     if zeros and not got.is_complex():
-        signed = (value == 0) & (error == 0) & (mine == 0) & (mine.signbit() != value.signbit())
+        signed = (value == 0) & (error == 0) & (actual == 0) & (actual.signbit() != value.signbit())
         right &= ~signed
     excused = right.clone()
     for theirs in eager:
-        excused |= _as_eager(mine, _wide(theirs), value) & ~signed
-    return _figures(got, mine, value, error, right, bool(excused.all()))
+        excused |= _as_eager(actual, _wide(theirs), value) & ~signed
+    return _figures(got, actual, value, error, right, bool(excused.all()))
 
 
-def _as_eager(mine: Tensor, eager: Tensor, value: Tensor) -> Tensor:
+def _as_eager(actual: Tensor, eager: Tensor, value: Tensor) -> Tensor:
     """No farther off than eager is twice, or the same, which an infinity has to be."""
-    same, off = (mine == eager) | (mine.isnan() & eager.isnan()), (eager - value).abs()
-    near = off.isfinite() & ((mine - value).abs() <= TIMES * off)
-    if not mine.is_complex():
-        same &= mine.isnan() | (mine.signbit() == eager.signbit())
+    same, off = (actual == eager) | (actual.isnan() & eager.isnan()), (eager - value).abs()
+    near = off.isfinite() & ((actual - value).abs() <= TIMES * off)
+    if not actual.is_complex():
+        same &= actual.isnan() | (actual.signbit() == eager.signbit())
         near &= value != 0
     return same | near
 
@@ -69,15 +69,15 @@ def _wide(x: Tensor) -> Tensor:
     return x.to(wide_dtype(x.dtype))
 
 
-def _right(mine: Tensor, value: Tensor, error: Tensor, dtype: torch.dtype) -> Tensor:
+def _right(actual: Tensor, value: Tensor, error: Tensor, dtype: torch.dtype) -> Tensor:
     """Within the bound; of the same class where that is known; infinite only if what is within the bound may be."""
-    same = (mine == value) | (_nan(mine) & _nan(value))
-    near = (mine - value).abs() <= error
-    over = mine.isinf() & value.isfinite() & (value.abs() + error >= overflow(dtype))
-    if not mine.is_complex():
-        over &= (mine > 0) == (value > 0)
+    same = (actual == value) | (_nan(actual) & _nan(value))
+    near = (actual - value).abs() <= error
+    over = actual.isinf() & value.isfinite() & (value.abs() + error >= overflow(dtype))
+    if not actual.is_complex():
+        over &= (actual > 0) == (value > 0)
         return same | near | over | error.isinf()
-    free = ~value.isfinite() & ~mine.isfinite()  # how the parts of a complex infinity combine is free
+    free = ~value.isfinite() & ~actual.isfinite()  # how the parts of a complex infinity combine is free
     return same | near | over | free | error.isinf()
 
 
@@ -85,7 +85,7 @@ def _nan(x: Tensor) -> Tensor:
     return x.isnan()
 
 
-def _whole(got: Tensor, want: Tensor, error: Tensor | None, eager: Sequence[Tensor]) -> Finding:
+def _compare_exact(got: Tensor, want: Tensor, error: Tensor | None, eager: Sequence[Tensor]) -> Finding:
     wrong = got != want
     masked = 0.0
     if error is not None:
@@ -113,10 +113,10 @@ def _first(wrong: Tensor) -> tuple[int, ...]:
     return tuple(int(i) for i in wrong.nonzero()[0])
 
 
-def _figures(got: Tensor, mine: Tensor, value: Tensor, error: Tensor, right: Tensor, excused: bool) -> Finding:
-    apart = torch.where(error.isinf() | ~value.isfinite(), 0.0, (mine - value).abs().nan_to_num(0.0, 0.0, 0.0))
-    ulps = apart / ulp(value, got.dtype)
-    ratio = torch.where(apart > 0, apart / error, 0.0)
+def _figures(got: Tensor, actual: Tensor, value: Tensor, error: Tensor, right: Tensor, excused: bool) -> Finding:
+    distance = torch.where(error.isinf() | ~value.isfinite(), 0.0, (actual - value).abs().nan_to_num(0.0, 0.0, 0.0))
+    ulps = distance / ulp(value, got.dtype)
+    ratio = torch.where(distance > 0, distance / error, 0.0)
     masked = float(error.isinf().double().mean())
     figures: dict[str, Any] = {"ulps": float(ulps.max()), "ratio": float(ratio.max()), "masked": masked}
     if bool(right.all()):
@@ -125,7 +125,7 @@ def _figures(got: Tensor, mine: Tensor, value: Tensor, error: Tensor, right: Ten
     wrong = ~right
     severity = torch.where(wrong, ratio.nan_to_num(0.0, posinf=1e300) + 1, 0.0)
     at = _at(severity)
-    figures |= {"index": list(at), "wrong": int(wrong.sum()), "histogram": spread(ulps, wrong & (apart == 0))}
+    figures |= {"index": list(at), "wrong": int(wrong.sum()), "histogram": spread(ulps, wrong & (distance == 0))}
     return Finding(_sentence(got, value, error, at, int(wrong.sum())), figures, excused=excused)
 
 

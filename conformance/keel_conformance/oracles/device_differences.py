@@ -45,5 +45,5 @@ def kernel(op: Callable[..., Any], member: str, device: str) -> Callable[..., An
 
 class _Tanh(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None) -> Any:
-        given = dict(kwargs or {})
-        return func(*args, **(given | {"approximate": "tanh"} if func is aten.gelu.default else given))
+        keywords = dict(kwargs or {})
+        return func(*args, **(keywords | {"approximate": "tanh"} if func is aten.gelu.default else keywords))

@@ -125,7 +125,7 @@ def _below(n: Named) -> Law:
 
 
 @law("random_integers")
-def _whole(named: Named) -> Law:
+def _random_integers(named: Named) -> Law:
     """aten::random: from a lower bound, to an upper one or to all that the dtype holds exactly."""
     dtype = named["self"].dtype
     most = (

@@ -139,8 +139,8 @@ def _cdf_bounds(x: Tensor, of: Any) -> tuple[Array, Array]:
     values = as_numpy(x)
     step = ulp(x.double(), x.dtype).numpy()
     with np.errstate(all="ignore"):
-        found = (np.asarray(of.cdf(values + side * step), dtype=float).reshape(-1) for side in (-1.0, 1.0))
-    low, high = found
+        bounds = (np.asarray(of.cdf(values + side * step), dtype=float).reshape(-1) for side in (-1.0, 1.0))
+    low, high = bounds
     return low, high
 
 
@@ -224,9 +224,9 @@ def _even(x: Tensor, low: Any, high: Any, level: float) -> str:
     return "" if p >= level else f"Of {n} integers {even} are even: p = {p:.2g}."
 
 
-def _binomial_p(found: int, n: int, chance: float) -> float:
+def _binomial_p(hits: int, n: int, chance: float) -> float:
     """How probable it is that of ``n`` as few, or as many, have what each has by ``chance``."""
-    return 2 * min(float(stats.binom.cdf(found, n, chance)), float(stats.binom.sf(found - 1, n, chance)))
+    return 2 * min(float(stats.binom.cdf(hits, n, chance)), float(stats.binom.sf(hits - 1, n, chance)))
 
 
 def _dependent(u: Array, level: float) -> str:
@@ -409,11 +409,11 @@ def _dirichlet(named: Named, results: Sequence[Any], level: float) -> str:
 def _keys(named: Named, results: Sequence[Any], level: float) -> str:
     """New keys differ from each other, and from the old one."""
     rows = results[0].reshape(-1, 2)
-    given = named["key"].reshape(-1, 2)
+    old_keys = named["key"].reshape(-1, 2)
     visited = {tuple(r) for r in rows.tolist()}
-    if len({tuple(r) for r in given.tolist()}) == len(given) and len(visited) < len(rows):
+    if len({tuple(r) for r in old_keys.tolist()}) == len(old_keys) and len(visited) < len(rows):
         return "Two new keys are the same."
-    return "A new key is an old one." if visited & {tuple(r) for r in given.tolist()} else ""
+    return "A new key is an old one." if visited & {tuple(r) for r in old_keys.tolist()} else ""
 
 
 draws.declare("rrelu", lambda named: bool(named["training"]))

@@ -49,7 +49,7 @@ FLUSHED = (torch.float32, torch.complex64)
 """What is added to one place by several at once may be taken for 0 below the normal numbers of these (scatter_add.C4):
 PTX's ``atom.add.f32`` does so on global memory (PTX ISA, section on ``atom``).
 """
-BESIDE = 4
+SEARCH_RADIUS = 4
 """An element that may land this many places off is looked for there, beyond that anywhere."""
 
 
@@ -81,13 +81,13 @@ def sums(call: CallContext, terms: Terms = _counted) -> Sequence[ErrorBound]:
     call = floated(call)
     values, mags, counts = call.widely(), _sizes(call.again(magnitudes)), terms(call)
     grown = mags if call.exact else _sizes(call.again(upper))
-    whole = call.exact and terms is _counted and _integral(call)
-    return [_sum(call, *row, whole) for row in zip(call.outs, values, mags, counts, grown, strict=True)]
+    integral = call.exact and terms is _counted and _integral(call)
+    return [_sum(call, *row, integral) for row in zip(call.outs, values, mags, counts, grown, strict=True)]
 
 
-def _sizes(found: tuple[Any, ...]) -> tuple[Any, ...]:
+def _sizes(results: tuple[Any, ...]) -> tuple[Any, ...]:
     """Sums of magnitudes are negative where an average is taken by a negative divisor."""
-    return tuple(x.abs() if isinstance(x, Tensor) else x for x in found)
+    return tuple(x.abs() if isinstance(x, Tensor) else x for x in results)
 
 
 def _integral(call: CallContext) -> bool:
@@ -127,7 +127,7 @@ LEAST = 64
 """Fewer results than this say nothing in the mean."""
 
 
-def _sum(call: CallContext, out: Any, value: Any, mag: Any, n: Any, grown: Any, whole: bool) -> ErrorBound:
+def _sum(call: CallContext, out: Any, value: Any, mag: Any, n: Any, grown: Any, integral: bool) -> ErrorBound:
     if not isinstance(out, Tensor):
         return ErrorBound(None, None)
     if not inexact(out.dtype):
@@ -148,7 +148,7 @@ def _sum(call: CallContext, out: Any, value: Any, mag: Any, n: Any, grown: Any, 
     error = torch.where((mag + moved >= overflow(over)) & ~sure, INF, error.nan_to_num(INF, INF))
     if call.member is not None and call.member.numerics.one_term_exact:
         error = torch.where(n == 1, moved, error)  # one term is its sum
-    if whole:  # every partial sum is an integer that the dtype holds
+    if integral:  # every partial sum is an integer that the dtype holds
         error = torch.where(mag <= 2.0 ** BITS[out.dtype], 0.0, error)
     error = torch.where(~value.isfinite() & (mag + moved < overflow(over)) & moved.isfinite(), 0.0, error)
     ulps = 0.5 if out.dtype != over else 0.0
@@ -228,15 +228,15 @@ def scattered(call: CallContext) -> Sequence[ErrorBound]:
     if not uncertain(index) or not inexact(out.dtype) or not x.dim() or uncertain(x, src):
         return sums(call)
     place, crop, gap = plain_of(index), tuple(slice(n) for n in index.shape), errors(index)
-    loose, near, given = gap > 0, (gap > 0) & (gap <= BESIDE), upper(src)[crop]
+    loose, near, magnitudes = gap > 0, (gap > 0) & (gap <= SEARCH_RADIUS), upper(src)[crop]
     stray = torch.zeros(x.shape, dtype=torch.float64)
     rows = tuple(slice(None) if d == dim % x.dim() else part for d, part in enumerate(crop))
-    stray[rows] = torch.where(loose & ~near, given, 0.0).sum(dim, keepdim=True).broadcast_to(stray[rows].shape)
-    for off in range(-BESIDE, BESIDE + 1):
+    stray[rows] = torch.where(loose & ~near, magnitudes, 0.0).sum(dim, keepdim=True).broadcast_to(stray[rows].shape)
+    for off in range(-SEARCH_RADIUS, SEARCH_RADIUS + 1):
         there = place + off
         reached = near & (gap >= abs(off)) & (there >= 0) & (there < x.shape[dim])
-        stray = stray.scatter_add(dim, torch.where(reached, there, 0), torch.where(reached, given, 0.0))
-    most = upper(x).scatter_add(dim, place, torch.where(loose, 0.0, given)) + stray
+        stray = stray.scatter_add(dim, torch.where(reached, there, 0), torch.where(reached, magnitudes, 0.0))
+    most = upper(x).scatter_add(dim, place, torch.where(loose, 0.0, magnitudes)) + stray
     known = replace(call, args=[x, dim, place, _without(src, crop, loose)], kwargs={})
     (bound,) = sums(known)
     more = gamma(place.shape[dim] + 1, unit(accumulated(call, out.dtype)) * (4 if out.dtype.is_complex else 1)) * most
@@ -248,12 +248,12 @@ def scattered(call: CallContext) -> Sequence[ErrorBound]:
 def _without(x: Tensor, crop: tuple[slice, ...], loose: Tensor) -> Tensor:
     """The part of a tensor with exact zeros at loose elements."""
 
-    def kept(t: Tensor | None) -> Tensor | None:
+    def masked(t: Tensor | None) -> Tensor | None:
         return None if t is None else torch.where(loose, torch.zeros((), dtype=t.dtype), t[crop])
 
-    plain = kept(plain_of(x))
+    plain = masked(plain_of(x))
     assert plain is not None
-    return tracked(plain, x.evaluate, kept(x.value), kept(error_of(x))) if isinstance(x, Tracked) else plain
+    return tracked(plain, x.evaluate, masked(x.value), masked(error_of(x))) if isinstance(x, Tracked) else plain
 
 
 @rule("prod", "cumprod")
@@ -361,8 +361,8 @@ def fourier(call: CallContext) -> Sequence[ErrorBound]:
     total = rows.sum(dims, keepdim=True) if dims else rows
     moved = errors(x).sum(dims, keepdim=True) if dims else errors(x)
     value = call.widely()[0]
-    whole = call.op(*[torch.ones(x.shape, dtype=wide(x).dtype) if a is x else a for a in call.args], **call.kwargs)
-    scale = whole.abs().max() / max(n, 1) if whole.numel() else 1.0
+    of_ones = call.op(*[torch.ones(x.shape, dtype=wide(x).dtype) if a is x else a for a in call.args], **call.kwargs)
+    scale = of_ones.abs().max() / max(n, 1) if of_ones.numel() else 1.0
     u = unit(out.dtype)
     error = (gamma(8.0 * (n + 4), u) * 2 * total * 2 + 2 * moved) * scale
     finite = wide(x).isfinite()

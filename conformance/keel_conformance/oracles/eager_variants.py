@@ -23,9 +23,9 @@ LARGEST = 100_000
 
 def eager_variants(op: Any, inputs: Inputs, k: int, like: Tensor) -> Iterator[Tensor]:
     """Result ``k`` of an operator that is computed by elements, ``like`` eager's: of row-major arguments, of pieces."""
-    for found in (result_of(op, inputs, k, _row_major), _in_pieces(op, inputs, k, like)):
-        if found is not None and (found.shape, found.dtype) == (like.shape, like.dtype):
-            yield found
+    for variant in (result_of(op, inputs, k, _row_major), _in_pieces(op, inputs, k, like)):
+        if variant is not None and (variant.shape, variant.dtype) == (like.shape, like.dtype):
+            yield variant
 
 
 def result_of(op: Callable[..., Any], inputs: Inputs, k: int, change: Callable[[Any], Any]) -> Tensor | None:
@@ -46,12 +46,12 @@ def _in_pieces(op: Callable[..., Any], inputs: Inputs, k: int, like: Tensor) -> 
     if not 0 < like.numel() <= LARGEST or any(isinstance(v, Tensor) for v in inputs.kwargs.values()):
         return None
     # a tensor without dimensions does not count as one in type promotion, so it stays as it is
-    whole = [isinstance(x, Tensor) and x.dim() > 0 for x in inputs.args]
+    is_sliced = [isinstance(x, Tensor) and x.dim() > 0 for x in inputs.args]
     results = []
     with suppress(Exception):  # a piece may be no argument of the operator
-        rows = [x.expand(like.shape).reshape(-1) if w else x for w, x in zip(whole, inputs.args, strict=True)]
+        rows = [x.expand(like.shape).reshape(-1) if w else x for w, x in zip(is_sliced, inputs.args, strict=True)]
         for start in range(0, like.numel(), PIECE):
-            some = [x[start : start + PIECE].clone() if w else x for w, x in zip(whole, rows, strict=True)]
+            some = [x[start : start + PIECE].clone() if w else x for w, x in zip(is_sliced, rows, strict=True)]
             results.append(flat(op(*some, **inputs.kwargs))[k])
         return torch.cat(results).reshape(like.shape)
     return None

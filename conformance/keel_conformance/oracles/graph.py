@@ -46,8 +46,8 @@ class _Runner(fx.Interpreter):
 def _run(gm: fx.GraphModule, inputs: Sequence[Any], evaluate: Evaluate) -> tuple[Any, ...]:
     runner = _Runner(gm)
     runner.evaluate = evaluate
-    given = [tracked(x, evaluate) if isinstance(x, Tensor) else x for x in inputs]
-    return flat(runner.run(*given))
+    tracked_inputs = [tracked(x, evaluate) if isinstance(x, Tensor) else x for x in inputs]
+    return flat(runner.run(*tracked_inputs))
 
 
 def graph_bounds(gm: fx.GraphModule, inputs: Sequence[Any]) -> list[Bounded | None]:
@@ -61,10 +61,10 @@ def graph_bounds(gm: fx.GraphModule, inputs: Sequence[Any]) -> list[Bounded | No
     with torch.no_grad():
         eager = flat(_plainly(gm, inputs))
         try:
-            found: Sequence[Any] = _run(gm, inputs, analyze)
+            results: Sequence[Any] = _run(gm, inputs, analyze)
         except NoRule:
             return _sampled(gm, inputs, eager)
-        bounded = [_bounded(f, e) for f, e in zip(found, eager, strict=True)]
+        bounded = [_bounded(f, e) for f, e in zip(results, eager, strict=True)]
         if any(b is not None and float(b.mask.double().mean() if b.mask.numel() else 0) > MASKED for b in bounded):
             return _narrower(bounded, _sampled(gm, inputs, eager))
         return bounded
@@ -74,12 +74,12 @@ def _plainly(gm: fx.GraphModule, inputs: Sequence[Any]) -> Any:
     return gm(*inputs)
 
 
-def _bounded(found: Any, eager: Any) -> Bounded | None:
+def _bounded(result: Any, eager: Any) -> Bounded | None:
     if not isinstance(eager, Tensor):
         return None
-    error = error_of(found)
+    error = error_of(result)
     bound = torch.zeros(eager.shape, dtype=torch.float64) if error is None else error
-    value = wide(found) if isinstance(found, Tracked) and inexact(eager.dtype) else wide(plain_of(found))
+    value = wide(result) if isinstance(result, Tracked) and inexact(eager.dtype) else wide(plain_of(result))
     return Bounded(value, bound, bound.isinf(), eager)
 
 
@@ -136,10 +136,10 @@ def judge_graph(
     bounds = graph_bounds(gm, inputs) if bounds is None else bounds
     if len(results) != len(bounds):
         return [Finding(f"There are {len(results)} results, not {len(bounds)}.")]
-    return [Finding() if b is None else _found(got, b) for got, b in zip(results, bounds, strict=True)]
+    return [Finding() if b is None else _finding(got, b) for got, b in zip(results, bounds, strict=True)]
 
 
-def _found(got: Any, b: Bounded) -> Finding:
+def _finding(got: Any, b: Bounded) -> Finding:
     if not isinstance(got, Tensor) or (got.dtype, got.shape) != (b.eager.dtype, b.eager.shape):
         have = f"{got.dtype} {list(got.shape)}" if isinstance(got, Tensor) else type(got).__name__
         return Finding(f"It is {have}, not {b.eager.dtype} {list(b.eager.shape)}.")

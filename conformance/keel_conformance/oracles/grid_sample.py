@@ -24,22 +24,22 @@ to 30 at most (at distance 2, with a = -0.75) and are rounded three times.
 """
 
 
-def loosened(named: Mapping[str, Any], found: Any) -> Any:
-    """``found``, the results of such a call, with those errors on top: a product of two weights, each below 1, is off
+def loosened(named: Mapping[str, Any], results: Any) -> Any:
+    """``results``, the results of such a call, with those errors on top: a product of two weights, each below 1, is off
     by twice what a weight is.
     """
     if named["interpolation_mode"] != CUBIC:
-        return found
+        return results
     x, gradient = named["input"], named.get("grad_output")
     off = 2 * KERNELS.declared["upsample_cubic"].loose * unit(sums_in(x.dtype))
     most = _sizes(x).flatten(2).amax(2)  # [N, C]
     if gradient is None:
-        return _looser(found, off * TAPS * most[:, :, None, None])
-    dx, dgrid = found
-    given = _sizes(gradient)
+        return _looser(results, off * TAPS * most[:, :, None, None])
+    dx, dgrid = results
+    gradient_sizes = _sizes(gradient)
     sizes = torch.tensor([float(n) for n in reversed(x.shape[2:])], dtype=torch.float64) / 2
-    felt = (given * most[:, :, None, None]).sum(1)[..., None] * sizes
-    return _looser(dx, off * given.sum((2, 3))[:, :, None, None]), _looser(dgrid, off * STEEPEST * TAPS * felt)
+    felt = (gradient_sizes * most[:, :, None, None]).sum(1)[..., None] * sizes
+    return _looser(dx, off * gradient_sizes.sum((2, 3))[:, :, None, None]), _looser(dgrid, off * STEEPEST * TAPS * felt)
 
 
 def _sizes(x: Tensor) -> Tensor:

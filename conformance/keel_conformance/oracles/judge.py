@@ -126,26 +126,26 @@ def judge(
         eager = flat(device_differences.kernel(op, member.name, device)(*inputs.args, **inputs.kwargs))
     except Exception as raised:
         return _without_reference(case, raised, device)
-    wanted = metadata.as_types(eager, types)
-    if (fault := metadata.violation(member, results, wanted, device_of(inputs))) is not None:
+    expected_results = metadata.as_types(eager, types)
+    if (fault := metadata.violation(member, results, expected_results, device_of(inputs))) is not None:
         return Verdict(case.id, "fail", "contract", fault.sentence, figures=fault.figures)
     saved = device_differences.backward_only_results(member.name, device)
     results = [
-        got if metadata.same_type(want, mine) and k not in saved else mine
-        for k, (got, want, mine) in enumerate(zip(results, wanted, eager, strict=True))
+        got if metadata.same_type(want, eager_result) and k not in saved else eager_result
+        for k, (got, want, eager_result) in enumerate(zip(results, expected_results, eager, strict=True))
     ]
     call = JudgedCall(case, inputs, member, op, eager, results, calls, device, tuple(there))
     return next(oracle for oracle in ORACLES if oracle.applies(call)).check(call)
 
 
 def _without_reference(case: Case, raised: Exception, device: str) -> Verdict:
-    said = f"{type(raised).__name__}: {str(raised).partition(chr(10))[0]}"
+    error = f"{type(raised).__name__}: {str(raised).partition(chr(10))[0]}"
     # A backend, or PyTorch on its device, may do more, but nobody says what is right.
     if isinstance(raised, NotImplementedError) or device != HOST:
         return Verdict(
-            case.id, "not run", "contract", f"PyTorch {torch.__version__} itself does not do this call. {said}"
+            case.id, "not run", "contract", f"PyTorch {torch.__version__} itself does not do this call. {error}"
         )
-    return Verdict(case.id, "harness error", "contract", f"Eager PyTorch has no result: {said}")
+    return Verdict(case.id, "harness error", "contract", f"Eager PyTorch has no result: {error}")
 
 
 # -- the oracles, in order ---------------------------------------------------------------------------------------------
@@ -282,8 +282,8 @@ def operands(member: Op, inputs: Inputs, got: Any, figures: Mapping[str, Any]) -
         there = [x.expand(got.shape)[tuple(at)].item() for x in alone]
     except RuntimeError:  # other sizes: not of one element each
         return ""
-    said = "operand is" if len(there) == 1 else "operands are"
-    return f" There the {said} {' and '.join(map(repr, there))}."
+    subject = "operand is" if len(there) == 1 else "operands are"
+    return f" There the {subject} {' and '.join(map(repr, there))}."
 
 
 def _compare(got: Any, want: Any, expected: Expected, k: int, inputs: Inputs, op: Any) -> Finding:
@@ -361,14 +361,14 @@ def exact(member: Op, eager: Sequence[Any]) -> bool:
     return bool(member.budget) and all(b.ulps == 0 for b in member.budget.values())
 
 
-def _followed(found: Any, eager: Any) -> bool:
+def _followed(result: Any, eager: Any) -> bool:
     """Whether a float result of a composite is tracked to where it comes from, if it has elements, and has the type of
     eager's.
     """
     if not isinstance(eager, Tensor):
         return True
-    right = isinstance(found, Tensor) and (found.dtype, found.shape) == (eager.dtype, eager.shape)
-    return right and (isinstance(found, Tracked) or not inexact(eager.dtype) or not eager.numel())
+    right = isinstance(result, Tensor) and (result.dtype, result.shape) == (eager.dtype, eager.shape)
+    return right and (isinstance(result, Tracked) or not inexact(eager.dtype) or not eager.numel())
 
 
 def rounding_dtype(member: Op, eager: Sequence[Any]) -> torch.dtype | None:

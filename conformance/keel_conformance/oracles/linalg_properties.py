@@ -45,13 +45,13 @@ def _factors(results: Sequence[Any], eager: Sequence[Any]) -> Sequence[Any]:
     return [results[0][eager[1] == 0]]
 
 
-def unknown(member: str, given: Sequence[Any], results: Sequence[Any], eager: Sequence[Any]) -> str:
+def unknown(member: str, arguments: Sequence[Any], results: Sequence[Any], eager: Sequence[Any]) -> str:
     """Of finite arguments there is no NaN where eager PyTorch has none at all: it is less than no bound."""
     if (known := specified.declared.get(member)) is not None:
         results = known(results, eager)
     floats = [
         [x for x in some if isinstance(x, Tensor) and (x.is_floating_point() or x.is_complex())]
-        for some in (given, eager, results)
+        for some in (arguments, eager, results)
     ]
     if not all(bool(x.isfinite().all()) for some in floats[:2] for x in some):
         return ""

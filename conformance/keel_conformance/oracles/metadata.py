@@ -24,8 +24,8 @@ def violation(member: Op, results: Sequence[Any], eager: Sequence[Any], device: 
     if len(results) != len(eager):
         return Fault("count", f"There are {len(results)} results, not {len(eager)}.")
     for k, (got, want) in enumerate(zip(results, eager, strict=True)):
-        if (found := _violation(got, want, _promised(member, k), device)) is not None:
-            kind, words = found
+        if (difference := _violation(got, want, _promised(member, k), device)) is not None:
+            kind, words = difference
             return Fault(kind, f"{f'Result {k}' if len(results) > 1 else 'The result'} {words}", k)
     return None
 
@@ -33,10 +33,10 @@ def violation(member: Op, results: Sequence[Any], eager: Sequence[Any], device: 
 def as_types(eager: Sequence[Any], types: Sequence[TensorType | None]) -> list[Any]:
     """``eager``, those of which there is a type as tensors of that, without memory."""
     return [
-        mine
-        if t is None or not isinstance(mine, Tensor)
+        result
+        if t is None or not isinstance(result, Tensor)
         else torch.empty_strided(t.shape, t.strides, dtype=t.dtype, device="meta")
-        for mine, t in zip_longest(eager, types[: len(eager)])
+        for result, t in zip_longest(eager, types[: len(eager)])
     ]
 
 

@@ -38,8 +38,8 @@ def sampled(op: Any, args: Sequence[Any], kwargs: Mapping[str, Any], *, random: 
     if member is not None and "random" in member.tags:
         raise NoRule(f"{member.name} draws.")
     out = op(*tree_map(tuple(args), plain_of), **tree_map(dict(kwargs), plain_of))
-    found = flat(op(*tree_map(tuple(args), widened), **tree_map(dict(kwargs), widened)))
-    pairs = iter(zip(flat(out), found, strict=True))
+    widened_results = flat(op(*tree_map(tuple(args), widened), **tree_map(dict(kwargs), widened)))
+    pairs = iter(zip(flat(out), widened_results, strict=True))
 
     def moved(_: Any) -> Any:
         plain, value = next(pairs)

@@ -27,11 +27,11 @@ def moved(call: CallContext) -> Sequence[ErrorBound]:
             ErrorBound(wide(o) if inexact(o.dtype) else None, None) if isinstance(o, Tensor) else ErrorBound(None, None)
             for o in (call.widely() if any(_valued(x) for x in tree_leaves((call.args, call.kwargs))) else call.outs)
         ]
-    given = tensor_leaves((call.args, call.kwargs))
-    floats = [x for x in given if inexact(x.dtype)]
+    tensors = tensor_leaves((call.args, call.kwargs))
+    floats = [x for x in tensors if inexact(x.dtype)]
     if floats and call.member is not None and call.member.name in _PICKED and uncertain(call.args, call.kwargs):
         return _picked(call)
-    if (floats and uncertain(call.args, call.kwargs)) or (not floats and len(given) > 1):
+    if (floats and uncertain(call.args, call.kwargs)) or (not floats and len(tensors) > 1):
         return [unknown(o) for o in call.outs]
     if not floats:  # integers or bools, moved alone
         error = _again(call, lambda x: errors(x) if isinstance(x, Tensor) else x)
@@ -46,7 +46,7 @@ def _picked(call: CallContext) -> Sequence[ErrorBound]:
     """Picks elements by indices, some of which may be unknown: these pick an additional element that is unknown."""
     named = call.named
     x, indices = named["self"], named["indices"] if "indices" in named else [named["index"]]
-    if any(i is not None and not _whole(plain_of(i)) for i in indices):
+    if any(i is not None and not _is_index(plain_of(i)) for i in indices):
         return [unknown(o) for o in call.outs]
     dims = range(len(indices)) if "indices" in named else [named["dim"] % max(x.dim(), 1)]
     if not x.dim() or any(i is not None and i.shape == () and len(indices) == 1 and "dim" in named for i in indices):
@@ -64,7 +64,7 @@ def _picked(call: CallContext) -> Sequence[ErrorBound]:
     return [ErrorBound(call.widely()[0], error)]
 
 
-def _whole(x: Tensor) -> bool:
+def _is_index(x: Tensor) -> bool:
     return not inexact(x.dtype) and x.dtype not in (torch.bool, torch.uint8)
 
 

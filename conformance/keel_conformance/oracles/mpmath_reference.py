@@ -70,9 +70,9 @@ def precise(name: str, x: Tensor, value: Tensor) -> Tensor | None:
         better = precise(name, x[lossy], value[lossy])
         return None if better is None else value.masked_scatter(lossy, better)
     pairs = list(zip(x.flatten().tolist(), value.flatten().tolist(), strict=True))
-    wanted = {a for a, b in pairs if _rounds(a, b)}
+    inputs = {a for a, b in pairs if _rounds(a, b)}
     with mpmath.workdps(DIGITS):
-        best = {a: of(mpmath.mpf(a)) for a in wanted}
+        best = {a: of(mpmath.mpf(a)) for a in inputs}
     results = [_rounded(best[a], b) if _rounds(a, b) else b for a, b in pairs]
     return torch.tensor(results, dtype=torch.float64).reshape(value.shape)
 

@@ -44,8 +44,8 @@ def elementwise(call: CallContext) -> Sequence[ErrorBound]:
     assert member is not None
     names = list(member.operands) or [n for n in ("self", "x", "other") if n in call.named]
     over = _compute_dtype(call, names)
-    given = [call.named[n] for n in names]
-    values, gaps = zip(*(operand(x, over) for x in given), strict=True)
+    arguments = [call.named[n] for n in names]
+    values, gaps = zip(*(operand(x, over) for x in arguments), strict=True)
 
     reference = precise_at.declared.get(member.name)
 
@@ -56,7 +56,10 @@ def elementwise(call: CallContext) -> Sequence[ErrorBound]:
     if member.numerics.steps:
         return [
             _step(
-                member, at, values, [g if lost_of(x) is None else error_of(x) for x, g in zip(given, gaps, strict=True)]
+                member,
+                at,
+                values,
+                [g if lost_of(x) is None else error_of(x) for x, g in zip(arguments, gaps, strict=True)],
             )
         ]
     error: Tensor | None
@@ -68,14 +71,14 @@ def elementwise(call: CallContext) -> Sequence[ErrorBound]:
     else:
         value, error = corners(at, values, gaps)
         error = _broken(member, value, error, values, gaps)
-        error = _overflowed(at, values, value, error, [lost_of(x) for x in given], out.dtype)
+        error = _overflowed(at, values, value, error, [lost_of(x) for x in arguments], out.dtype)
     error = _added(error, _scaled(call, value, over))
     error = _added(error, _conditioned(member, at, values, value, out.dtype))
     if call.named.get("rounding_mode") == "trunc" and inexact(over):
         error = _added(error, _truncated(values, value, over))
     if not inexact(out.dtype):
         return [ErrorBound(None, error)]
-    sure = len(values) == 1 and gaps[0] is None and lost_of(given[0]) is None
+    sure = len(values) == 1 and gaps[0] is None and lost_of(arguments[0]) is None
     if sure and out.dtype == torch.float64 and (better := precise(member.name, values[0], value)) is not None:
         error = _added(error, 0.5 * ulp(better, torch.float64) * (better != 0))
         return [ErrorBound(better, error, budget(member, out.dtype))]
@@ -90,16 +93,16 @@ def counted(call: CallContext) -> Sequence[ErrorBound]:
     out, named = call.outs[0], call.named
     value = call.op(*call.args, **{**call.kwargs, "dtype": torch.float64})
     ends = [n for n in (named.get("start", 0), named.get("step", 1), *value[-1:].tolist()) if n is not None]
-    whole = all(float(n).is_integer() and abs(n) <= 2.0 ** BITS[out.dtype] for n in ends)
-    return [ErrorBound(value, None, 0.0 if whole else budget(call.member, out.dtype))]
+    exact = all(float(n).is_integer() and abs(n) <= 2.0 ** BITS[out.dtype] for n in ends)
+    return [ErrorBound(value, None, 0.0 if exact else budget(call.member, out.dtype))]
 
 
 def budget(member: Any, dtype: torch.dtype) -> float:
     """The ulps that the member allows itself in results of ``dtype``. Raises NoRule if its budget is no such."""
-    found = member.budget.get(dtype)
+    budget_of_dtype = member.budget.get(dtype)
     ulps = (
-        found.ulps
-        if found is not None
+        budget_of_dtype.ulps
+        if budget_of_dtype is not None
         else max((b.ulps for b in member.budget.values() if b.ulps is not None), default=None)
     )
     if ulps is None:
@@ -145,8 +148,8 @@ def _compute_dtype(call: CallContext, names: Sequence[str]) -> torch.dtype:
     out = call.outs[0]
     if inexact(out.dtype):
         return out.dtype  # type: ignore[no-any-return]
-    given = [plain_of(call.named[n]) for n in names]
-    return torch.result_type(*given) if len(given) == 2 else given[0].dtype
+    arguments = [plain_of(call.named[n]) for n in names]
+    return torch.result_type(*arguments) if len(arguments) == 2 else arguments[0].dtype
 
 
 def operand(x: Any, over: torch.dtype) -> tuple[Any, Tensor | None]:
@@ -172,8 +175,8 @@ def _twice(x: Tensor, over: torch.dtype, error: Tensor | None) -> Tensor | None:
         return error
     value = x.double()
     step = ulp(value, over)
-    beside = (value - x.to(over).double()).abs() - step / 2
-    twice = (value.abs() > 2.0**24) & (beside.abs() <= 2 * unit(torch.float32) * value.abs())
+    off_middle = (value - x.to(over).double()).abs() - step / 2
+    twice = (value.abs() > 2.0**24) & (off_middle.abs() <= 2 * unit(torch.float32) * value.abs())
     return torch.where(twice, step, 0.0 if error is None else error) if bool(twice.any()) else error
 
 

@@ -17,7 +17,7 @@ from ..by_member import ByMember
 from .compare import TIMES, Finding
 from .tracked_tensor import inexact, ulp, unit, wide_dtype
 
-KEPT = 13
+FRACTION_BITS = 13
 """Fractional bits, below the largest addend, that sums of products of float8 keep (see ``_cut_addends``)."""
 
 
@@ -47,12 +47,12 @@ def compare(
             if wrong.any()
             else Finding()
         )
-    mine, theirs = (x.to(wide_dtype(x.dtype)) for x in (got, eager))
-    best = theirs if exact is None else exact.to(mine.dtype)
-    if sentence := _classes(mine, theirs, best):
+    actual, theirs = (x.to(wide_dtype(x.dtype)) for x in (got, eager))
+    best = theirs if exact is None else exact.to(actual.dtype)
+    if sentence := _classes(actual, theirs, best):
         return Finding(sentence)
-    finite = mine.isfinite() & theirs.isfinite() & best.isfinite()
-    off, own = (_norm((x - best)[finite]) for x in (mine, theirs))
+    finite = actual.isfinite() & theirs.isfinite() & best.isfinite()
+    off, own = (_norm((x - best)[finite]) for x in (actual, theirs))
     least = max(_norm(ulp(best[finite], got.dtype)), eager_error(best, narrow, finite), floor)
     allowed = times * max(own, least)
     ratio = off / allowed if allowed else (0.0 if off == 0.0 else math.inf)
@@ -83,11 +83,11 @@ def _cut_addends(named: Named) -> float:
     sqrt(n) 2^-13 times the largest addend or partial sum, which is no more than sum |a| |b| / sqrt(n) where addends are
     of one size and random signs: 2^-13 sum |a| |b| in all.
     """
-    given = [named.get(n) for n in ("self", "mat2", "scale_a", "scale_b")]
-    if not all(isinstance(x, Tensor) for x in given):
+    operands = [named.get(n) for n in ("self", "mat2", "scale_a", "scale_b")]
+    if not all(isinstance(x, Tensor) for x in operands):
         return 0.0
-    a, b, *scales = (x.double().abs() for x in given if isinstance(x, Tensor))
-    return 2.0**-KEPT * _norm(a @ b) * math.prod(float(s.max()) for s in scales)
+    a, b, *scales = (x.double().abs() for x in operands if isinstance(x, Tensor))
+    return 2.0**-FRACTION_BITS * _norm(a @ b) * math.prod(float(s.max()) for s in scales)
 
 
 def eager_error(best: Tensor, narrow: Tensor | None, finite: Tensor) -> float:
@@ -98,15 +98,15 @@ def eager_error(best: Tensor, narrow: Tensor | None, finite: Tensor) -> float:
     return _norm((narrow.to(best.dtype) - best)[there]) * unit(torch.float64) / unit(torch.float32)
 
 
-def _classes(mine: Tensor, eager: Tensor, exact: Tensor) -> str:
+def _classes(actual: Tensor, eager: Tensor, exact: Tensor) -> str:
     """NaN and infinities stand where eager's or float64's do; how the parts of a complex infinity combine is free."""
     kinds = (
         (("not finite", lambda x: ~x.isfinite()),)
-        if mine.is_complex()
+        if actual.is_complex()
         else (("NaN", torch.isnan), ("infinite", torch.isinf))
     )
     for what, of in kinds:
-        a, b, c = of(mine), of(eager), of(exact)
+        a, b, c = of(actual), of(eager), of(exact)
         if bool(((a != b) & (a != c)).any()):
             return f"Other elements are {what} than in eager PyTorch and in float64."
     return ""

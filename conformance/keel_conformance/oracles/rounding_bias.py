@@ -22,7 +22,7 @@ LEAST = 48
 """Different results that have to be farther off: that they are all on one side by chance has p < 2^-47."""
 
 
-def one_sided(member: Op, given: Sequence[Any], got: Tensor, want: Tensor) -> str:
+def one_sided(member: Op, arguments: Sequence[Any], got: Tensor, want: Tensor) -> str:
     """What is wrong with the roundings of all elements together, if anything; ``want`` is tracked.
 
     An operand of another dtype, a number, or one element for all of them may be rounded first, alone or times a factor,
@@ -30,7 +30,7 @@ def one_sided(member: Op, given: Sequence[Any], got: Tensor, want: Tensor) -> st
     """
     if any(
         not isinstance(x, Tensor) or x.dtype != got.dtype or x.numel() == 1
-        for x in given
+        for x in arguments
         if isinstance(x, Tensor | float)
     ):
         return ""

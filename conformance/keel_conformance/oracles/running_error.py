@@ -42,7 +42,7 @@ from .tracked_tensor import (
 FAR = 2.0**20
 FLUSHED = (torch.float32, torch.float64, torch.bfloat16)
 """Floats of which what is below the normal numbers may be taken for 0 on the way to a result."""
-WHOLE: Mapping[str, Rule] = resampled.RULES
+COMPOSITE_RULES: Mapping[str, Rule] = resampled.RULES
 """Of composites that are not followed into their pieces."""
 OWN: Mapping[str, Rule] = {
     **pointwise.rule.declared,
@@ -83,7 +83,7 @@ def analyze(
     args, kwargs = (tree_map(a, partial(_settled, evaluate=evaluate)) for a in (tuple(args), dict(kwargs)))
     if member is not None and member.kind == "primitive":
         return _primitive(op, member, args, kwargs, evaluate, coarse, inner)
-    if member is not None and (rule := WHOLE.get(member.name)) is not None:
+    if member is not None and (rule := COMPOSITE_RULES.get(member.name)) is not None:
         with suppress(NoRule):
             return _composite_rule(
                 rule,
@@ -156,10 +156,10 @@ class TrackedFactories(TorchFunctionMode):
         self.evaluate = evaluate
 
     def __torch_function__(self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None) -> Any:
-        given = kwargs or {}
-        if OPSET.get(func) is None or any(isinstance(x, Tensor) for x in tree_leaves((args, given))):
-            return func(*args, **given)
-        return self.evaluate(func, args, given)
+        keywords = kwargs or {}
+        if OPSET.get(func) is None or any(isinstance(x, Tensor) for x in tree_leaves((args, keywords))):
+            return func(*args, **keywords)
+        return self.evaluate(func, args, keywords)
 
 
 def _primitive(
@@ -227,13 +227,13 @@ def _free(bound: ErrorBound, free: Sequence[Tensor]) -> ErrorBound:
 
 def _sure(member: Op, args: Sequence[Any], kwargs: Mapping[str, Any], outs: Sequence[Any]) -> bool:
     """Whether eager's results are the only right ones: exact operands, and nothing to round."""
-    given = [x for x in tree_leaves((args, kwargs)) if isinstance(x, Tracked)]
-    if any(error_of(x) is not None or getattr(x, "value", None) is not None for x in given):
+    operands = [x for x in tree_leaves((args, kwargs)) if isinstance(x, Tracked)]
+    if any(error_of(x) is not None or getattr(x, "value", None) is not None for x in operands):
         return False
     if member.numerics.converts:
         return False
-    whole = all(not isinstance(o, Tensor) or not inexact(o.dtype) for o in outs)
-    return whole or (bool(member.budget) and all(b.ulps == 0 for b in member.budget.values()))
+    integral = all(not isinstance(o, Tensor) or not inexact(o.dtype) for o in outs)
+    return integral or (bool(member.budget) and all(b.ulps == 0 for b in member.budget.values()))
 
 
 def _steady(

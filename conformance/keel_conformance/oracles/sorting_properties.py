@@ -115,13 +115,13 @@ def commonest(named: Named, results: Sequence[Any], eager: Sequence[Any]) -> str
     if not x.dim() or not x.is_floating_point() or not bool(x.isnan().any()):
         return statistic(named, results, eager)
     best = eager[0] if named["keepdim"] else eager[0].unsqueeze(dim)
-    mine = values if named["keepdim"] else values.unsqueeze(dim)
+    modes = values if named["keepdim"] else values.unsqueeze(dim)
     wants, rows = best.movedim(dim, -1).clone(), x.movedim(dim, -1)
     for at in rows.isnan().any(-1).nonzero().tolist():
         row = rows[tuple(at)]
         some, counts = row[~row.isnan()].unique(return_counts=True)
         wants[tuple(at)] = some[counts.argmax()] if some.numel() else torch.nan
-    right = torch.where(same(mine, best), mine, wants.movedim(-1, dim))
+    right = torch.where(same(modes, best), modes, wants.movedim(-1, dim))
     return statistic(named, results, [right if named["keepdim"] else right.squeeze(dim), *eager[1:]])
 
 

@@ -86,7 +86,7 @@ CHAPTERS: tuple[Chapter, ...] = (
     dynamic_shapes.shapes,
     recompilation.dtypes,
     recompilation.several,
-    training.whole,
+    training.whole_models,
     training.training,
     autograd_context.training,
     recompilation.modes,

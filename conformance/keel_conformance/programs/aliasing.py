@@ -236,9 +236,9 @@ def copy_written_after_the_call(ctx: Context) -> None:
     go = ctx.compile(lambda x: (x.contiguous(), x.t().contiguous(), x.to(torch.float16)))
     for _ in ctx.rounds():
         x = ctx.ints(4, 3)
-        found = ctx.run(go, x)
-        found[1].add_(1)
-        found[2].add_(1)
+        results = ctx.run(go, x)
+        results[1].add_(1)
+        results[2].add_(1)
         ctx.record("argument", x)
 
 
@@ -285,10 +285,10 @@ aliases.function("constants", ["C1"], lambda x: (torch.zeros(3), torch.zeros(3),
 def written_to_afterwards(ctx: Context) -> None:
     go = ctx.compile(lambda x: ((y := x * 2), y[1:], x + 3, x + 3))
     for _ in ctx.rounds():
-        found = ctx.run(go, ctx.ints(4, 2))
-        found[0].add_(5)
-        found[2].add_(7)
-        ctx.record("results after writes", found)
+        results = ctx.run(go, ctx.ints(4, 2))
+        results[0].add_(5)
+        results[2].add_(7)
+        ctx.record("results after writes", results)
 
 
 @aliases("C4", "calls.C2")

@@ -14,53 +14,53 @@ from .program import Chapter
 
 assertions = Chapter("assertions")
 
-Given = Callable[[Context], Sequence[Any]]
+DrawInputs = Callable[[Context], Sequence[Any]]
 FAR = 4_000_000
 """Beyond whatever is near in memory."""
 
 
-def marks(count: int, *, of: int = 7) -> Given:
+def marks(count: int, *, of: int = 7) -> DrawInputs:
     """Small integers of which all but ``count`` are 0, in a random order."""
 
-    def given(ctx: Context) -> list[Tensor]:
+    def draw(ctx: Context) -> list[Tensor]:
         return [torch.where(ctx.permutation(of) < count, ctx.ints(of, low=1, high=5, dtype=torch.int64), 0)]
 
-    return given
+    return draw
 
 
-def both(one: Given, other: Given) -> Given:
+def both(one: DrawInputs, other: DrawInputs) -> DrawInputs:
     return lambda ctx: [*one(ctx), *other(ctx)]
 
 
-def numbers(*values: int) -> Given:
+def numbers(*values: int) -> DrawInputs:
     return lambda ctx: [ctx.to_device(torch.tensor(values))]
 
 
-def floats(*sizes: int) -> Given:
+def floats(*sizes: int) -> DrawInputs:
     return lambda ctx: [ctx.ints(*sizes)]
 
 
 def asserted(
     name: str,
     fn: Callable[..., Any],
-    kept: Given,
-    broken: Given,
-    *apart: str,
+    holding: DrawInputs,
+    broken: DrawInputs,
+    *split_ops: str,
     clauses: Sequence[str] = ("C1", "C2"),
     **more: Any,
 ) -> None:
     """``fn`` on arguments that keep what it asserts and on such as break it, in turns; as a whole, and without each of
-    the operators ``apart``, which stand on either side of the assertion.
+    the operators ``split_ops``, which stand on either side of the assertion.
     """
 
     @assertions(*clauses, name=name, **more)
     def body(ctx: Context) -> None:
-        for without in ((), *((op,) for op in apart)):
-            go = ctx.compile(fn, without=without, whole=True)
+        for without in ((), *((op,) for op in split_ops)):
+            go = ctx.compile(fn, without=without, fullgraph=True)
             for call in ctx.rounds():
                 with warnings.catch_warnings():  # of what PyTorch means to take away
                     warnings.simplefilter("ignore", FutureWarning)
-                    ctx.run(go, *kept(ctx))
+                    ctx.run(go, *holding(ctx))
                     stopped(ctx, f"without {without}, call {call}", go, *broken(ctx))
 
 

@@ -69,13 +69,13 @@ def grouped(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, ...]:
     b, h, n, d = k.shape
     rows = [x[:, :, None].expand(b, h, 3, n, d).reshape(b, 3 * h, n, d) for x in (k, v)]
     turns = [x[:, None].expand(b, 3, h, n, d).reshape(b, 3 * h, n, d) for x in (k, v)]
-    apart = (q.reshape(b, h, 3, -1, d) @ k[:, :, None].mT / 3).softmax(-1) @ v[:, :, None]
+    by_groups = (q.reshape(b, h, 3, -1, d) @ k[:, :, None].mT / 3).softmax(-1) @ v[:, :, None]
     return (
         attend(*rows),
         attend(*turns),
         attend(k.repeat_interleave(3, 1), v.repeat_interleave(3, 1)),
         attend(k.repeat(1, 3, 1, 1), v.repeat(1, 3, 1, 1)),
-        apart.reshape(q.shape),
+        by_groups.reshape(q.shape),
         attend(k[:, :1], v[:, 1:]),
         rows[0] * 2,
         turns[0] * 2,

@@ -95,17 +95,17 @@ def three_passes_of_which_one_is_dropped(ctx: Context) -> None:
 @random("C4", "C3", profile="training")
 def recomputed_noise(ctx: Context) -> None:
     """The slope of a product with noise is the noise; of powers of two it is so to the last digit."""
-    for call, x, found in recomputations(ctx, lambda x: torch.rand_like(x) * x, lambda: torch.exp2(ctx.ints(50, 40))):
+    for call, x, result in recomputations(ctx, lambda x: torch.rand_like(x) * x, lambda: torch.exp2(ctx.ints(50, 40))):
         assert x.grad is not None
-        ctx.check(f"call {call}: the slope is the noise", torch.equal(x.grad * x, found))
+        ctx.check(f"call {call}: the slope is the noise", torch.equal(x.grad * x, result))
 
 
 @random("C4", "C3", profile="training")
 def recomputed_blocks_in_a_row(ctx: Context) -> None:
     """Three of them, each with a mask of its own, of which all have to be set for a gradient."""
-    for call, x, found in recomputations(ctx, lambda x: F.dropout(x, 0.25) * 2, lambda: ctx.ints(50, 40, low=1), 3):
+    for call, x, result in recomputations(ctx, lambda x: F.dropout(x, 0.25) * 2, lambda: ctx.ints(50, 40, low=1), 3):
         assert x.grad is not None
-        ctx.check(f"call {call}: gradient where the result is", ((x.grad != 0) == (found != 0)).all())
+        ctx.check(f"call {call}: gradient where the result is", ((x.grad != 0) == (result != 0)).all())
 
 
 # -- one memory given twice --------------------------------------------------------------------------------------------
@@ -115,11 +115,11 @@ def recomputed_blocks_in_a_row(ctx: Context) -> None:
 def rows_of_one_memory(ctx: Context) -> None:
     """Each is read after another one was written to."""
 
-    def fn(row: Tensor, rows: Tensor, whole: Tensor) -> tuple[Tensor, ...]:
-        whole.mul_(2)
+    def fn(row: Tensor, rows: Tensor, base: Tensor) -> tuple[Tensor, ...]:
+        base.mul_(2)
         first = row - 1
         rows.add_(3)
-        return first, row * 2, whole.sum(0)
+        return first, row * 2, base.sum(0)
 
     go = ctx.compile(fn)
     for _ in ctx.rounds():

@@ -56,8 +56,8 @@ def constants_that_the_caller_writes_to(ctx: Context) -> None:
         )
     )
     for _ in ctx.rounds():
-        for found in ctx.run(go, ctx.ints(3)):
-            found.fill_(9)
+        for result in ctx.run(go, ctx.ints(3)):
+            result.fill_(9)
 
 
 @arguments("C1", "calls.C1")
@@ -177,9 +177,9 @@ def numbers_of_earlier_calls(ctx: Context) -> None:
         torch.manual_seed(ctx.seed)
         before = [go(x).clone()]
         for call in ctx.rounds():
-            found = go(x).clone()
-            ctx.check(f"{name}, call {call}: other numbers", not torch.isin(found, torch.cat(before)).any())
-            before.append(found)
+            drawn = go(x).clone()
+            ctx.check(f"{name}, call {call}: other numbers", not torch.isin(drawn, torch.cat(before)).any())
+            before.append(drawn)
 
 
 # -- numbers -----------------------------------------------------------------------------------------------------------

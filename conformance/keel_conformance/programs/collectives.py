@@ -50,10 +50,10 @@ def program(
     def body(ctx: Context, group: Group) -> None:
         go = ctx.compile(made(group), without=without, dynamic=dynamic)
         for call in ctx.rounds():
-            given = arguments(ctx)
+            inputs = arguments(ctx)
             if late and group.rank:
                 time.sleep(LATE)
-            ctx.run(go, *given)
+            ctx.run(go, *inputs)
             group.meet(ctx, call)
 
 
@@ -216,7 +216,7 @@ program("two-in-flight", ["C3", "C2"], in_flight, two, late=True)
 # -- memory ------------------------------------------------------------------------------------------------------------
 
 
-def kept(group: Group) -> Callable[[Tensor], tuple[Tensor, ...]]:
+def input_read_afterwards(group: Group) -> Callable[[Tensor], tuple[Tensor, ...]]:
     def fn(x: Tensor) -> tuple[Tensor, ...]:
         y = x * 2
         result = waited(reduced(y, group))
@@ -243,6 +243,6 @@ def written_to_result(group: Group) -> Callable[[Tensor], tuple[Tensor, ...]]:
     return fn
 
 
-program("input-read-afterwards", ["C4"], kept, grid)
+program("input-read-afterwards", ["C4"], input_read_afterwards, grid)
 program("input-written-afterwards", ["C4", "mutation.C3"], written, grid)
 program("result-written-to", ["C4", "mutation.C5"], written_to_result, grid)

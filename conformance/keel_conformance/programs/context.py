@@ -121,10 +121,10 @@ class Context:
         name, self.runs = f"call{self.runs}", self.runs + 1
         state = self.random_state()
         with_grad = torch.is_grad_enabled()
-        given = leaves([args, kwargs], ".argument")
-        before = [snapshot(x) if isinstance(x, Tensor) else x for _, x in given]
+        arguments = leaves([args, kwargs], ".argument")
+        before = [snapshot(x) if isinstance(x, Tensor) else x for _, x in arguments]
         result = program(*args, **kwargs)
-        self._results(name, leaves(result, ".result"), given, before)
+        self._results(name, leaves(result, ".result"), arguments, before)
         if not torch.equal(state, self.random_state()):
             self.facts.append((f"{name} drew random numbers", "contract.random.C8", True))
         self.facts.append((f"{name} gradients enabled", "contract.modes.C2", torch.is_grad_enabled() == with_grad))
@@ -195,8 +195,8 @@ class Context:
     def _results(
         self, name: str, results: Sequence[tuple[str, Any]], args: Sequence[tuple[str, Any]], before: Sequence[Any]
     ) -> None:
-        given = [(path, x) for path, x in args if isinstance(x, Tensor)]
-        inputs, earlier = Memories(given), Memories([])
+        tensors = [(path, x) for path, x in args if isinstance(x, Tensor)]
+        inputs, earlier = Memories(tensors), Memories([])
         for path, x in results:
             if not isinstance(x, Tensor):
                 self.facts.append(
@@ -206,7 +206,7 @@ class Context:
             self._tensor(f"{name}{path}", x, self.clause)
             self.facts += [
                 (f"{name}{path} requires a gradient", "contract.gradients.C5", x.requires_grad),
-                (f"{name}{path} is the argument", "contract.aliases.C2", [p for p, a in given if a is x]),
+                (f"{name}{path} is the argument", "contract.aliases.C2", [p for p, a in tensors if a is x]),
                 (f"{name}{path} shares memory with", "contract.aliases.C4", inputs.shared(x)),
                 (f"{name}{path} shares memory with results", "contract.aliases.C1", earlier.shared(x)),
             ]

@@ -124,7 +124,7 @@ control.function(
 
 # -- attention whose scores a function computes ------------------------------------------------------------------------
 
-APART = 1000.0
+SPACING = 1000.0
 """Scores are at least so far from each other: all weights but that of the greatest are 0 then, and nothing rounds."""
 
 
@@ -132,7 +132,7 @@ def attends(ctx: Context, fn: Callable[..., Any], *heads: tuple[int, ...]) -> No
     """``fn`` gets flex_attention and tensors of these sizes; eager PyTorch warns that it would rather be compiled."""
     from torch.nn.attention.flex_attention import flex_attention  # which imports Dynamo
 
-    go = ctx.compile(lambda *given: fn(flex_attention, *given))
+    go = ctx.compile(lambda *args: fn(flex_attention, *args))
     for _ in ctx.rounds():
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -141,7 +141,7 @@ def attends(ctx: Context, fn: Callable[..., Any], *heads: tuple[int, ...]) -> No
 
 def greatest(s: Tensor, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
     """Of equal scores the last."""
-    return s * 64 * APART + j * APART
+    return s * 64 * SPACING + j * SPACING
 
 
 @control("C4", smoke=True)
@@ -158,7 +158,7 @@ def attention_of_scores(ctx: Context) -> None:
 @control("C4")
 def attention_of_places(ctx: Context) -> None:
     def score(s: Tensor, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
-        return torch.where(h == b, s, -s) * 64 * APART + torch.where(i % 2 == 0, j, -j) * APART
+        return torch.where(h == b, s, -s) * 64 * SPACING + torch.where(i % 2 == 0, j, -j) * SPACING
 
     attends(
         ctx,
@@ -173,7 +173,7 @@ def attention_of_places(ctx: Context) -> None:
 def attention_of_captured_values(ctx: Context) -> None:
     def fn(attention: Callable[..., Tensor], q: Tensor, k: Tensor, v: Tensor, bias: Tensor) -> Tensor:
         def score(s: Tensor, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
-            return s * 4096 * APART + bias[h, j] * 16 * APART + j * APART
+            return s * 4096 * SPACING + bias[h, j] * 16 * SPACING + j * SPACING
 
         return attention(q, k - 1, v, score_mod=score, scale=1.0).sum(2)
 

@@ -221,7 +221,7 @@ def repeated(x: Tensor, row: Tensor, rest: Tensor, mid: Tensor) -> tuple[Tensor,
     )
 
 
-def beside(a: Tensor, b: Tensor, c: Tensor) -> tuple[Tensor, ...]:
+def independent_sizes(a: Tensor, b: Tensor, c: Tensor) -> tuple[Tensor, ...]:
     """Like work of several sizes that nothing connects, in both orders."""
     return (
         a.relu(),
@@ -326,6 +326,10 @@ graphs.function(
     smoke=True,
 )
 graphs.function(
-    "like-work-of-several-sizes", ["C1"], beside, lambda ctx: [ctx.ints(7, 5), ctx.ints(3, 4), ctx.ints(17)], smoke=True
+    "like-work-of-several-sizes",
+    ["C1"],
+    independent_sizes,
+    lambda ctx: [ctx.ints(7, 5), ctx.ints(3, 4), ctx.ints(17)],
+    smoke=True,
 )
 graphs.function("folds-of-nothing", ["C1"], nothing, lambda ctx: [ctx.ints(4, 5), ctx.ints(0, 5)], smoke=True)

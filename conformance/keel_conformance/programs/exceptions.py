@@ -128,6 +128,6 @@ def exception_in_backward(ctx: Context) -> None:
     go = ctx.compile(lambda x: (x * x).relu())
     for call in ctx.rounds():
         x = ctx.ints(4).requires_grad_()
-        found = go(x)
-        raised(ctx, f"call {call}", lambda f=found: torch.autograd.backward([f], [torch.ones(5)]))
+        result = go(x)
+        raised(ctx, f"call {call}", lambda f=result: torch.autograd.backward([f], [torch.ones(5)]))
         ctx.backward([ctx.run(go, x)], [x])

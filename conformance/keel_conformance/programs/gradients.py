@@ -109,8 +109,8 @@ def result_left_out(ctx: Context) -> None:
     go = ctx.compile(lambda a, b: (a * b, a + b, b * 3 - a))
     for call in ctx.rounds():
         a, b = (x.requires_grad_() for x in two(ctx))
-        found = ctx.run(go, a, b)
-        ctx.backward([found[call % 3]], [a, b], clause="contract.gradients.C6")
+        results = ctx.run(go, a, b)
+        ctx.backward([results[call % 3]], [a, b], clause="contract.gradients.C6")
 
 
 @gradients("C7")
@@ -131,9 +131,9 @@ def backward_twice(ctx: Context) -> None:
     go = ctx.compile(lambda a, b: (a * b).relu() * b)
     for _ in ctx.rounds():
         a, b = (x.requires_grad_() for x in two(ctx))
-        found, tangent = ctx.run(go, a, b), ctx.ints(4, 5)
+        results, tangent = ctx.run(go, a, b), ctx.ints(4, 5)
         for time in range(2):
-            grads = torch.autograd.grad(found, [a, b], tangent, retain_graph=time == 0)
+            grads = torch.autograd.grad(results, [a, b], tangent, retain_graph=time == 0)
             ctx.record(f"gradients, time {time}", grads, "contract.gradients.C8", strides=False)
 
 
@@ -143,10 +143,10 @@ def backward_thrice_in_parts(ctx: Context) -> None:
     go = ctx.compile(lambda a, b: ((a * b).relu() * b, (a @ b.t()).cumsum(0) * 2, (a + b).square().sum(1)))
     for _ in ctx.rounds():
         a, b = (x.requires_grad_() for x in two(ctx))
-        found = ctx.run(go, a, b)
-        tangents = [ctx.ints(*x.shape) for x in found]
+        results = ctx.run(go, a, b)
+        tangents = [ctx.ints(*x.shape) for x in results]
         for k in (1, 0, 2, 0):
-            grads = torch.autograd.grad(found[k], [a, b], tangents[k], retain_graph=True)
+            grads = torch.autograd.grad(results[k], [a, b], tangents[k], retain_graph=True)
             ctx.record(f"gradients of {k}", grads, "contract.gradients.C8", strides=False)
 
 
@@ -183,8 +183,8 @@ def interleaved_passes(ctx: Context) -> None:
     for _ in ctx.rounds():
         w = ctx.ints(6).requires_grad_()
         first, second = (ctx.run(go, ctx.ints(6), w) for _ in range(2))
-        for name, found in (("second", second), ("first", first)):
-            ctx.record(name, torch.autograd.grad(found, [w], ctx.ints(6)), strides=False)
+        for name, results in (("second", second), ("first", first)):
+            ctx.record(name, torch.autograd.grad(results, [w], ctx.ints(6)), strides=False)
 
 
 @gradients("C1")
@@ -193,11 +193,11 @@ def saved_values_stay(ctx: Context) -> None:
     go = ctx.compile(lambda x, w: (x + 1) * w)
     for _ in ctx.rounds():
         x, w = ctx.ints(7), ctx.ints(7).requires_grad_()
-        found = ctx.run(go, x, w)
+        result = ctx.run(go, x, w)
         del x
         for _ in range(3):
             ctx.run(go, ctx.ints(7), w)
-        ctx.record("gradient", torch.autograd.grad(found, [w], torch.ones(7, dtype=ctx.dtype)), strides=False)
+        ctx.record("gradient", torch.autograd.grad(result, [w], torch.ones(7, dtype=ctx.dtype)), strides=False)
 
 
 @gradients("C1", "C4")
@@ -205,7 +205,7 @@ def hooks_hear_gradients(ctx: Context) -> None:
     go = ctx.compile(lambda a, b: a * b)
     for _ in ctx.rounds():
         a, b = (x.requires_grad_() for x in two(ctx))
-        heard: list[Tensor] = []
-        a.register_hook(heard.append)
+        incoming: list[Tensor] = []
+        a.register_hook(incoming.append)
         ctx.backward([ctx.run(go, a, b)], [a, b])
-        ctx.record("heard", heard, strides=False)
+        ctx.record("heard", incoming, strides=False)

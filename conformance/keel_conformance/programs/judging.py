@@ -68,8 +68,8 @@ def judge(
         return verdict("harness error", "contract", f"Eager PyTorch cannot run it: {expected.error}")
     if observed.error:
         return verdict("fail", "contract", f"It raised {observed.error}", program.clauses[0])
-    if found := differences(observed, expected, program.exact):
-        name, clause, sentence = found
+    if difference := differences(observed, expected, program.exact):
+        name, clause, sentence = difference
         return verdict("fail", "contract" if "values" not in name else "exact", f"{name}: {sentence}", clause)
     if not all(_true(f) for f in observed.facts):
         name, clause, _ = next(f for f in observed.facts if not _true(f))
@@ -91,20 +91,20 @@ def _true(fact: tuple[str, str, Any]) -> bool:
 
 def differences(observed: Observation, expected: Observation, exact: bool) -> tuple[str, str, str] | None:
     """The first fact that differs and must not: its name, clause, and how."""
-    mine, theirs = {f[0]: f for f in observed.facts}, {f[0]: f for f in expected.facts}
+    facts, expected_facts = {f[0]: f for f in observed.facts}, {f[0]: f for f in expected.facts}
     for name, clause, want in expected.facts:
         if name.startswith("must: "):
             continue
-        if name not in mine:
+        if name not in facts:
             return name, clause, "eager PyTorch recorded it, the compiled program did not."
-        if sentence := _difference(mine[name][2], want, exact):
-            retained = _of_earlier(name, mine[name][2], want, theirs)
+        if sentence := _difference(facts[name][2], want, exact):
+            retained = _of_earlier(name, facts[name][2], want, expected_facts)
             return (
                 (name, "contract.calls.C1", f"{retained} {sentence}")
                 if retained and clause.split(".")[1] in ANY_CALL
                 else (name, clause, sentence)
             )
-    if extra := next((f for f in observed.facts if f[0] not in theirs and not f[0].startswith("must: ")), None):
+    if extra := next((f for f in observed.facts if f[0] not in expected_facts and not f[0].startswith("must: ")), None):
         return extra[0], extra[1], "the compiled program recorded it, eager PyTorch did not."
     return None
 
@@ -160,10 +160,10 @@ class Worst(NamedTuple):
 def worst_of(observed: Observation, expected: Observation, runs: list[Observation]) -> Worst:
     """The first value whose error is above its bound, or else the worst one."""
     reference, disturbed = runs[0], [{f[0]: f[2] for f in r.facts} for r in runs[1:]]
-    mine, theirs = ({f[0]: f[2] for f in o.facts} for o in (observed, expected))
+    facts, expected_facts = ({f[0]: f[2] for f in o.facts} for o in (observed, expected))
     worst = Worst()
     for name, clause, exact in reference.facts:
-        have = mine.get(name)
+        have = facts.get(name)
         if not (isinstance(have, Tensor) and isinstance(exact, Tensor) and have.is_floating_point() and have.numel()):
             continue
         unit = torch.finfo(have.dtype).eps / 2
@@ -173,8 +173,8 @@ def worst_of(observed: Observation, expected: Observation, runs: list[Observatio
         usual = torch.where(known, spread, 0.0).square().mean().sqrt()
         bound = TIMES * torch.maximum(spread, usual) + FLOOR * unit * torch.where(known, exact, 0.0).abs().amax()
         # Where the float64 run has no finite number, eager's classes are what counts.
-        finite = exact.isfinite() & theirs[name].isfinite()
-        classes = have.isfinite() == theirs[name].isfinite()
+        finite = exact.isfinite() & expected_facts[name].isfinite()
+        classes = have.isfinite() == expected_facts[name].isfinite()
         ratio = torch.where(finite, error / bound.clamp_min(1e-300), torch.where(classes, 0.0, torch.inf))
         ratio = torch.where(finite & ~have.isfinite(), torch.inf, ratio)
         if float(ratio.max()) > worst.ratio:
@@ -206,5 +206,5 @@ def disturbed_by(noise: Callable[[int], Noise], count: int, wide: Callable[[], O
     """``wide``, which runs in float64, under each of ``count`` noises."""
     for k in range(count):
         with noise(k):
-            found = wide()
-        yield found
+            results = wide()
+        yield results

@@ -138,7 +138,7 @@ def crossed(x: Tensor, t: Tensor, w: Tensor) -> tuple[Tensor, ...]:
     )
 
 
-def apart(x: Tensor, y: Tensor, m: Tensor) -> tuple[Tensor, ...]:
+def averaged_losses(x: Tensor, y: Tensor, m: Tensor) -> tuple[Tensor, ...]:
     """Distances and probabilities, averaged over all, over what counts, or divided by another number."""
     p, d, some = y.sigmoid(), x - y, m.to(x.dtype)
     return (
@@ -178,7 +178,7 @@ graphs.function(
 graphs.function(
     "losses-of-distances",
     ["C1"],
-    apart,
+    averaged_losses,
     lambda ctx: [ctx.normal(5, 8), ctx.normal(5, 8), ctx.to_device(torch.arange(40).view(5, 8) % 3 > 0)],
     exact=False,
 )

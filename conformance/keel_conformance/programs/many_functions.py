@@ -21,8 +21,8 @@ twenty has some two hundred kernels, which are more than some backends compile i
 def program(functions: Mapping[str, Function], dynamic: bool | None, ctx: Context) -> None:
     """All of the functions as one, whose results have their names."""
 
-    def fn(given: Mapping[str, Any]) -> dict[str, Any]:
-        return {name: one.fn(*given[name]) for name, one in functions.items()}
+    def fn(arguments: Mapping[str, Any]) -> dict[str, Any]:
+        return {name: one.fn(*arguments[name]) for name, one in functions.items()}
 
     go = ctx.compile(fn, dynamic=dynamic)
     for call in ctx.rounds():
@@ -44,13 +44,13 @@ def groups_of(chapters: Sequence[Chapter], functions: Mapping[str, Function]) ->
         )
 
     for smoke, exact in product((True, False), repeat=2):
-        mine = [p for p in made if (p.smoke, p.exact) == (smoke, exact)]
-        count = -(-len(mine) // MOST[exact])
+        members = [p for p in made if (p.smoke, p.exact) == (smoke, exact)]
+        count = -(-len(members) // MOST[exact])
         kind = ("" if exact else "-rounded") + ("" if smoke else "-too")
         for k in range(count):
-            group(f"together{kind}-{k + 1}", mine[k::count], None, smoke=smoke)  # of each kind some
+            group(f"together{kind}-{k + 1}", members[k::count], None, smoke=smoke)  # of each kind some
         half = MOST[exact] // 2  # which take longer to compile
-        for k in range(0, len(mine), half):
-            group(f"of-any-size{kind}-{k // half + 1}", mine[k : k + half], True, profile="dynamic")
+        for k in range(0, len(members), half):
+            group(f"of-any-size{kind}-{k // half + 1}", members[k : k + half], True, profile="dynamic")
 
     return graphs

@@ -65,16 +65,16 @@ class Noise(TorchFunctionMode):
             *args[read:],
         )
 
-    def disturbed(self, found: Tensor, args: Any) -> Tensor:
+    def disturbed(self, result: Tensor, args: Any) -> Tensor:
         memory = {a.untyped_storage().data_ptr() for a in tensor_leaves(args)}
         if (
-            found.dtype != torch.float64
-            or not found.numel()
-            or (found.is_leaf and found.requires_grad)
-            or (found.untyped_storage().data_ptr() in memory)
+            result.dtype != torch.float64
+            or not result.numel()
+            or (result.is_leaf and result.requires_grad)
+            or (result.untyped_storage().data_ptr() in memory)
         ):
-            return found  # a parameter, a view, or what was written in place
-        return self.scaled(found)
+            return result  # a parameter, a view, or what was written in place
+        return self.scaled(result)
 
     def scaled(self, x: Tensor) -> Tensor:
         if not x.numel():

@@ -20,7 +20,7 @@ def far(ctx: Context, *shape: int) -> Tensor:
     return 1000.0 * (ctx.indices(3, *shape) - 1).to(ctx.dtype)
 
 
-def whole(ctx: Context, *shape: int) -> Tensor:
+def large_integers(ctx: Context, *shape: int) -> Tensor:
     return ctx.indices(1 << 20, *shape) - (1 << 19)
 
 
@@ -79,7 +79,7 @@ graphs.function(
         x // 5 * 5 + x % 5,
         (x * 6) % 4,
     ),
-    lambda ctx: [whole(ctx, 5, 9)],
+    lambda ctx: [large_integers(ctx, 5, 9)],
 )
 graphs.function(
     "sums-and-multiples",
@@ -111,7 +111,7 @@ graphs.function(
     "magnitudes-of-integers",
     ["C1", "dtypes.C3"],
     lambda x: (x.abs().clamp(min=0), (x * x).relu(), x.abs().abs(), (x * x).abs(), x.neg().abs().clamp(min=0)),
-    lambda ctx: [torch.where(ctx.indices(3, 6, 9) == 0, torch.iinfo(torch.int32).min, whole(ctx, 6, 9)).int()],
+    lambda ctx: [torch.where(ctx.indices(3, 6, 9) == 0, torch.iinfo(torch.int32).min, large_integers(ctx, 6, 9)).int()],
 )
 
 
@@ -127,7 +127,7 @@ def _ranges(x: Tensor) -> tuple[Tensor, ...]:
     )
 
 
-graphs.function("ranges-times-numbers", ["C1", "dtypes.C3"], _ranges, lambda ctx: [whole(ctx, 17)])
+graphs.function("ranges-times-numbers", ["C1", "dtypes.C3"], _ranges, lambda ctx: [large_integers(ctx, 17)])
 
 
 # -- moves that are nearly none ----------------------------------------------------------------------------------------
@@ -148,14 +148,14 @@ def pieces(x: Tensor) -> tuple[Tensor, ...]:
 
 def window(past: Tensor, new: Tensor, mask: Tensor) -> tuple[Tensor, ...]:
     """A cache that the last tokens are joined to, and of which a window is kept that begins in the past."""
-    keys, seen = torch.cat([past, new], 1), torch.cat([mask, mask[:, :3]], 1)
+    keys, joined_mask = torch.cat([past, new], 1), torch.cat([mask, mask[:, :3]], 1)
     retained = keys[:, 3:7]
     return (
         retained,
         retained * 2 + 1,
         (new @ retained.transpose(1, 2)).amax(-1),
         keys[:, -5:].sum(1),
-        seen[:, 2:6] + 1,
+        joined_mask[:, 2:6] + 1,
         keys[:, 1:],
     )
 

@@ -143,7 +143,7 @@ CASTS: dict[str, One] = {
     "as-int32": lambda x: x.int(),
     "as-int8": lambda x: x.char(),
 }
-WHOLE: dict[str, One] = {
+INTEGER_OPS: dict[str, One] = {
     "as-uint8": lambda x: x.byte(),
     "as-int16": lambda x: x.short(),
     "shifted": lambda x: torch.bitwise_left_shift(x, 2),
@@ -235,8 +235,8 @@ KINDS: Mapping[str, tuple[Callable[[Context], Tensor], Mapping[str, One]]] = {
     "-of-special-values": (lambda ctx: special(ctx, N, N), CHOICES | FOLDS | PRODUCTS | FRACTIONS | FLOATS),
     "-of-images": (lambda ctx: ctx.ints(2, 2, N, N), IMAGES),
     "-of-cubes": (lambda ctx: ctx.ints(4, 4, 4), CUBES),
-    "-of-integers": (integers(61, torch.int64), CHOICES | FOLDS | CASTS | WHOLE),
-    "-of-int8": (integers(7, torch.int8), CHOICES | FOLDS | FLOATS | CASTS | WHOLE),
+    "-of-integers": (integers(61, torch.int64), CHOICES | FOLDS | CASTS | INTEGER_OPS),
+    "-of-int8": (integers(7, torch.int8), CHOICES | FOLDS | FLOATS | CASTS | INTEGER_OPS),
 }
 """What is drawn, and the functions that are exact on it and on what they make of it. Moves do the same to all."""
 
@@ -248,8 +248,8 @@ def following(first: One, drawn: Callable[[Context], Tensor], functions: Iterabl
     left = list(functions)
     for where in dict.fromkeys((HOST, ctx.device)):
         with torch.device(where):
-            given = first(drawn(Context(ctx.compiler, ctx.clause, device=where)))
-            left = [one for one in left if _takes(one, given) and not (one in SCANS.values() and _rounds(given))]
+            value = first(drawn(Context(ctx.compiler, ctx.clause, device=where)))
+            left = [one for one in left if _takes(one, value) and not (one in SCANS.values() and _rounds(value))]
     return left
 
 
@@ -258,9 +258,9 @@ def _rounds(x: Tensor) -> bool:
     return x.dtype == torch.bfloat16 and float(x.double().abs().sum()) > 256
 
 
-def _takes(one: One, given: Tensor) -> bool:
+def _takes(one: One, value: Tensor) -> bool:
     try:
-        one(given)
+        one(value)
     except (RuntimeError, IndexError, TypeError):
         return False
     return True

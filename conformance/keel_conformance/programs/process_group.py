@@ -42,9 +42,9 @@ class Group:
 
     def meet(self, ctx: Context, call: int) -> None:
         """One more collective, outside the program: it finds another one's partner where the program made too few."""
-        mine = torch.full((4, 3), 100.0 * call + 10 * self.rank + 1)
-        found = waited(ops.all_reduce.default(mine, "sum", self.name))
-        ctx.record(f"met after call {call}", found, "contract.collectives.C2")
+        sent = torch.full((4, 3), 100.0 * call + 10 * self.rank + 1)
+        received = waited(ops.all_reduce.default(sent, "sum", self.name))
+        ctx.record(f"met after call {call}", received, "contract.collectives.C2")
 
 
 Body = Callable[[Context, Group], None]

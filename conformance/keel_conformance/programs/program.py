@@ -110,11 +110,11 @@ class Chapter:
             go = ctx.compile(fn, dynamic=dynamic, without=without)
             for call in ctx.rounds():
                 args = function.draw_arguments(ctx, call)
-                wanted = [
+                with_gradients = [
                     x.requires_grad_() for x in args if gradients and isinstance(x, Tensor) and x.is_floating_point()
                 ]
                 results = ctx.run(go, *args)
-                if wanted:
+                if with_gradients:
                     ctx.backward(results, args)
 
         self._add(name, clauses, body, **more)

@@ -38,8 +38,8 @@ def _norms() -> None:
             for call in ctx.rounds():
                 module.zero_grad()
                 x = (ctx.normal(*shape) + call).requires_grad_()
-                found = ctx.run(go, x)
-                ctx.backward([found], [x, *module.parameters()], lambda y: ctx.normal(*y.shape))
+                result = ctx.run(go, x)
+                ctx.backward([result], [x, *module.parameters()], lambda y: ctx.normal(*y.shape))
                 ctx.state(f"call{call}", module)
 
 
@@ -347,10 +347,10 @@ def _threads() -> None:
 
             for _ in ctx.rounds():
                 ctx.run(go, ctx.ints(48, 48), ctx.ints(48, 48))
-                given = [(ctx.ints(48, 48), ctx.ints(48, 48)) for _ in range(24)]
+                inputs = [(ctx.ints(48, 48), ctx.ints(48, 48)) for _ in range(24)]
                 with switching(1e-5), ThreadPoolExecutor(4) as pool:
-                    found = list(pool.map(call, given))
-                ctx.record("results of threads", found)
+                    results = list(pool.map(call, inputs))
+                ctx.record("results of threads", results)
 
 
 _threads()

@@ -17,8 +17,8 @@ random = Chapter("random")
 MANY = 4096
 
 
-def moved(ctx: Context, name: str, found: Tensor, before: Tensor) -> None:
-    ctx.check(f"{name} differs from the call before", not torch.equal(found, before), "contract.random.C2")
+def moved(ctx: Context, name: str, result: Tensor, before: Tensor) -> None:
+    ctx.check(f"{name} differs from the call before", not torch.equal(result, before), "contract.random.C2")
 
 
 DRAWS: dict[str, Callable[[Tensor], Tensor]] = {
@@ -53,11 +53,11 @@ def _seeds() -> None:
 _seeds()
 
 
-def share(found: Tensor, p: float) -> bool:
+def share(result: Tensor, p: float) -> bool:
     """Whether as many elements are not zero as a chance of ``p`` gives: within 7 standard deviations, which one draw
     in 4e11 leaves."""
-    n = found.numel()
-    return bool(abs(int((found != 0).sum()) - n * p) <= 7 * (n * p * (1 - p)) ** 0.5)
+    n = result.numel()
+    return bool(abs(int((result != 0).sum()) - n * p) <= 7 * (n * p * (1 - p)) ** 0.5)
 
 
 @random("C5", smoke=True)
@@ -67,11 +67,11 @@ def dropout_keeps_and_scales(ctx: Context) -> None:
         for call in ctx.rounds():
             torch.manual_seed(ctx.seed + call)
             x = ctx.ints(64, 64, low=1)
-            found = go(x)
-            scaled = (found == x / (1 - p)) | (found - x / (1 - p)).abs().le(4e-7 * x / (1 - p))
-            ctx.check(f"p={p}, call {call}: kept elements are scaled", ((found == 0) | scaled).all())
-            ctx.check(f"p={p}, call {call}: as many are kept as should be", share(found, 1 - p))
-            rows = (found != 0).sum(1)
+            result = go(x)
+            scaled = (result == x / (1 - p)) | (result - x / (1 - p)).abs().le(4e-7 * x / (1 - p))
+            ctx.check(f"p={p}, call {call}: kept elements are scaled", ((result == 0) | scaled).all())
+            ctx.check(f"p={p}, call {call}: as many are kept as should be", share(result, 1 - p))
+            rows = (result != 0).sum(1)
             ctx.check(f"p={p}, call {call}: rows differ", rows.min() < rows.max())
 
 
@@ -92,11 +92,11 @@ def dropout_of_eval(ctx: Context) -> None:
         module.train(call % 2 == 1)
         torch.manual_seed(ctx.seed + call)
         x = ctx.ints(40, 40, low=1)
-        found = go(x)
+        result = go(x)
         if module.training:
-            ctx.check(f"call {call}: training drops", share(found, 0.5))
+            ctx.check(f"call {call}: training drops", share(result, 0.5))
         else:
-            ctx.record("eval", found)
+            ctx.record("eval", result)
 
 
 @random("C3", "C5", smoke=True, profile="training")
@@ -105,12 +105,12 @@ def backward_has_the_mask(ctx: Context) -> None:
     for call in ctx.rounds():
         torch.manual_seed(ctx.seed + call)
         x = ctx.ints(50, 40, low=1).requires_grad_()
-        found = go(x)
-        found.backward(torch.ones_like(found))
+        result = go(x)
+        result.backward(torch.ones_like(result))
         assert x.grad is not None
-        ctx.check(f"call {call}: gradient where the result is", ((x.grad != 0) == (found != 0)).all())
+        ctx.check(f"call {call}: gradient where the result is", ((x.grad != 0) == (result != 0)).all())
         ctx.check(f"call {call}: gradient of its size", ((x.grad == 0) | (x.grad == 12)).all())
-        ctx.check(f"call {call}: some are kept", share(found, 0.5))
+        ctx.check(f"call {call}: some are kept", share(result, 0.5))
 
 
 @random("C3", profile="training")
@@ -119,12 +119,12 @@ def backward_after_other_draws(ctx: Context) -> None:
     for call in ctx.rounds():
         torch.manual_seed(ctx.seed + call)
         x, other = ctx.ints(50, 40, low=1).requires_grad_(), ctx.ints(50, 40, low=1)
-        found = go(x)
+        result = go(x)
         go(other)
         torch.rand(17)
         torch.manual_seed(5)
-        found.backward(torch.ones_like(found))
-        ctx.check(f"call {call}: gradient where the result is", ((x.grad != 0) == (found != 0)).all())
+        result.backward(torch.ones_like(result))
+        ctx.check(f"call {call}: gradient where the result is", ((x.grad != 0) == (result != 0)).all())
 
 
 @random("C3", "C6", profile="training")
@@ -161,21 +161,21 @@ def recomputations(
     for call in ctx.rounds():
         torch.manual_seed(ctx.seed + call)
         x = draw().requires_grad_()
-        found = go(x)
+        result = go(x)
         torch.rand(3)
-        found.backward(torch.ones_like(found))
-        yield call, x, found
+        result.backward(torch.ones_like(result))
+        yield call, x, result
 
 
 @random("C4", "C3", profile="training", smoke=True)
 def recomputed(ctx: Context) -> None:
     """Activation checkpointing draws the mask again; it is the forward pass's."""
-    for call, x, found in recomputations(
+    for call, x, result in recomputations(
         ctx, lambda x: F.dropout(x * 2, 0.5).relu() * 3, lambda: ctx.ints(50, 40, low=1)
     ):
         assert x.grad is not None
         assert x.grad is not None
-        ctx.check(f"call {call}: gradient where the result is", ((x.grad != 0) == (found != 0)).all())
+        ctx.check(f"call {call}: gradient where the result is", ((x.grad != 0) == (result != 0)).all())
         ctx.check(f"call {call}: gradient of its size", ((x.grad == 0) | (x.grad == 12)).all())
 
 
@@ -229,8 +229,8 @@ def orders_of_few(ctx: Context) -> None:
     calls = max(ctx.calls, 6)
     torch.manual_seed(ctx.seed)
     for _ in range(calls):
-        found = go(torch.zeros((), dtype=torch.int64))
-        counts += torch.nn.functional.one_hot(found, n).sum(0)
+        order = go(torch.zeros((), dtype=torch.int64))
+        counts += torch.nn.functional.one_hot(order, n).sum(0)
     mean = calls * times / n
     freedom = (n - 1) ** 2
     off = float((counts - mean).square().sum() / mean)
@@ -287,11 +287,11 @@ def moments(ctx: Context) -> None:
 def every_call_draws_anew(ctx: Context) -> None:
     go = ctx.compile(lambda x: F.dropout(x, 0.5))
     torch.manual_seed(ctx.seed)
-    x, seen = torch.ones(MANY), list[Tensor]()
+    x, earlier = torch.ones(MANY), list[Tensor]()
     for call in range(max(ctx.calls, 6)):
-        found = go(x)
-        ctx.check(f"call {call} is like none before", not any(torch.equal(found, s) for s in seen))
-        seen.append(found)
+        result = go(x)
+        ctx.check(f"call {call} is like none before", not any(torch.equal(result, s) for s in earlier))
+        earlier.append(result)
 
 
 @random("C2", "C1")
@@ -300,10 +300,10 @@ def of_sizes_that_change(ctx: Context) -> None:
     for call in ctx.rounds():
         torch.manual_seed(ctx.seed + call)
         x = torch.ones(1000 + 333 * call)
-        found = go(x)
-        ctx.check(f"call {call}: as many are kept as should be", share(found, 0.5), "contract.random.C5")
+        result = go(x)
+        ctx.check(f"call {call}: as many are kept as should be", share(result, 0.5), "contract.random.C5")
         torch.manual_seed(ctx.seed + call)
-        ctx.check(f"call {call}: the seed gives the same again", torch.equal(go(x), found), "contract.random.C1")
+        ctx.check(f"call {call}: the seed gives the same again", torch.equal(go(x), result), "contract.random.C1")
 
 
 @random("C8")

@@ -337,8 +337,8 @@ def autocast_trained(ctx: Context) -> None:
     for _ in ctx.rounds():
         module.zero_grad()
         with torch.autocast("cpu", torch.bfloat16):
-            found = ctx.run(go, ctx.ints(5, 4, low=-2, high=3))
-        ctx.backward([found], list(module.parameters()), lambda y: ctx.ints(*y.shape, low=-1, high=2).to(y.dtype))
+            result = ctx.run(go, ctx.ints(5, 4, low=-2, high=3))
+        ctx.backward([result], list(module.parameters()), lambda y: ctx.ints(*y.shape, low=-1, high=2).to(y.dtype))
 
 
 @modes("C2")
@@ -440,7 +440,7 @@ def tied_weights(ctx: Context) -> None:
     go = ctx.compile(module)
     for _ in ctx.rounds():
         module.zero_grad()
-        found = ctx.run(go, ctx.indices(7, 5))
-        ctx.backward([found], list(module.parameters()))
+        result = ctx.run(go, ctx.indices(7, 5))
+        ctx.backward([result], list(module.parameters()))
         with torch.no_grad():
             next(module.parameters()).add_(1)

@@ -23,11 +23,16 @@ class Compiler:
     parts: int = field(default=0)
 
     def __call__(
-        self, fn: Callable[..., Any], *, dynamic: bool | None = None, without: Sequence[str] = (), whole: bool = False
+        self,
+        fn: Callable[..., Any],
+        *,
+        dynamic: bool | None = None,
+        without: Sequence[str] = (),
+        fullgraph: bool = False,
     ) -> Callable[..., Any]:
-        mine = self.restricted(tuple(without))
-        rest = [] if mine.name == "eager" and mine.last_resort else ["eager"]
-        return keel.compile(fn, backends=[mine, *rest], dynamic=dynamic, fullgraph=whole, strict=True)
+        backend = self.restricted(tuple(without))
+        rest = [] if backend.name == "eager" and backend.last_resort else ["eager"]
+        return keel.compile(fn, backends=[backend, *rest], dynamic=dynamic, fullgraph=fullgraph, strict=True)
 
     def restricted(self, without: Sequence[str]) -> keel.Backend:
         held = self.backend
@@ -54,7 +59,7 @@ class Compiler:
 
 
 def plain(
-    fn: Callable[..., Any], *, dynamic: bool | None = None, without: Sequence[str] = (), whole: bool = False
+    fn: Callable[..., Any], *, dynamic: bool | None = None, without: Sequence[str] = (), fullgraph: bool = False
 ) -> Callable[..., Any]:
     """The compiler of eager PyTorch."""
     return fn

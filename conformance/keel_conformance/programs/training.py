@@ -14,7 +14,7 @@ from ..devices import HOST
 from .context import Context
 from .program import Chapter
 
-training, partition, whole = Chapter("training"), Chapter("partition"), Chapter("models", "inference")
+training, partition, whole_models = Chapter("training"), Chapter("partition"), Chapter("models", "inference")
 
 # -- training ----------------------------------------------------------------------------------------------------------
 
@@ -51,8 +51,8 @@ def _optimizers() -> None:
             optimizer, go = make(module.parameters()), ctx.compile(module)
             for call in range(min(ctx.calls, 4)):
                 optimizer.zero_grad()
-                found = ctx.run(go, ctx.ints(4, 4, low=-1, high=2))
-                found.backward(ctx.ints(4, 3, low=-1, high=2))
+                result = ctx.run(go, ctx.ints(4, 4, low=-1, high=2))
+                result.backward(ctx.ints(4, 3, low=-1, high=2))
                 optimizer.step()
                 ctx.state(f"step{call}", module)
 
@@ -64,8 +64,8 @@ def _optimizers() -> None:
             optimizer, go = make(module.parameters()), ctx.compile(module)
             for call in ctx.rounds():
                 optimizer.zero_grad()
-                found = ctx.run(go, ctx.normal(8, 6))
-                (found - ctx.normal(8, 3)).square().mean().backward()
+                result = ctx.run(go, ctx.normal(8, 6))
+                (result - ctx.normal(8, 3)).square().mean().backward()
                 optimizer.step()
                 ctx.state(f"step{call}", module)
 
@@ -275,10 +275,11 @@ def parts_against_the_whole(ctx: Context) -> None:
     programs = {ops: ctx.compile(fn, without=ops) for ops in left_out}
     for _ in ctx.rounds():
         x, w = ctx.ints(5, 4), ctx.ints(4, 6)
-        found = {ops: ctx.run(go, x, w) for ops, go in programs.items()}
-        for ops, results in found.items():
+        results_by_split = {ops: ctx.run(go, x, w) for ops, go in programs.items()}
+        for ops, results in results_by_split.items():
             ctx.check(
-                f"run {ctx.runs} without {', '.join(ops) or 'nothing'}", all(map(torch.equal, results, found[()]))
+                f"run {ctx.runs} without {', '.join(ops) or 'nothing'}",
+                all(map(torch.equal, results, results_by_split[()])),
             )
 
 
@@ -288,9 +289,9 @@ def mask_crosses(ctx: Context) -> None:
     for call in ctx.rounds():
         torch.manual_seed(ctx.seed + call)
         x = ctx.ints(40, 50, low=1).requires_grad_()
-        found = go(x)
-        found.backward(torch.ones_like(found))
-        ctx.check(f"call {call}: gradient where the result is", ((x.grad != 0) == (found != 0)).all())
+        result = go(x)
+        result.backward(torch.ones_like(result))
+        ctx.check(f"call {call}: gradient where the result is", ((x.grad != 0) == (result != 0)).all())
 
 
 @partition("C3", "training.C1", profile="training", exact=False)
@@ -311,7 +312,7 @@ def _models() -> None:
     for name in models.NAMES:
         needs = models.package(name)
 
-        @whole("C4", name=name, exact=False, smoke=name == "gpt2", noise=3, needs=needs)
+        @whole_models("C4", name=name, exact=False, smoke=name == "gpt2", noise=3, needs=needs)
         def inference(ctx: Context, name: str = name) -> None:
             case = built(ctx, name)
             go = ctx.compile(case.model)
@@ -322,7 +323,9 @@ def _models() -> None:
                         go(*(moved(ctx, x) for x in case.args), **{k: moved(ctx, v) for k, v in case.kwargs.items()}),
                     )
 
-        @whole("C4", "training.C1", name=f"{name}-trained", exact=False, profile="training", noise=3, needs=needs)
+        @whole_models(
+            "C4", "training.C1", name=f"{name}-trained", exact=False, profile="training", noise=3, needs=needs
+        )
         def trained(ctx: Context, name: str = name) -> None:
             case = built(ctx, name)
             go = ctx.compile(case.model)

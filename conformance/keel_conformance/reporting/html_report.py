@@ -44,7 +44,7 @@ ORDER = ("not run", "not claimed", "vacuous", "pass", "quality warning", "xfail"
 """A cell without bad verdicts shows the status that comes last here."""
 
 
-def render(found: Mapping[str, Any], scripts: Mapping[str, str] | None = None) -> str:
+def render(report_data: Mapping[str, Any], scripts: Mapping[str, str] | None = None) -> str:
     """The page of a document (see ``files.document``); ``scripts`` has texts by the paths that the document names.
 
     At most 5 MB: where all would be more, fewer cases of like failures are shown.  Raises ValueError if the shortest
@@ -55,46 +55,46 @@ def render(found: Mapping[str, Any], scripts: Mapping[str, str] | None = None) -
     template = environment.from_string((files(__package__) / "page.html.jinja").read_text(encoding="utf-8"))
     for shown in SHOWN:
         text = template.render(
-            doc=found,
-            failures=_failures(found["verdicts"], scripts or {}, shown),
-            title=_title(found),
-            dtypes=_dtypes(found["table"]),
-            families=_families(found["table"]),
+            doc=report_data,
+            failures=_failures(report_data["verdicts"], scripts or {}, shown),
+            title=_title(report_data),
+            dtypes=_dtypes(report_data["table"]),
+            families=_families(report_data["table"]),
             glyphs=GLYPHS,
             classes=CLASSES,
-            scale=_scale(found),
-            warnings=_groups(v for v in found["verdicts"] if v["status"] == "quality warning"),
-            accepted=[v for v in found["verdicts"] if v["status"] in ("waived", "xfail")][:200],
-            worst=_worst(found["worst"]),
-            clauses=_by_reason(found["untested"]["clauses"]),
-            caseless=_by_reason(found["untested"]["caseless"]),
+            scale=_scale(report_data),
+            warnings=_groups(v for v in report_data["verdicts"] if v["status"] == "quality warning"),
+            accepted=[v for v in report_data["verdicts"] if v["status"] in ("waived", "xfail")][:200],
+            worst=_worst(report_data["worst"]),
+            clauses=_by_reason(report_data["untested"]["clauses"]),
+            caseless=_by_reason(report_data["untested"]["caseless"]),
         )
         if len(text.encode("utf-8", "backslashreplace")) <= MOST_BYTES:
             return text
     raise ValueError(f"The page would have {len(text.encode())} bytes.")
 
 
-def write(folder: Path, found: Mapping[str, Any]) -> Path:
+def write(folder: Path, report_data: Mapping[str, Any]) -> Path:
     """Writes ``report.html`` beside the scripts that it shows."""
-    paths = {v["script"] for v in found["verdicts"] if v["script"]}
+    paths = {v["script"] for v in report_data["verdicts"] if v["script"]}
     scripts = {
         p: (folder / p).read_text(encoding="utf-8")
         for p in sorted(paths)
         if (folder / p).is_file() and (folder / p).stat().st_size <= SCRIPT_BYTES
     }
     page = folder / PAGE
-    documents.replace_file(page, render(found, scripts).encode("utf-8", "backslashreplace"))
+    documents.replace_file(page, render(report_data, scripts).encode("utf-8", "backslashreplace"))
     return page
 
 
-def _title(found: Mapping[str, Any]) -> tuple[str, str, str]:
+def _title(report_data: Mapping[str, Any]) -> tuple[str, str, str]:
     """A class, a sign, and the verdict in words."""
-    if not found["ran"]:
+    if not report_data["ran"]:
         return "open", "○", "Nothing was run"
-    return ("pass", "✓", "Conforms") if found["conforms"] else ("bad", "✗", "Does not conform")
+    return ("pass", "✓", "Conforms") if report_data["conforms"] else ("bad", "✗", "Does not conform")
 
 
-def _scale(found: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _scale(report_data: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The bar at the top: bad ones first, what was not run last."""
 
     def rank(total: Mapping[str, Any]) -> tuple[bool, int]:
@@ -102,7 +102,7 @@ def _scale(found: Mapping[str, Any]) -> list[dict[str, Any]]:
 
     return [
         {**t, "class": "bad" if t["bad"] else CLASSES[t["status"]]}
-        for t in sorted(found["totals"], key=rank)
+        for t in sorted(report_data["totals"], key=rank)
         if t["cases"]
     ]
 

@@ -167,35 +167,35 @@ def schema() -> Mapping[str, Any]:
     return results
 
 
-def check(found: Mapping[str, Any]) -> None:
+def check(report_data: Mapping[str, Any]) -> None:
     """Raises jsonschema.ValidationError for a document that is not as the schema says.  Where jsonschema is not
     installed (it comes with ``torch-keel[conform]``) nothing is checked.
     """
     if find_spec("jsonschema") is not None:
         import jsonschema
 
-        jsonschema.Draft202012Validator(schema()).validate(found)
+        jsonschema.Draft202012Validator(schema()).validate(report_data)
 
 
-def write(folder: Path, found: Mapping[str, Any], verdicts: Sequence[Verdict]) -> tuple[Path, Path]:
+def write(folder: Path, report_data: Mapping[str, Any], verdicts: Sequence[Verdict]) -> tuple[Path, Path]:
     """Writes ``report.json`` and ``junit.xml`` into the folder, and says where they are."""
-    check(found)
+    check(report_data)
     report, xml = folder / REPORT, folder / JUNIT
-    documents.replace_file(report, f"{json.dumps(found, indent=1, allow_nan=False)}\n".encode())
-    documents.replace_file(xml, junit(found, verdicts))
+    documents.replace_file(report, f"{json.dumps(report_data, indent=1, allow_nan=False)}\n".encode())
+    documents.replace_file(xml, junit(report_data, verdicts))
     return report, xml
 
 
 # -- JUnit -------------------------------------------------------------------------------------------------------------
 
 
-def junit(found: Mapping[str, Any], verdicts: Sequence[Verdict]) -> bytes:
+def junit(report_data: Mapping[str, Any], verdicts: Sequence[Verdict]) -> bytes:
     """A test suite for each operator or program, a test case for each case.
 
     A bad verdict is a ``failure``, its type the status; one that the harness is to blame for an ``error``; what was not
     judged, or waived, is ``skipped``.
     """
-    details = {v["case"]: v for v in found["verdicts"]}
+    details = {v["case"]: v for v in report_data["verdicts"]}
     named: dict[str, Verdict] = {v.case: v for v in verdicts}
     named |= {
         case: Verdict(case, v["status"], v["oracle"], v["sentence"], v["clause"])
@@ -205,11 +205,11 @@ def junit(found: Mapping[str, Any], verdicts: Sequence[Verdict]) -> bytes:
     suites: dict[str, list[Verdict]] = defaultdict(list)
     for v in named.values():
         suites[details[v.case]["op"] if v.case in details else v.case.partition("/")[0]].append(v)
-    run = found["run"]
-    title = " ".join(map(str, ("keel conform", found["subject"], run.get("profile", ""), run.get("tier", ""))))
+    run = report_data["run"]
+    title = " ".join(map(str, ("keel conform", report_data["subject"], run.get("profile", ""), run.get("tier", ""))))
     top = ET.Element("testsuites", _sums(list(named.values())) | {"name": title.strip()})
     for op, cases in sorted(suites.items()):
-        suite = ET.SubElement(top, "testsuite", _sums(cases) | {"name": op, "timestamp": found["made"]})
+        suite = ET.SubElement(top, "testsuite", _sums(cases) | {"name": op, "timestamp": report_data["made"]})
         for v in cases:
             _testcase(suite, op, v, details.get(v.case, {}).get("script"))
     ET.indent(top)

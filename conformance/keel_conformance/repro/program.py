@@ -72,9 +72,9 @@ class Part:
         return replace(self, lines=tuple((n, _DEVICE.sub(f"torch.device('{HOST}')", e), of) for n, e, of in self.lines))
 
 
-def record_failing_part(given: tuple[str, Case]) -> Part | None:
+def record_failing_part(backend_and_case: tuple[str, Case]) -> Part | None:
     """Runs a case's program on what the text names, and gives the first part that went wrong; None if none did."""
-    text, case = given
+    text, case = backend_and_case
     backend, wrong = load_backend(text).backend, list[Part]()
 
     def compile(gm: fx.GraphModule, ctx: CompileContext) -> Callable[..., Any]:
@@ -104,7 +104,7 @@ def _copy(x: Any, device: str | None = None) -> Any:
     return x.detach().to(device or x.device, copy=True) if isinstance(x, Tensor) else x
 
 
-def _differ(found: Sequence[Any], want: Sequence[Any], exact: bool) -> bool:
+def _differ(results: Sequence[Any], want: Sequence[Any], exact: bool) -> bool:
     """Whether results are suspicious; what rounds is held to its bound later."""
 
     def differs(x: Any, y: Any) -> bool:
@@ -112,7 +112,7 @@ def _differ(found: Sequence[Any], want: Sequence[Any], exact: bool) -> bool:
             return bool(x != y)
         return x.dtype != y.dtype or x.shape != y.shape or not same(x, y)
 
-    return any(map(differs, found, want))
+    return any(map(differs, results, want))
 
 
 def _part(gm: fx.GraphModule, text: str, case: Case, calls: Sequence[tuple[Any, ...]]) -> Part:

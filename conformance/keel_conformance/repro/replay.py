@@ -87,9 +87,9 @@ class ReplayPool:
         row, end, _ = self._do(Script(path))
         return 2 if end else int(row)
 
-    def value(self, function: Callable[[Any], Any], given: Any) -> Any:
+    def value(self, function: Callable[[Any], Any], argument: Any) -> Any:
         """What a function of a module gives; None if its process died or it raised."""
-        return self._do(Work(function, given))[0]
+        return self._do(Work(function, argument))[0]
 
     def _do(self, job: Any) -> tuple[Any, str, str]:
         self._crew.submit(job, self.limit)
@@ -147,9 +147,9 @@ def replay(calls: FailingCalls) -> Verdict:
         batch = keel.testing.compile_calls(
             [(op, first.args, first.kwargs)], backends=under_test.with_eager, strict=True
         )
-        for given in record.guarded:
+        for guarded in record.guarded:
             torch.manual_seed(case.seed)
-            record.results.append(batch.run([(given.args, given.kwargs)])[0])
+            record.results.append(batch.run([(guarded.args, guarded.kwargs)])[0])
             record.copies.append([snapshot(r) for r in record.results[-1]])
     except (Exception, SystemExit) as e:
         if case.kind == "negative":
@@ -170,7 +170,7 @@ def replay(calls: FailingCalls) -> Verdict:
 
 def _judge_results(record: CallRecord, types: Sequence[TensorType | None], device: str) -> Verdict:
     case, calls = record.case, record.copies
-    faults = [fault.of_call(k) for k, given in enumerate(record.guarded) for fault in given.faults()]
+    faults = [fault.of_call(k) for k, guarded in enumerate(record.guarded) for fault in guarded.faults()]
     check_aliasing([record])
     if faults := faults + record.result.faults:
         return Verdict(case.id, "fail", "contract", faults[0].sentence, faults[0].clause, faults[0].figures)

@@ -35,7 +35,7 @@ def write(
     *,
     seconds: float = 600.0,
     each: float = 60.0,
-    told: Callable[[str], None] = lambda text: None,
+    report_case: Callable[[str], None] = lambda text: None,
 ) -> list[Written]:
     """A script below ``folder``/repro for each failure.
 
@@ -54,7 +54,7 @@ def write(
             case = by_id[v.case]
             first = alike(v) not in visited
             visited.add(alike(v))
-            told(v.case)
+            report_case(v.case)
             deadline = Deadline(min(each if first else each / 15, total.end - Deadline(0).end))
             try:
                 result.append(_one(folder, subject, case, v, bench, deadline, trying=not total.over))
@@ -63,9 +63,9 @@ def write(
     return result
 
 
-def paths(found: Sequence[Written]) -> Mapping[str, str]:
+def paths(written: Sequence[Written]) -> Mapping[str, str]:
     """Maps each case to the path of its script."""
-    return {w.case: w.path for w in found if w.path}
+    return {w.case: w.path for w in written if w.path}
 
 
 def alike(v: Verdict) -> tuple[str, ...]:

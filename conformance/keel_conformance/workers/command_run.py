@@ -55,7 +55,7 @@ class Run:
         title: str,
         jobs: Sequence[Any],
         start: Start,
-        said: Describe,
+        describe: Describe,
         *,
         at_once: int = 1,
         time_limit: float,
@@ -83,7 +83,7 @@ class Run:
                     results[job] = outcome
                     if self.log is not None:
                         self.log.append(job, outcome)
-                    if text := said(job, outcome):
+                    if text := describe(job, outcome):
                         progress.console.print(text, markup=False, highlight=False)
                     progress.advance(task)
         self.requested += len(jobs)

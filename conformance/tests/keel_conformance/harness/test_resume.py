@@ -81,7 +81,7 @@ def test_lines_are_read_as_they_were_written(tmp_path: Path) -> None:
     with (tmp_path / FILE).open("a") as file:
         file.write('{"end": [{"case": "c", "sta')  # the run was killed in the middle of a line
     again = Journal.opened(tmp_path, {"backend": "acme"}, resume=True)
-    assert again.verdicts == {"a": GOOD, "b": BAD} and again.begun == 3
+    assert again.verdicts == {"a": GOOD, "b": BAD} and again.started == 3
     again.end([Verdict("c", "crash")])
     again.close()
     lines = [json.loads(line) for line in (tmp_path / FILE).read_text().splitlines()]

@@ -109,7 +109,7 @@ def test_a_waiver_that_does_not_hold_is_a_problem(w: Waiver, said: str | None) -
 
 def test_of_a_part_of_a_run_only_expiry_is_said() -> None:
     some = [waiver("div/*"), waiver("neg/f32/2"), waiver("mul/*", date(2026, 11, 20))]
-    assert len(problems(VERDICTS, some, CASES, TODAY, whole=False)) == 1
+    assert len(problems(VERDICTS, some, CASES, TODAY, full_plan=False)) == 1
 
 
 def verdicts(op: str, **counts: int) -> list[Verdict]:
@@ -142,7 +142,7 @@ def test_of_most_of_an_operator_or_of_a_run_there_is_no_waiver(found: list[Verdi
 
 def test_of_a_part_of_a_run_its_share_says_nothing() -> None:
     assert excess(verdicts("neg", xfail=1, waived=5, flaky=6)) and not excess(
-        verdicts("neg", waived=6, flaky=6), whole=False
+        verdicts("neg", waived=6, flaky=6), full_plan=False
     )
 
 
