@@ -120,10 +120,10 @@ class Campaign:
             for c in other_cases(self.tier, seed)
             if c.profile in PROFILES[self.profile] and any(fits(c.op, m.programs) for m in mutants)
         ]
-        wanted = [n for n in (*members, *dict.fromkeys(names)) if not self.ops or n in self.ops]
+        ops = [n for n in (*members, *dict.fromkeys(names)) if not self.ops or n in self.ops]
         return (
-            plan(profile=self.profile, tier=self.tier, seed=seed, ops=wanted, draw=parallel_drawer(self.jobs))
-            if wanted
+            plan(profile=self.profile, tier=self.tier, seed=seed, ops=ops, draw=parallel_drawer(self.jobs))
+            if ops
             else ()
         )
 
@@ -132,14 +132,14 @@ class Campaign:
         for seed in self.until_interrupted(seeds):
             cases = self.plan_for(seed, [MUTANTS[n] for n in names])
             reached = {n: tuple(c for c in cases if MUTANTS[n].reaches(c)) for n in names}
-            found = self.hunt(seed, cases, reached)
-            mine = [
-                mutation_score.mutant_result(MUTANTS[n], n, seed, some, found[n], self.eager.get(seed, {}))
+            verdicts = self.hunt(seed, cases, reached)
+            results = [
+                mutation_score.mutant_result(MUTANTS[n], n, seed, some, verdicts[n], self.eager.get(seed, {}))
                 for n, some in reached.items()
-                if self.is_decided(seed, some, found[n])
+                if self.is_decided(seed, some, verdicts[n])
             ]
-            self.report_fates(mine)
-            fates += mine
+            self.report_fates(results)
+            fates += results
         self.rows["mutants"] = [f.row() for f in fates]
         return mutation_score.mutation_bars(fates, {n: MUTANTS[n].level for n in names}, self.tier) if fates else []
 
@@ -191,9 +191,11 @@ class Campaign:
         some = first_of_each(cases, EACH[self.tier], has_decided_values)
         eager = self.baseline(0, cases, some)
         first = tuple(c for c in some if mutation_score.eager_passes(eager, c))
-        found = self.run_tasks("controls", [Task(f"controls/{n}", c.subject, first, True) for n, c in CONTROLS.items()])
-        mine = {n: found.get(f"controls/{n}", {}) for n in CONTROLS}
-        plain = {n: mutation_score.vacuous_passes(n, first, mine[n], eager, is_expected_pass) for n in CONTROLS}
+        verdicts = self.run_tasks(
+            "controls", [Task(f"controls/{n}", c.subject, first, True) for n, c in CONTROLS.items()]
+        )
+        by_control = {n: verdicts.get(f"controls/{n}", {}) for n in CONTROLS}
+        plain = {n: mutation_score.vacuous_passes(n, first, by_control[n], eager, is_expected_pass) for n in CONTROLS}
         passed = {n: frozenset(ops) for n, (_, _, ops) in plain.items()}
         eager = self.baseline(0, cases, (c for c in cases if any(c.op in ops for ops in passed.values())))
         known = frozenset(first)
@@ -207,10 +209,12 @@ class Campaign:
         operators = dict[str, list[str]]()
         for task in again:
             name = task.name.rpartition("/")[2]
-            passes, bearing[name], _ = mutation_score.vacuous_passes(name, first, mine[name], eager, is_right_by_chance)
+            passes, bearing[name], _ = mutation_score.vacuous_passes(
+                name, first, by_control[name], eager, is_right_by_chance
+            )
             right += len(plain[name][0]) - len(passes)
             _, _, operators[name] = mutation_score.vacuous_passes(
-                name, [*first, *task.cases], {**mine[name], **rest.get(task.name, {})}, eager, is_expected_pass
+                name, [*first, *task.cases], {**by_control[name], **rest.get(task.name, {})}, eager, is_expected_pass
             )
             vacuous_passes += passes
         self.rows["vacuous"] = [vars(b) for b in vacuous_passes]
@@ -262,9 +266,9 @@ class Campaign:
         """What eager PyTorch does on the cases, in that order, and the interpreter on kernels, which eager has no way
         to run: mutants are judged by those that pass.
         """
-        wanted = set(cases)
+        needed = set(cases)
         known = self.eager.get(seed, {})
-        missing = tuple(c for c in order if c in wanted and c.id not in known)
+        missing = tuple(c for c in order if c in needed and c.id not in known)
         tasks = [
             Task(f"{who}-{seed}/{len(known)}", who, some)
             for who, some in (
@@ -274,8 +278,8 @@ class Campaign:
             if some
         ]
         if tasks:
-            found = self.run_tasks(f"eager PyTorch, seed {seed}", tasks)
-            self.eager[seed] = {**known, **{case: v for some in found.values() for case, v in some.items()}}
+            verdicts = self.run_tasks(f"eager PyTorch, seed {seed}", tasks)
+            self.eager[seed] = {**known, **{case: v for some in verdicts.values() for case, v in some.items()}}
         return self.eager.get(seed, {})
 
     def run_tasks(self, title: str, tasks: Sequence[Task]) -> dict[str, Verdicts]:
@@ -286,7 +290,7 @@ class Campaign:
                 out=self.folder,
                 jobs=self.jobs,
                 resume=self.resume,
-                heard=lambda count: progress.advance(bar, count),
+                report_count=lambda count: progress.advance(bar, count),
                 stopped=lambda: self.interruption.by is not None,
             )
 
@@ -316,6 +320,6 @@ def first_of_each(cases: Iterable[Case], most: int, fit: Callable[[Case], bool])
     """Returns at most ``most`` cases of each operator that are fit."""
     results: dict[str, list[Case]] = {}
     for c in cases:
-        if len(mine := results.setdefault(c.op, [])) < most and fit(c):
-            mine.append(c)
+        if len(chosen := results.setdefault(c.op, [])) < most and fit(c):
+            chosen.append(c)
     return tuple(c for some in results.values() for c in some)

@@ -94,5 +94,5 @@ def depth() -> None:
     small.join()
 
 
-CRASHES: Mapping[str, Crash] = {name: found for name, found in globals().items() if isinstance(found, Crash)}
+CRASHES: Mapping[str, Crash] = {name: value for name, value in globals().items() if isinstance(value, Crash)}
 """By the name with which any process finds it: ``keel_selftest.crashes:abort.backend``."""

@@ -325,14 +325,14 @@ def in_blocks(gm: fx.GraphModule) -> Callable[..., Any]:
     def do(node: fx.Node, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         like = run_eager(node, args, kwargs)
         parts = tensor_leaves(list(args))
-        whole = (
+        same_shapes = (
             isinstance(like, Tensor)
             and parts
             and all(p.shape == like.shape for p in parts)
             and len(parts) == sum(isinstance(a, Tensor) for a in args)
             and not any(isinstance(v, Tensor) for v in kwargs.values())
         )
-        if not pointwise(node) or not whole or not 7 < like.numel() <= 4096:
+        if not pointwise(node) or not same_shapes or not 7 < like.numel() <= 4096:
             return like
         if kwargs.get("memory_format") in (torch.channels_last, torch.channels_last_3d):
             return like  # which no flat block can have

@@ -30,9 +30,9 @@ def moments_one_after_another(
         return like
     mean, squares = torch.zeros_like(rows[..., 0]), torch.zeros_like(rows[..., 0])
     for k, value in enumerate(rows.unbind(-1), 1):
-        apart = value - mean
-        mean = mean + apart / k
-        squares = squares + apart * (value - mean)
+        deviation = value - mean
+        mean = mean + deviation / k
+        squares = squares + deviation * (value - mean)
     result = (squares / free, mean)
     if isinstance(like, Tensor):
         return with_layout_of(result[0].reshape(like.shape), like)

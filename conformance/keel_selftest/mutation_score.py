@@ -63,9 +63,9 @@ def mutant_result(
     if not result:
         return MutantResult(name, seed, len(verdicts), (), None)
     first = verdicts[result[0].id]
-    said = f"{result[0].id}: {first.status}, {first.oracle}, {first.clause}: {first.sentence}"
+    sentence = f"{result[0].id}: {first.status}, {first.oracle}, {first.clause}: {first.sentence}"
     return MutantResult(
-        name, seed, len(verdicts), tuple(c.id for c in result), mutant.explains(result[0], first.clause), said
+        name, seed, len(verdicts), tuple(c.id for c in result), mutant.explains(result[0], first.clause), sentence
     )
 
 
@@ -117,11 +117,13 @@ def mutation_bars(fates: Sequence[MutantResult], levels: Mapping[str, str], tier
         ),
     ]
     for level in ("op", "system", "loop"):
-        mine = [m for m in by if levels[m] == level]
-        count = sum(m in killed for m in mine)
-        if mine:
+        of_level = [m for m in by if levels[m] == level]
+        count = sum(m in killed for m in of_level)
+        if of_level:
             bars.append(
-                Criterion(f"killed at {level} level", percent(count, len(mine)), "", None, f"{count} of {len(mine)}")
+                Criterion(
+                    f"killed at {level} level", percent(count, len(of_level)), "", None, f"{count} of {len(of_level)}"
+                )
             )
     return bars
 
@@ -183,25 +185,25 @@ def false_alarms(
     ]
 
 
-def benign_bars(found: Sequence[FalseAlarm], tried: int, variants: int, seeds: int) -> list[Criterion]:
-    by = Counter(a.backend for a in found)
-    note = ", ".join(f"{n} {b}" for b, n in by.most_common(8)) if by else f"{tried} cases, {seeds} of 3 seeds"
-    return [Criterion(f"false alarms on {variants} benign variants", len(found), "0 over 3 seeds", not found, note)]
+def benign_bars(alarms: Sequence[FalseAlarm], case_count: int, variants: int, seeds: int) -> list[Criterion]:
+    by = Counter(a.backend for a in alarms)
+    note = ", ".join(f"{n} {b}" for b, n in by.most_common(8)) if by else f"{case_count} cases, {seeds} of 3 seeds"
+    return [Criterion(f"false alarms on {variants} benign variants", len(alarms), "0 over 3 seeds", not alarms, note)]
 
 
-def eager_bars(found: Sequence[FalseAlarm], tried: int, repeats: Sequence[Verdicts]) -> list[Criterion]:
+def eager_bars(alarms: Sequence[FalseAlarm], case_count: int, repeats: Sequence[Verdicts]) -> list[Criterion]:
     """``repeats`` are the verdicts of runs of the same cases."""
-    kinds = Counter(a.verdict.status for a in found)
+    kinds = Counter(a.verdict.status for a in alarms)
     different = sorted(
         {case for one in repeats for case, v in one.items() if comparable(v) != comparable(repeats[0].get(case))}
     )
     return [
         Criterion(
             "cases that eager PyTorch fails",
-            len(found),
+            len(alarms),
             "0",
-            not found,
-            ", ".join(f"{n} {s}" for s, n in kinds.items()) or f"{tried} cases",
+            not alarms,
+            ", ".join(f"{n} {s}" for s, n in kinds.items()) or f"{case_count} cases",
         ),
         Criterion(
             "identical repeats of eager PyTorch",
@@ -272,7 +274,7 @@ def vacuous_passes(
     control: str, cases: Sequence[Case], verdicts: Verdicts, eager: Verdicts, meant: Meant
 ) -> tuple[list[VacuousPass], int, list[str]]:
     """The cases that the control passes, how many bear values, and the operators of which it passes them all."""
-    result, tried, count = list[VacuousPass](), Counter[str](), 0
+    result, attempts, count = list[VacuousPass](), Counter[str](), 0
     for c in cases:
         if c.id not in verdicts or not eager_passes(eager, c) or verdicts[c.id].status == "not claimed":
             continue
@@ -280,8 +282,8 @@ def vacuous_passes(
         if passes and meant(control, c):
             continue
         count += 1
-        tried[c.op] += 1
+        attempts[c.op] += 1
         if passes:
             result.append(VacuousPass(control, c.op, c.id))
     through = Counter(b.op for b in result)
-    return result, count, [op for op, n in through.items() if n == tried[op]]
+    return result, count, [op for op, n in through.items() if n == attempts[op]]

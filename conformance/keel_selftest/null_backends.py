@@ -23,12 +23,12 @@ def control(fill: Fill) -> Mutant:
         def do(node: fx.Node, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
             if node.target is operator.getitem:
                 return args[0][args[1]]
-            given = tensor_leaves((args, dict(kwargs)))
+            arguments = tensor_leaves((args, dict(kwargs)))
 
             def result(val: Any) -> Any:
                 if not isinstance(val, Tensor):
                     return val
-                return fill(torch.empty_strided(val.shape, val.stride(), dtype=val.dtype), given)
+                return fill(torch.empty_strided(val.shape, val.stride(), dtype=val.dtype), arguments)
 
             val = node.meta["val"]
             return (
@@ -46,29 +46,29 @@ def control(fill: Fill) -> Mutant:
 
 
 @control
-def zeros(made: Tensor, given: Sequence[Tensor]) -> Tensor:
+def zeros(made: Tensor, arguments: Sequence[Tensor]) -> Tensor:
     """Every result is zero."""
     return made.zero_()
 
 
 @control
-def ones(made: Tensor, given: Sequence[Tensor]) -> Tensor:
+def ones(made: Tensor, arguments: Sequence[Tensor]) -> Tensor:
     """Every result is one."""
     return made.fill_(1)
 
 
 @control
-def identity(made: Tensor, given: Sequence[Tensor]) -> Tensor:
+def identity(made: Tensor, arguments: Sequence[Tensor]) -> Tensor:
     """Every result has the elements of the first argument, one after another, as often as it takes."""
-    if not given or not given[0].numel() or not made.numel():
+    if not arguments or not arguments[0].numel() or not made.numel():
         return made.zero_()
-    flat = given[0].reshape(-1)
+    flat = arguments[0].reshape(-1)
     part = flat[torch.arange(made.numel()) % flat.numel()].reshape(made.shape)
     return made.copy_(part.real if part.is_complex() and not made.is_complex() else part)
 
 
 @control
-def nan(made: Tensor, given: Sequence[Tensor]) -> Tensor:
+def nan(made: Tensor, arguments: Sequence[Tensor]) -> Tensor:
     """Every result is NaN, the least integer, or true."""
     if made.is_floating_point() or made.is_complex():
         return made.fill_(float("nan"))
@@ -76,7 +76,7 @@ def nan(made: Tensor, given: Sequence[Tensor]) -> Tensor:
 
 
 @control
-def uninitialized(made: Tensor, given: Sequence[Tensor]) -> Tensor:
+def uninitialized(made: Tensor, arguments: Sequence[Tensor]) -> Tensor:
     """Results are what their memory held: large numbers, for the memory of a right result may come back as it was."""
     if made.dtype != torch.bool:
         made.untyped_storage().fill_(0x5A)  # type: ignore[attr-defined]  # missing in the stubs

@@ -19,11 +19,11 @@ Do = Callable[[fx.Node, Sequence[Any], Mapping[str, Any]], Any]
 
 def run(gm: fx.GraphModule, inputs: Sequence[Any], do: Do) -> Any:
     """The outputs of the graph; ``do`` does its calls."""
-    given, values = iter(inputs), dict[fx.Node, Any]()
+    arguments, values = iter(inputs), dict[fx.Node, Any]()
     for node in gm.graph.nodes:
         match node.op:
             case "placeholder":
-                values[node] = next(given)
+                values[node] = next(arguments)
             case "get_attr":
                 values[node] = reduce(getattr, str(node.target).split("."), gm)
             case "call_function":
@@ -48,10 +48,12 @@ def rewired(calls: Sequence[str], change: Change, as_is: bool = False) -> Compil
     """Compiles a part to what runs it with the operators of these patterns changed."""
 
     def compile(gm: fx.GraphModule) -> Callable[..., Any]:
-        mine = {n for n in gm.graph.nodes if n.op == "call_function" and any(fnmatchcase(packet(n), c) for c in calls)}
+        selected = {
+            n for n in gm.graph.nodes if n.op == "call_function" and any(fnmatchcase(packet(n), c) for c in calls)
+        }
 
         def do(node: fx.Node, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-            if node not in mine:
+            if node not in selected:
                 return run_eager(node, args, kwargs)
             result = change(node.target, *args, **kwargs)
             return result if as_is else with_layout_of(result, run_eager(node, args, kwargs))
@@ -61,19 +63,19 @@ def rewired(calls: Sequence[str], change: Change, as_is: bool = False) -> Compil
     return compile
 
 
-def with_layout_of(found: Any, like: Any) -> Any:
-    """The values of ``found`` in the dtypes and strides of ``like``, where the sizes are the same."""
-    if isinstance(found, Tensor) and isinstance(like, Tensor):
-        if found.shape != like.shape or found is like:
-            return found
-        if found.dtype == like.dtype and found.stride() == like.stride():
-            return found
+def with_layout_of(result: Any, like: Any) -> Any:
+    """The values of ``result`` in the dtypes and strides of ``like``, where the sizes are the same."""
+    if isinstance(result, Tensor) and isinstance(like, Tensor):
+        if result.shape != like.shape or result is like:
+            return result
+        if result.dtype == like.dtype and result.stride() == like.stride():
+            return result
         fresh = torch.empty_strided(like.shape, like.stride(), dtype=like.dtype)
-        return fresh.copy_(found)
-    if isinstance(found, tuple | list) and isinstance(like, tuple | list) and len(found) == len(like):
+        return fresh.copy_(result)
+    if isinstance(result, tuple | list) and isinstance(like, tuple | list) and len(result) == len(like):
         return (
-            type(found)(map(with_layout_of, found, like))
-            if type(found) in (tuple, list)
-            else tuple(map(with_layout_of, found, like))
+            type(result)(map(with_layout_of, result, like))
+            if type(result) in (tuple, list)
+            else tuple(map(with_layout_of, result, like))
         )
-    return found
+    return result

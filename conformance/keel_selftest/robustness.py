@@ -80,8 +80,8 @@ def isolation_bars(out: Path) -> list[Criterion]:
 
 
 def some_of(name: str) -> list[Case]:
-    mine = [c for c in plan(profile="strict", tier="standard", ops=[name]) if c.kind == "op"]
-    return [*[c for c in mine if c.dtype == "f64"][:FEW], *[c for c in mine if c.dtype in ("f32", "i32")][:REST]]
+    cases = [c for c in plan(profile="strict", tier="standard", ops=[name]) if c.kind == "op"]
+    return [*[c for c in cases if c.dtype == "f64"][:FEW], *[c for c in cases if c.dtype in ("f32", "i32")][:REST]]
 
 
 def resume_bars(out: Path, standard: int) -> list[Criterion]:

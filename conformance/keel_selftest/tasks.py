@@ -41,16 +41,16 @@ def run_tasks(
     jobs: int = 1,
     resume: bool = False,
     limit: float = Settings.limit,
-    heard: Callable[[int], None] = lambda count: None,
+    report_count: Callable[[int], None] = lambda count: None,
     stopped: Callable[[], bool] = lambda: False,
 ) -> dict[str, Verdicts]:
-    """Returns the verdicts of each task. ``heard`` is called with the number of cases that ended since its last call.
-    Raises KeelError[bad-option] if ``resume`` finds a run of other cases.
+    """Returns the verdicts of each task. ``report_count`` is called with the number of cases that ended since its last
+    call. Raises KeelError[bad-option] if ``resume`` finds a run of other cases.
     """
     results: dict[str, Verdicts] = {}
     for k in range(0, len(tasks), AT_ONCE):
         with ExitStack() as stack:
-            runs = [_Run(task, out, resume, limit, heard) for task in tasks[k : k + AT_ONCE]]
+            runs = [_Run(task, out, resume, limit, report_count) for task in tasks[k : k + AT_ONCE]]
             for run in runs:
                 stack.callback(run.close)
             run_queues((steps for run in runs for steps in run.steps()), jobs=jobs, stopped=stopped)
@@ -63,15 +63,15 @@ def run_tasks(
 class _Run:
     """One task under way."""
 
-    def __init__(self, task: Task, out: Path, resume: bool, limit: float, heard: Callable[[int], None]):
-        self.task, self.heard = task, heard
+    def __init__(self, task: Task, out: Path, resume: bool, limit: float, report_count: Callable[[int], None]):
+        self.task, self.report_count = task, report_count
         self.journal = Journal.opened(out / task.name, head_of(task.cases, task.subject, Shard()), resume=resume)
         self.earlier = dict(self.journal.verdicts)
         self.results = out / task.name / "results"
         shutil.rmtree(self.results, ignore_errors=True)  # of a run that was killed
         self.results.mkdir()
         self.scheduler = Scheduler(Settings(task.subject, limit=limit), self.results, once=task.once)
-        heard(len(self.earlier))
+        report_count(len(self.earlier))
 
     def steps(self) -> Iterator[Steps[None]]:
         return (
@@ -91,4 +91,4 @@ class _Run:
 
     def _ended(self, batch: tuple[Case, ...], verdicts: list[Verdict]) -> None:
         self.journal.end(verdicts)
-        self.heard(len(verdicts))
+        self.report_count(len(verdicts))

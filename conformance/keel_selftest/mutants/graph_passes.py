@@ -99,19 +99,19 @@ def second_write_lost(gm: fx.GraphModule) -> Called:
     was.
     """
 
-    def fits(found: Any, x: Any) -> bool:
+    def fits(result: Any, x: Any) -> bool:
         return (
-            isinstance(found, Tensor)
+            isinstance(result, Tensor)
             and isinstance(x, Tensor)
-            and (found.shape, found.stride(), found.dtype) == (x.shape, x.stride(), x.dtype)
+            and (result.shape, result.stride(), result.dtype) == (x.shape, x.stride(), x.dtype)
         )
 
     def call(*inputs: Any) -> Any:
-        found = list(run(gm, inputs, run_eager))
-        before = {k: x.clone() for k, f in enumerate(found) for x in inputs if fits(f, x)}
+        results = list(run(gm, inputs, run_eager))
+        before = {k: x.clone() for k, f in enumerate(results) for x in inputs if fits(f, x)}
         if len(before) > 1:
-            found[max(before)] = before[max(before)]
-        return tuple(found)
+            results[max(before)] = before[max(before)]
+        return tuple(results)
 
     return call
 
@@ -278,12 +278,12 @@ def threads_share_results(gm: fx.GraphModule) -> Called:
     def call(*inputs: Any) -> Any:
         result = run(gm, inputs, run_eager)
         memory = held.setdefault(shapes(inputs), [x.clone() if isinstance(x, Tensor) else x for x in result])
-        mine = [isinstance(x, Tensor) and not shares(x, inputs) for x in result]
-        for m, x, own in zip(memory, result, mine, strict=True):
+        owned = [isinstance(x, Tensor) and not shares(x, inputs) for x in result]
+        for m, x, own in zip(memory, result, owned, strict=True):
             if own:
                 m.copy_(x)
         time.sleep(1e-4)
-        return tuple(m.clone() if own else x for m, x, own in zip(memory, result, mine, strict=True))
+        return tuple(m.clone() if own else x for m, x, own in zip(memory, result, owned, strict=True))
 
     return call
 

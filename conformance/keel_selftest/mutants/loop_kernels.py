@@ -152,11 +152,11 @@ def argmax_is_the_last(stmt: Stmt, values: Values) -> tuple[Stmt, ...]:
     body, after = list[Stmt](), list[Stmt]()
     for inner in stmt.body:
         if isinstance(inner, Reduce) and inner.monoid in ("argmax", "argmin"):
-            turned, found = values.new(), values.new()
+            turned, extreme = values.new(), values.new()
             dtype = inner.dtypes[1]
             body.append(Apply(turned, "neg", (inner.args[1],), dtype))
-            after.append(Apply(inner.results[1], "neg", (found,), dtype))
-            inner = replace(inner, results=(inner.results[0], found), args=(inner.args[0], turned))
+            after.append(Apply(inner.results[1], "neg", (extreme,), dtype))
+            inner = replace(inner, results=(inner.results[0], extreme), args=(inner.args[0], turned))
         body.append(inner)
     return (replace(stmt, body=tuple(body)), *after)
 
@@ -166,8 +166,11 @@ def scan_without_its_own(stmt: Stmt, values: Values) -> tuple[Stmt, ...]:
     """A running sum leaves the element itself out."""
     if not isinstance(stmt, Scan) or stmt.monoid != "sum":
         return (stmt,)
-    whole = values.new()
-    return (replace(stmt, results=(whole,)), Apply(stmt.results[0], "sub", (whole, stmt.args[0]), stmt.dtypes[0]))
+    inclusive = values.new()
+    return (
+        replace(stmt, results=(inclusive,)),
+        Apply(stmt.results[0], "sub", (inclusive, stmt.args[0]), stmt.dtypes[0]),
+    )
 
 
 # -- memory ------------------------------------------------------------------------------------------------------------
@@ -264,8 +267,8 @@ def casts_round(stmt: Stmt, values: Values) -> tuple[Stmt, ...]:
     source = values.dtypes[stmt.args[0]]
     if not source.is_floating_point or stmt.dtype.is_floating_point or stmt.dtype == torch.bool:
         return (stmt,)
-    whole = values.new()
-    return (Apply(whole, "round", stmt.args, source), replace(stmt, args=(whole,)))
+    rounded = values.new()
+    return (Apply(rounded, "round", stmt.args, source), replace(stmt, args=(rounded,)))
 
 
 @loops("aten._to_copy", "prims.convert_element_type", breaks=("convert",))
@@ -334,8 +337,8 @@ def whole_numbers_of_bools(stmt: Stmt, values: Values) -> tuple[Stmt, ...]:
     source = values.dtypes[stmt.args[0]]
     if not source.is_floating_point or source.itemsize < 4:
         return (stmt,)
-    whole = values.new()
-    return (Apply(whole, "trunc", stmt.args, source), replace(stmt, args=(whole,)))
+    truncated = values.new()
+    return (Apply(truncated, "trunc", stmt.args, source), replace(stmt, args=(truncated,)))
 
 
 # -- digits and signs --------------------------------------------------------------------------------------------------
@@ -354,22 +357,22 @@ def through(stmt: Reduce | Scan, dtype: torch.dtype, values: Values) -> tuple[St
 @loops(breaks=())
 def sums_of_integers_by_floats(stmt: Stmt, values: Values) -> tuple[Stmt, ...]:
     """Integers are added as float32."""
-    mine = isinstance(stmt, Reduce) and stmt.monoid == "sum" and stmt.dtypes[0] in (torch.int32, torch.int64)
-    return through(stmt, torch.float32, values) if isinstance(stmt, Reduce) and mine else (stmt,)
+    matches = isinstance(stmt, Reduce) and stmt.monoid == "sum" and stmt.dtypes[0] in (torch.int32, torch.int64)
+    return through(stmt, torch.float32, values) if isinstance(stmt, Reduce) and matches else (stmt,)
 
 
 @loops(breaks=())
 def sums_of_doubles_by_floats(stmt: Stmt, values: Values) -> tuple[Stmt, ...]:
     """float64 numbers are added as float32."""
-    mine = isinstance(stmt, Reduce | Scan) and stmt.monoid == "sum" and stmt.dtypes[0] == torch.float64
-    return through(stmt, torch.float32, values) if isinstance(stmt, Reduce | Scan) and mine else (stmt,)
+    matches = isinstance(stmt, Reduce | Scan) and stmt.monoid == "sum" and stmt.dtypes[0] == torch.float64
+    return through(stmt, torch.float32, values) if isinstance(stmt, Reduce | Scan) and matches else (stmt,)
 
 
 @loops(breaks=())
 def products_are_extremes(stmt: Stmt, values: Values) -> tuple[Stmt, ...]:
     """The combination of products is max."""
-    mine = isinstance(stmt, Reduce | Scan) and stmt.monoid == "prod"
-    return (replace(stmt, monoid="max"),) if isinstance(stmt, Reduce | Scan) and mine else (stmt,)
+    matches = isinstance(stmt, Reduce | Scan) and stmt.monoid == "prod"
+    return (replace(stmt, monoid="max"),) if isinstance(stmt, Reduce | Scan) and matches else (stmt,)
 
 
 @loops(breaks=())
@@ -391,10 +394,10 @@ def positions_of_16_bits(stmt: Stmt, values: Values) -> tuple[Stmt, ...]:
     """Positions wrap at 32,768."""
     if not isinstance(stmt, Position):
         return (stmt,)
-    whole, narrow = values.new(), values.new()
+    position, narrow = values.new(), values.new()
     return (
-        replace(stmt, result=whole),
-        Apply(narrow, "cast", (whole,), torch.int16),
+        replace(stmt, result=position),
+        Apply(narrow, "cast", (position,), torch.int16),
         Apply(stmt.result, "cast", (narrow,), torch.int64),
     )
 
@@ -426,5 +429,5 @@ def positions_saturate(stmt: Stmt, values: Values) -> tuple[Stmt, ...]:
 @loops(breaks=())
 def products_of_doubles_by_floats(stmt: Stmt, values: Values) -> tuple[Stmt, ...]:
     """float64 numbers are multiplied as float32."""
-    mine = isinstance(stmt, Reduce | Scan) and stmt.monoid == "prod" and stmt.dtypes[0] == torch.float64
-    return through(stmt, torch.float32, values) if isinstance(stmt, Reduce | Scan) and mine else (stmt,)
+    matches = isinstance(stmt, Reduce | Scan) and stmt.monoid == "prod" and stmt.dtypes[0] == torch.float64
+    return through(stmt, torch.float32, values) if isinstance(stmt, Reduce | Scan) and matches else (stmt,)

@@ -112,8 +112,8 @@ def compares_as_floats(op: Any, x: Any, y: Any) -> Any:
 @wrong("aten.gt", "aten.lt", "aten.eq", "aten.ne", breaks=("gt", "lt", "eq", "ne"))
 def numbers_in_the_tensors_dtype(op: Any, x: Tensor, y: Any) -> Any:
     """A number that an integer tensor is compared with is cut off at the point."""
-    whole = isinstance(y, float) and math.isfinite(y) and not x.is_floating_point() and not x.is_complex()
-    return op(x, int(y) if whole else y)
+    truncates = isinstance(y, float) and math.isfinite(y) and not x.is_floating_point() and not x.is_complex()
+    return op(x, int(y) if truncates else y)
 
 
 @wrong("aten.bitwise_not", breaks="bitwise_not")
@@ -363,10 +363,10 @@ def norm_of_nothing_infinite(op: Any, x: Tensor, ord: Any = 2, *args: Any, **kw:
 @wrong("aten.amax", "aten.sum", breaks=("amax", "sum"), as_is=True)
 def reductions_of_many_axes(op: Any, x: Tensor, dim: Any = None, *more: Any, **kw: Any) -> Any:
     """Reductions of two dimensions that are not adjacent reduce the one after the first."""
-    given = dims_of(x, dim) if dim else []
-    if len(given) != 2 or abs(given[0] - given[1]) == 1:
+    dims = dims_of(x, dim) if dim else []
+    if len(dims) != 2 or abs(dims[0] - dims[1]) == 1:
         return op(x, *([] if dim is None else [dim]), *more, **kw)
-    other = [min(given), min(given) + 1]
+    other = [min(dims), min(dims) + 1]
     result = op(x, other, *more, **kw)
     like = op(x, dim, *more, **kw)
     return result if result.shape == like.shape else like * 0

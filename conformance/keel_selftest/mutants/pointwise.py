@@ -220,8 +220,8 @@ def div_by_a_reciprocal(op: Any, x: Any, y: Any, **kw: Any) -> Any:
 def cast_rounds(op: Any, x: Tensor, *args: Any, **kw: Any) -> Any:
     """A cast of floats to integers rounds and does not truncate."""
     to = kw.get("dtype") or (args[0] if args else None)
-    whole = isinstance(to, torch.dtype) and not (to.is_floating_point or to.is_complex or to == torch.bool)
-    return op(x.round() if whole and x.is_floating_point() else x, *args, **kw)
+    to_integer = isinstance(to, torch.dtype) and not (to.is_floating_point or to.is_complex or to == torch.bool)
+    return op(x.round() if to_integer and x.is_floating_point() else x, *args, **kw)
 
 
 @wrong("aten._to_copy", "prims.convert_element_type", breaks="convert")
@@ -299,8 +299,8 @@ def mul_without_tail(op: Any, x: Any, y: Any) -> Any:
     result = op(x, y)
     if not isinstance(x, Tensor) or result.numel() < 8 or result.numel() % 8 == 0:
         return result
-    flat, whole = result.contiguous().view(-1), result.numel() // 8 * 8
-    flat[whole:] = x.expand(result.shape).reshape(-1)[whole:].to(flat.dtype)
+    flat, tail = result.contiguous().view(-1), result.numel() // 8 * 8
+    flat[tail:] = x.expand(result.shape).reshape(-1)[tail:].to(flat.dtype)
     return flat.view(result.shape)
 
 

@@ -14,8 +14,8 @@ from ..mutant import wrong
 
 
 def dims_of(x: Tensor, dim: Any) -> list[int]:
-    given = [dim] if isinstance(dim, int) else list(dim or range(x.dim()))
-    return [d % x.dim() if x.dim() else 0 for d in given]
+    dims = [dim] if isinstance(dim, int) else list(dim or range(x.dim()))
+    return [d % x.dim() if x.dim() else 0 for d in dims]
 
 
 @wrong("aten.sum", breaks="sum")
@@ -302,9 +302,9 @@ def group_norm_of_one_group(
 @wrong("aten.sum", breaks="sum")
 def last_but_one_is_the_first(op: Any, x: Tensor, dim: Any = None, *more: Any, **kw: Any) -> Any:
     """``sum`` along the last dimension but one goes along the first where that has its size."""
-    given = list(dim) if isinstance(dim, list | tuple) else []
-    if given in ([-2], [-3]) and x.dim() >= -given[0] and x.shape[0] == x.shape[given[0]]:
-        other = -1 if given == [-2] and x.dim() == 2 and x.shape[0] == x.shape[1] else 0
+    dims = list(dim) if isinstance(dim, list | tuple) else []
+    if dims in ([-2], [-3]) and x.dim() >= -dims[0] and x.shape[0] == x.shape[dims[0]]:
+        other = -1 if dims == [-2] and x.dim() == 2 and x.shape[0] == x.shape[1] else 0
         return op(x, [other], *more, **kw).reshape(op(x, dim, *more, **kw).shape)
     return op(x, *([] if dim is None else [dim]), *more, **kw)
 

@@ -158,8 +158,8 @@ def epilogue_dropped(node: fx.Node, args: Sequence[Any], kwargs: Mapping[str, An
 @rewrites
 def bias_of_another_axis(node: fx.Node, args: Sequence[Any], kwargs: Mapping[str, Any], right: Any) -> Any:
     """What is added to a square product by columns is added by rows."""
-    mine = makes(node, "aten.add") and makes(source(node), "aten.mm", "aten.bmm", "aten.view")
-    if not mine or not isinstance(args[1], Tensor) or args[1].dim() != 1 or right.dim() < 2 or kwargs:
+    matches = makes(node, "aten.add") and makes(source(node), "aten.mm", "aten.bmm", "aten.view")
+    if not matches or not isinstance(args[1], Tensor) or args[1].dim() != 1 or right.dim() < 2 or kwargs:
         return None
     return args[0] + args[1].unsqueeze(1) if right.shape[-1] == right.shape[-2] else None
 
@@ -167,8 +167,8 @@ def bias_of_another_axis(node: fx.Node, args: Sequence[Any], kwargs: Mapping[str
 @rewrites
 def second_operand_of_the_epilogue(node: fx.Node, args: Sequence[Any], kwargs: Mapping[str, Any], right: Any) -> Any:
     """What is taken from a reduction after it is computed is taken before: amax(x) - y is y - amax(x)."""
-    mine = makes(node, "aten.sub") and makes(source(node, 1), "aten.amax", "aten.sum", "aten.amin")
-    return -right if mine and right.is_floating_point() and not kwargs else None
+    matches = makes(node, "aten.sub") and makes(source(node, 1), "aten.amax", "aten.sum", "aten.amin")
+    return -right if matches and right.is_floating_point() and not kwargs else None
 
 
 # -- moves -------------------------------------------------------------------------------------------------------------
@@ -194,8 +194,8 @@ def reshape_in_memory_order(node: fx.Node, args: Sequence[Any], kwargs: Mapping[
     if x.is_contiguous() or not x.numel() or 0 in x.stride():
         return None
     last = x.storage_offset() + sum((n - 1) * s for n, s in zip(x.shape, x.stride(), strict=True))
-    whole = last - x.storage_offset() + 1 == x.numel()
-    return x.as_strided((x.numel(),), (1,)).reshape(right.shape) if whole else None
+    fills_memory = last - x.storage_offset() + 1 == x.numel()
+    return x.as_strided((x.numel(),), (1,)).reshape(right.shape) if fills_memory else None
 
 
 @rewrites
@@ -257,7 +257,7 @@ def result_over_an_argument(gm: fx.GraphModule) -> Called:
     def call(*inputs: Any) -> Any:
         results = list(run(gm, inputs, run_eager))
         for x in inputs:
-            mine = next(
+            number = next(
                 (
                     k
                     for k, y in enumerate(results)
@@ -268,8 +268,8 @@ def result_over_an_argument(gm: fx.GraphModule) -> Called:
                 ),
                 None,
             )
-            if mine is not None and 0 not in x.stride():
-                results[mine] = x.detach().copy_(results[mine])
+            if number is not None and 0 not in x.stride():
+                results[number] = x.detach().copy_(results[number])
                 break
         return tuple(results)
 
@@ -305,9 +305,9 @@ def wrong_from_the_fifth_call(gm: fx.GraphModule) -> Called:
     return call
 
 
-def last_of(x: Tensor, kept: Tensor) -> Tensor:
+def last_of(x: Tensor, earlier: Tensor) -> Tensor:
     result = x.clone()
-    result[tuple(n - 1 for n in x.shape)] = kept[tuple(n - 1 for n in x.shape)]
+    result[tuple(n - 1 for n in x.shape)] = earlier[tuple(n - 1 for n in x.shape)]
     return result
 
 
@@ -336,11 +336,11 @@ def aligned(x: Tensor) -> Tensor:
 def known_by_its_operators(gm: fx.GraphModule) -> Called:
     """Programs with the same operators and types of arguments are the first of them, whatever numbers they have."""
 
-    def said(x: Any) -> str:
+    def type_text(x: Any) -> str:
         return f"{x.dtype} {tuple(x.shape)}" if isinstance(x, Tensor) else str(type(x))
 
     key = (
-        *(str(n.target) if n.op == "call_function" else said(n.meta.get("val")) for n in gm.graph.nodes),
+        *(str(n.target) if n.op == "call_function" else type_text(n.meta.get("val")) for n in gm.graph.nodes),
         *(str([str(a) for a in n.all_input_nodes]) for n in gm.graph.nodes),
     )
     first = KNOWN.setdefault(key, gm)

@@ -40,13 +40,13 @@ def shared_buffers(gm: fx.GraphModule) -> Called:
     held: dict[Any, list[Any]] = {}
 
     def call(*inputs: Any) -> Any:
-        found = list(run(gm, inputs, run_eager))
+        results = list(run(gm, inputs, run_eager))
         memory = held.setdefault(shapes(inputs), [])
         if not memory:
-            memory[:] = copied(found)
-        for mine, fresh in zip(memory, found, strict=True):
+            memory[:] = copied(results)
+        for buffer, fresh in zip(memory, results, strict=True):
             if isinstance(fresh, Tensor):
-                mine.copy_(fresh)
+                buffer.copy_(fresh)
         return tuple(memory)
 
     return call
@@ -62,14 +62,15 @@ def known_by_address(gm: fx.GraphModule) -> Called:
     visited: dict[Any, tuple[Tensor, Tensor]] = {}
 
     def call(*inputs: Any) -> Any:
-        given = []
+        arguments = []
         for x in inputs:
             if isinstance(x, Tensor) and x.numel():
                 key = (x.data_ptr(), x.shape, x.stride(), x.dtype)
-                given.append(visited.setdefault(key, (x.clone(), x))[0])  # the tensor is held, so that it stays there
+                # The tensor is held, so that it stays there.
+                arguments.append(visited.setdefault(key, (x.clone(), x))[0])
             else:
-                given.append(x)
-        return run(gm, given, run_eager)
+                arguments.append(x)
+        return run(gm, arguments, run_eager)
 
     return call
 
@@ -83,8 +84,8 @@ def parameters_by_structure(gm: fx.GraphModule) -> Called:
         known = PARAMETERS.setdefault(
             key, [x.detach().clone() if isinstance(x, torch.nn.Parameter) else None for x in inputs]
         )
-        given = [x if k is None else k for x, k in zip(inputs, known, strict=True)]
-        return run(gm, given, run_eager)
+        arguments = [x if k is None else k for x, k in zip(inputs, known, strict=True)]
+        return run(gm, arguments, run_eager)
 
     return call
 
@@ -285,8 +286,8 @@ def cached_without_dtype(gm: fx.GraphModule) -> Called:
 
     def call(*inputs: Any) -> Any:
         dtypes = DTYPES.setdefault(key, [x.dtype if isinstance(x, Tensor) else None for x in inputs])
-        given = [x if d is None else x.to(d) for x, d in zip(inputs, dtypes, strict=True)]
-        return run(gm, given, run_eager)
+        arguments = [x if d is None else x.to(d) for x, d in zip(inputs, dtypes, strict=True)]
+        return run(gm, arguments, run_eager)
 
     return call
 
