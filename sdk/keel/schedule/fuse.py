@@ -252,11 +252,11 @@ class _Fuser:
         """Assigns the digits that no equation determined: to the group's other axes if they match in order, or to new
         ones."""
         digits = [d for a in own if a.size != 1 for d in _digits(solution.x.now(index(a)))]
-        free = [d for d in digits if d not in solution.given]
-        if not solution.given and digits:
+        free = [d for d in digits if d not in solution.matched]
+        if not solution.matched and digits:
             return None
         axes = [d for a in self._axes(group) for d in _digits(solution.y.now(index(a)))]
-        rest = [a for a in axes if a not in set(solution.given.values())]
+        rest = [a for a in axes if a not in set(solution.matched.values())]
         more: dict[Axis, Axis] = {}
         if free and rest:
             if [d.size for d in free] != [a.size for a in rest]:

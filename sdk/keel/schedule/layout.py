@@ -144,8 +144,8 @@ def _copies(graph: TensorGraph, node: Node, source: int) -> bool:
     (read,) = node.definition.steps
     assert isinstance(read, Read)
     one, other = graph.tensors[source], graph.tensors[result]
-    whole = one.alias is None and other.alias is None and read.at == tuple(map(index, node.definition.axes))
-    return whole and one.type == replace(other.type, strides=one.type.strides) and _lies_as(one.type, other.type)
+    reads_all = one.alias is None and other.alias is None and read.at == tuple(map(index, node.definition.axes))
+    return reads_all and one.type == replace(other.type, strides=one.type.strides) and _lies_as(one.type, other.type)
 
 
 def _reading(node: Node, same: Mapping[int, int]) -> Node:

@@ -79,8 +79,8 @@ def rewrite(body: tuple[Stmt, ...], values: Mapping[Axis, Index]) -> tuple[Stmt,
 
 def _split(kernel: Kernel) -> Kernel:
     fresh = (f"s{n}" for n in count())
-    while (found := next(_splittable(kernel.body), None)) is not None:
-        axis, low = found
+    while (candidate := next(_splittable(kernel.body), None)) is not None:
+        axis, low = candidate
         outer, inner = Axis(next(fresh), quotient(axis.size, low) or 1), Axis(next(fresh), low)
         body = rewrite(kernel.body, {axis: index(outer) * low + inner})
         kernel = replace(kernel, body=_with_axes(body, {axis: (outer, inner)}))

@@ -94,10 +94,10 @@ class Solution:
 
     x: MixedRadix
     y: MixedRadix
-    given: dict[Axis, Axis] = field(default_factory=dict)
+    matched: dict[Axis, Axis] = field(default_factory=dict)
 
     def copy(self) -> Solution:
-        return Solution(self.x.copy(), self.y.copy(), dict(self.given))
+        return Solution(self.x.copy(), self.y.copy(), dict(self.matched))
 
     def equate(self, lefts: Iterable[Index], rights: Iterable[Index], sizes: Iterable[Dim]) -> None:
         """Adds the equations left(x) = right(y), dimension by dimension. Raises NoSolution."""
@@ -122,7 +122,7 @@ class Solution:
                 self._settle()
                 self._give(x, inner)
                 ys.insert(0, outer)
-            elif (high := quotient(x.size, y.size)) is not None and high != 1 and x not in self.given:
+            elif (high := quotient(x.size, y.size)) is not None and high != 1 and x not in self.matched:
                 outer, inner = self.x.split(x, y.size)
                 self._give(inner, y)
                 xs.insert(0, outer)
@@ -132,14 +132,14 @@ class Solution:
             raise NoSolution
 
     def _give(self, x: Axis, y: Axis) -> None:
-        if self.given.setdefault(x, y) != y or sum(1 for v in self.given.values() if v == y) > 1:
+        if self.matched.setdefault(x, y) != y or sum(1 for v in self.matched.values() if v == y) > 1:
             raise NoSolution
 
     def _settle(self) -> None:
         """If one of a matched pair was split, splits the other the same way."""
-        while pair := next(((x, y) for x, y in self.given.items() if x in self.x.splits or y in self.y.splits), None):
+        while pair := next(((x, y) for x, y in self.matched.items() if x in self.x.splits or y in self.y.splits), None):
             x, y = pair
-            del self.given[x]
+            del self.matched[x]
             if x not in self.x.splits:
                 self.x.split(x, low_of(self.y.splits[y]))
             if y not in self.y.splits:
@@ -150,7 +150,7 @@ class Solution:
     def value(self, i: Index, more: Mapping[Axis, Axis] | None = None) -> Index:
         """Returns ``i`` over the digits x as an index over the axes y."""
         i = self.x.now(i)
-        table = {x: index(y) for x, y in {**self.given, **(more or {})}.items()}
+        table = {x: index(y) for x, y in {**self.matched, **(more or {})}.items()}
         return substitute(i, table)
 
 

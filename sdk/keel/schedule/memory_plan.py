@@ -28,13 +28,13 @@ def pack(lifetimes: Sequence[Lifetime]) -> tuple[tuple[int, ...], int]:
     offsets = [0] * len(lifetimes)
     placed: list[int] = []
     for k in sorted(range(len(lifetimes)), key=lambda k: (-lifetimes[k].size, lifetimes[k].first)):
-        mine = lifetimes[k]
+        lifetime = lifetimes[k]
         start = 0
         for other in placed:  # in order of their offsets
             it = lifetimes[other]
-            if it.last < mine.first or mine.last < it.first:
+            if it.last < lifetime.first or lifetime.last < it.first:
                 continue
-            if offsets[other] - start >= mine.size:
+            if offsets[other] - start >= lifetime.size:
                 break
             start = max(start, _aligned(offsets[other] + it.size))
         offsets[k] = start

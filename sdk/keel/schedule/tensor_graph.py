@@ -282,17 +282,17 @@ def _narrowed(node: LoopNode, used: Set[int]) -> LoopNode:
     reduce = next((s for s in definition.steps if isinstance(s, Reduce) and s.monoid in VALUE_ALONE), None)
     if reduce is None or reduce.dtypes[0] == torch.bool:
         return node
-    kept = [o for o, t in zip(definition.outputs, node.results, strict=True) if t in used]
-    live = set(kept)
+    outputs = [o for o, t in zip(definition.outputs, node.results, strict=True) if t in used]
+    live = set(outputs)
     for step in reversed(definition.steps):
         if isinstance(step, Apply) and step.result in live:
             live.update(step.args)
-    if not kept or reduce.results[1] in live:
+    if not outputs or reduce.results[1] in live:
         return node
     alone = Reduce(reduce.results[:1], VALUE_ALONE[reduce.monoid], reduce.args[:1], reduce.dtypes[:1])
     steps = tuple(alone if s is reduce else s for s in definition.steps)
     results = tuple(t for t in node.results if t in used)
-    return replace(node, definition=replace(definition, steps=steps, outputs=tuple(kept)), results=results)
+    return replace(node, definition=replace(definition, steps=steps, outputs=tuple(outputs)), results=results)
 
 
 def _takes(extern: Extern, call: Call) -> bool:

@@ -36,30 +36,30 @@ class UnitOrder(Generic[Unit]):
         low = self._rank[id(unit)]
         self._place(low, self._needed(needed, low + 1), unit)
 
-    def merge(self, unit: Unit, taken: Unit) -> None:
-        """Removes ``taken``, which is merged into ``unit``.  ``unit`` needed it, and so comes after it.
+    def merge(self, unit: Unit, merged: Unit) -> None:
+        """Removes ``merged``, which is merged into ``unit``.  ``unit`` needed it, and so comes after it.
 
-        No other unit that ``unit`` needs may reach ``taken``.
+        No other unit that ``unit`` needs may reach ``merged``.
         """
-        low, high = self._rank[id(taken)], self._rank[id(unit)]
+        low, high = self._rank[id(merged)], self._rank[id(unit)]
         assert low < high
         self._units[low] = None
-        del self._rank[id(taken)]
+        del self._rank[id(merged)]
         self._place(low, self._needed(self._before(unit), low + 1), unit)
 
     def _needed(self, units: Iterable[Unit], low: int, until: Unit | None = None) -> dict[int, Unit]:
         """Returns, by rank, ``units`` and their needs with a rank of at least ``low``, until ``until`` is met."""
-        found: dict[int, Unit] = {}
+        by_rank: dict[int, Unit] = {}
         todo = list(units)
         while todo:
             unit = todo.pop()
             rank = self._rank[id(unit)]
-            if rank >= low and rank not in found:
-                found[rank] = unit
+            if rank >= low and rank not in by_rank:
+                by_rank[rank] = unit
                 if unit is until:
                     break
                 todo.extend(self._before(unit))
-        return found
+        return by_rank
 
     def _place(self, low: int, first: Mapping[int, Unit], unit: Unit) -> None:
         """Puts the units of ``first``, by rank, and then ``unit`` at rank ``low`` and after; the others between move
