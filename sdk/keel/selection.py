@@ -31,7 +31,7 @@ from keel.placement.call_graph import CallGraph
 from keel.placement.fallback_cost import FALLBACK_COST
 from keel.placement.place import Price, place
 from keel.placement.placement import CostEstimate, Plan, Refusals
-from keel.placement.solve.build_problem import Pricing, Taken
+from keel.placement.solve.build_problem import Mask, Pricing
 from keel.placement.solve.problem import Problem
 from keel.placement.support_cache import SupportCache
 from keel.plugin import Backend
@@ -221,7 +221,7 @@ def _doubted(placed: Placed, doubted: Sequence[Backend], price: Pricing) -> floa
     """The seconds of a placement by the bill of those sheets, in which a part reads again what another part of its
     backend read."""
     _, gm, plan = placed
-    return sum(b.seconds for b in itemize(gm, _among_these(plan, doubted), price.constants, apart=True) or ())
+    return sum(b.seconds for b in itemize(gm, _among_these(plan, doubted), price.constants, per_part=True) or ())
 
 
 def _among_these(plan: Plan, backends: Sequence[Backend]) -> Plan:
@@ -281,7 +281,7 @@ def _among(price: Price, some: Sequence[Backend]) -> Price:
     """Prices of placements on a few backends."""
     names = {b.name for b in some}
 
-    def priced(units: CallGraph, backends: tuple[Backend, ...], answers: Taken) -> Problem | None:
+    def priced(units: CallGraph, backends: tuple[Backend, ...], answers: Mask) -> Problem | None:
         supported = answers & np.array([b.name in names for b in backends])
         return price(units, backends, supported) if supported.any(axis=1).all() else None
 

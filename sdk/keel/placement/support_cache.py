@@ -129,7 +129,7 @@ def _remembering(name: str, cost: Cost) -> Cost:
     return (
         replace(
             cost,
-            seconds={op: _Seconds(name, op, given) if callable(given) else given for op, given in cost.seconds.items()},
+            seconds={op: _Seconds(name, op, entry) if callable(entry) else entry for op, entry in cost.seconds.items()},
         )
         if cost.seconds
         else cost

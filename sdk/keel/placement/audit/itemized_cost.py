@@ -39,17 +39,17 @@ class PartCost:
 
 
 def itemize(
-    gm: fx.GraphModule, plan: Plan, constants: Collection[str] = (), *, apart: bool = False
+    gm: fx.GraphModule, plan: Plan, constants: Collection[str] = (), *, per_part: bool = False
 ) -> tuple[PartCost, ...] | None:
     """Returns the bill of each part, or None if a backend other than a last resort has no data sheet.
 
     Sizes have the values that they had while tracing. A tensor that several backends take is charged to the first part
-    that reads it on each. With ``apart``, the traffic of loops is charged to every part, since a part of the same
+    that reads it on each. With ``per_part``, the traffic of loops is charged to every part, since a part of the same
     backend reads again what an earlier part had in a cache; solvers do not count that."""
     sheets = {b.name: b.cost or FALLBACK_COST for b in plan.backends if b.cost is not None or b.last_resort}
     if len(sheets) < len(plan.backends):
         return None
-    book = _Ledger(gm, plan, sheets, constants, apart)
+    book = _Ledger(gm, plan, sheets, constants, per_part)
     work, moves = book.work(), book.moves()
     return tuple(
         PartCost(part.name, work[i], moves[i], sheets[part.owner.name].launch) for i, part in enumerate(plan.parts)
@@ -58,9 +58,9 @@ def itemize(
 
 class _Ledger:
     def __init__(
-        self, gm: fx.GraphModule, plan: Plan, sheets: Mapping[str, Cost], constants: Collection[str], apart: bool
+        self, gm: fx.GraphModule, plan: Plan, sheets: Mapping[str, Cost], constants: Collection[str], per_part: bool
     ) -> None:
-        self.apart = apart
+        self.per_part = per_part
         self.gm, self.plan, self.sheets, self.constants = gm, plan, sheets, constants
         self.part = {name: i for i, part in enumerate(plan.parts) for name in part.nodes}
         self.sizes = typical_sizes(gm.graph)
@@ -109,8 +109,8 @@ class _Ledger:
                 self._loops(node, *readers)
         images = any(convolves(c) for _, c in self.calls())
         if any(across(sheet, images) for sheet in self.sheets.values()):
-            for node, (whole, picking) in self._roots().items():
-                self._border(node, [*whole, *picking], images and node.meta["val"].dim() >= IMAGE)
+            for node, (full_readers, picking) in self._roots().items():
+                self._border(node, [*full_readers, *picking], images and node.meta["val"].dim() >= IMAGE)
         return self.sums[1]
 
     def _border(self, node: fx.Node, readers: list[fx.Node], image: bool) -> None:
@@ -203,7 +203,7 @@ class _Ledger:
 
     def _side(self, part: int) -> str | int:
         """Returns the key that parts share if they pay for a tensor only once."""
-        return part if self.apart else self.plan.parts[part].owner.name
+        return part if self.per_part else self.plan.parts[part].owner.name
 
     def _stream(self, part: int, size: float) -> float:
         sheet = self.sheet(part)

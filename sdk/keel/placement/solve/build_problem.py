@@ -39,7 +39,7 @@ from keel.placement.solve.problem import Floats, Ints, Problem, Saving, Tensors,
 from keel.plugin import Backend
 from keel.types import TensorType, Type
 
-Taken = NDArray[np.bool_]
+Mask = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -51,16 +51,16 @@ class Pricing:
     constants: Collection[str] = ()
     compete: bool = False
 
-    def __call__(self, units: CallGraph, backends: Sequence[Backend], taken: Taken) -> Problem | None:
+    def __call__(self, units: CallGraph, backends: Sequence[Backend], supported: Mask) -> Problem | None:
         """Returns the problem in seconds, or None if a backend other than a last resort has no data sheet."""
         sheets = sheets_of(backends)
         if sheets is None or not units.nodes:
             return None
         sizes = typical_sizes(units.nodes[0].graph)
         free = np.array([is_free(call) for call in units.calls], bool)
-        taken = taken if self.compete else _last(taken, free, backends)
+        supported = supported if self.compete else _last(supported, free, backends)
         values = _Values.of(units, sizes)
-        compute = _alone(units, sheets, taken, sizes)
+        compute = _alone(units, sheets, supported, sizes)
         rows, fixed = _traffic(values, free, _loops(units, sheets), sheets)
         crossing, returned = _borders(values, free, any(map(convolves, units.calls)), sheets)
         passed, fixed = _passed([rows, crossing], len(sheets)), fixed + returned
@@ -72,9 +72,9 @@ class Pricing:
             place=place,
             launch=[s.launch for s in sheets],
             memory=_memory(sheets, place),
-            together=_together(units, free, taken),
+            together=_together(units, free, supported),
             passed=passed,
-            savings=list(_savings(units, sheets, taken, sizes)),
+            savings=list(_savings(units, sheets, supported, sizes)),
         )
 
 
@@ -97,7 +97,7 @@ class _Values:
     root: Ints
     readers: list[list[int]]
     pickers: list[set[int]]
-    returned: Taken
+    returned: Mask
 
     @staticmethod
     def of(units: CallGraph, sizes: Mapping[str, int]) -> _Values:
@@ -156,11 +156,11 @@ def _made(node: fx.Node, units: CallGraph) -> tuple[int, Type | None]:
     return -1, None
 
 
-def _last(taken: Taken, free: Taken, backends: Sequence[Backend]) -> Taken:
-    """Removes last resorts from ``taken`` wherever another backend takes the call, unless the call is free."""
+def _last(supported: Mask, free: Mask, backends: Sequence[Backend]) -> Mask:
+    """Removes last resorts from ``supported`` wherever another backend takes the call, unless the call is free."""
     last = np.array([b.last_resort for b in backends], bool)
-    others = taken[:, ~last].any(axis=1) & ~free
-    return np.asarray(taken & ~(others[:, None] & last[None]))
+    others = supported[:, ~last].any(axis=1) & ~free
+    return np.asarray(supported & ~(others[:, None] & last[None]))
 
 
 def _kinds(units: CallGraph) -> tuple[list[int], Ints]:
@@ -175,7 +175,7 @@ def _kinds(units: CallGraph) -> tuple[list[int], Ints]:
     return firsts, kind
 
 
-def _alone(units: CallGraph, sheets: Sequence[Cost], taken: Taken, sizes: Mapping[str, int]) -> Floats:
+def _alone(units: CallGraph, sheets: Sequence[Cost], supported: Mask, sizes: Mapping[str, int]) -> Floats:
     """Returns the seconds of each unit on each backend, without the traffic of loops, and inf if it is not taken."""
     firsts, kind = _kinds(units)
     table = np.array(
@@ -184,10 +184,10 @@ def _alone(units: CallGraph, sheets: Sequence[Cost], taken: Taken, sizes: Mappin
             for call, parts in ((units.calls[u], leaf_calls(units.calls[u], sizes)) for u in firsts)
         ]
     )
-    return np.where(taken, table.reshape(-1, len(sheets))[kind], np.inf)
+    return np.where(supported, table.reshape(-1, len(sheets))[kind], np.inf)
 
 
-def _loops(units: CallGraph, sheets: Sequence[Cost]) -> Taken:
+def _loops(units: CallGraph, sheets: Sequence[Cost]) -> Mask:
     """Returns which units can share a loop with others on a backend that fuses."""
     if not any(s.fuses for s in sheets):
         return np.zeros(len(units.calls), bool)
@@ -223,7 +223,7 @@ def _passed(rows: Sequence[_Rows | None], memory: int) -> Tensors | None:
     )
 
 
-def _traffic(values: _Values, free: Taken, loops: Taken, sheets: Sequence[Cost]) -> tuple[_Rows | None, Floats]:
+def _traffic(values: _Values, free: Mask, loops: Mask, sheets: Sequence[Cost]) -> tuple[_Rows | None, Floats]:
     """Returns what loops read and write, and what calls pay wherever their neighbors are, [units, backends]."""
     fixed = np.zeros((len(free), len(sheets)))
     if not loops.any():
@@ -252,7 +252,7 @@ def _traffic(values: _Values, free: Taken, loops: Taken, sheets: Sequence[Cost])
     return _Rows(own, readers, ways, size), fixed
 
 
-def _borders(values: _Values, free: Taken, convolves: bool, sheets: Sequence[Cost]) -> tuple[_Rows | None, Floats]:
+def _borders(values: _Values, free: Mask, convolves: bool, sheets: Sequence[Cost]) -> tuple[_Rows | None, Floats]:
     """Returns the cost of bringing tensors from one backend to another, through any views, and what makers pay for the
     tensors that the graph returns, [units, backends]."""
     paces = np.array([[across(s, image) for s in sheets] + [0.0] for image in (False, True)])
@@ -275,7 +275,7 @@ def _borders(values: _Values, free: Taken, convolves: bool, sheets: Sequence[Cos
     return _Rows(values.maker[rows], readers, size[:, None, None] * (pace[:, :, None] + pace[:, None]), size), fixed
 
 
-def _shown(values: _Values, free: Taken) -> list[tuple[list[int], set[int], bool]]:
+def _shown(values: _Values, free: Mask) -> list[tuple[list[int], set[int], bool]]:
     """Yields for each tensor the units that read its memory through any views, those of them that only gather from it,
     and whether the graph returns it.
 
@@ -318,12 +318,12 @@ def _moved(values: _Values, sheets: Sequence[Cost], constants: Collection[str]) 
     )
 
 
-def _savings(units: CallGraph, sheets: Sequence[Cost], taken: Taken, sizes: Mapping[str, int]) -> Iterator[Saving]:
+def _savings(units: CallGraph, sheets: Sequence[Cost], supported: Mask, sizes: Mapping[str, int]) -> Iterator[Saving]:
     """Yields what each backend saves by running the calls of a pattern as one, if it takes all of them."""
     for b, sheet in enumerate(sheets):
         for match in match_patterns(units.nodes[0].graph, sheet.patterns):
             members = tuple(units.numbers[node] for node in match.nodes)
-            if taken[list(members), b].all():
+            if supported[list(members), b].all():
                 calls = [units.calls[units.numbers[node]] for node in match.calls]
                 chain = [InChain(c, inner, leaf_calls(c, sizes)) for c, inner in zip(calls, match.inner, strict=True)]
                 seconds = saved(chain, match.pattern, sheet, sizes)
@@ -338,7 +338,7 @@ def _memory(sheets: Sequence[Cost], place: Ints) -> Floats:
     return memory
 
 
-def _together(units: CallGraph, free: Taken, taken: Taken) -> Ints:
+def _together(units: CallGraph, free: Mask, supported: Mask) -> Ints:
     """Keeps each view together with the maker of its operand or, if that is an input of the graph, with the view's
     first reader; unless a backend that takes this neighbor refuses the view."""
     lead = list(range(len(units.nodes)))
@@ -347,13 +347,13 @@ def _together(units: CallGraph, free: Taken, taken: Taken) -> Ints:
         maker = units.maker(u)
         if maker is None:
             heads[u] = [u]
-        elif not (taken[lead[maker]] & ~taken[u]).any():
+        elif not (supported[lead[maker]] & ~supported[u]).any():
             lead[u] = lead[maker]
             heads.get(lead[u], []).append(u)
     readers = units.readers()
     for head, views in reversed(heads.items()):
         into = next((lead[r] for v in views for r in readers[v] if lead[r] != head), None)
-        if into is not None and not (taken[into] & ~taken[head]).any():
+        if into is not None and not (supported[into] & ~supported[head]).any():
             for v in views:
                 lead[v] = into
             if into in heads:

@@ -20,13 +20,13 @@ class _Program:
 
     prices: list[float] = field(default_factory=list)
     most: list[float] = field(default_factory=list)
-    whole: list[int] = field(default_factory=list)
+    integrality: list[int] = field(default_factory=list)
     rows: list[tuple[Sequence[int], Sequence[float], float, float]] = field(default_factory=list)
 
-    def column(self, price: float = 0.0, most: float = 1.0, whole: bool = False) -> int:
+    def column(self, price: float = 0.0, most: float = 1.0, integral: bool = False) -> int:
         self.prices.append(price)
         self.most.append(most)
-        self.whole.append(int(whole))
+        self.integrality.append(int(integral))
         return len(self.prices) - 1
 
     def row(self, columns: Sequence[int], factors: Sequence[float], low: float, high: float) -> None:
@@ -47,7 +47,7 @@ class _Program:
         limits = LinearConstraint(matrix, [low for *_, low, _ in self.rows], [high for *_, high in self.rows])
         return milp(
             self.prices,
-            integrality=self.whole if integral else None,
+            integrality=self.integrality if integral else None,
             bounds=Bounds(0, self.most),
             constraints=limits,
             options={"mip_rel_gap": 0.0},
@@ -100,7 +100,7 @@ def _assignment(program: _Program, terms: Terms, scale: float) -> Ints:
     for v, costs in enumerate(terms.cost.tolist()):
         for b, ticks in enumerate(costs):
             if ticks < FORBIDDEN:
-                at[v, b] = program.column(ticks * scale, whole=True)
+                at[v, b] = program.column(ticks * scale, integral=True)
         own = [int(c) for c in at[v] if c >= 0]
         program.row(own, [1.0] * len(own), 1, 1)
     for stars in terms.stars:
@@ -160,11 +160,12 @@ def _parts(program: _Program, terms: Terms, needs: Sequence[Sequence[int]], at: 
     ``by[u][g]`` says that unit u is in part g or in an earlier one.
     """
     owner = [
-        [program.column(int(terms.launch[b]) * scale, whole=True) for b in range(terms.backends)] for _ in range(most)
+        [program.column(int(terms.launch[b]) * scale, integral=True) for b in range(terms.backends)]
+        for _ in range(most)
     ]
     for own in owner:
         program.row(own, [1.0] * len(own), 0, 1)
-    by = [[program.column(whole=True) for _ in range(most)] for _ in needs]
+    by = [[program.column(integral=True) for _ in range(most)] for _ in needs]
     for u, needed in enumerate(needs):
         program.row([by[u][-1]], [1.0], 1, 1)
         for g in range(most):

@@ -16,7 +16,7 @@ _STEPS, _HALVINGS = 16, 6  # of the price: times four, then between two
 
 
 def fit_budget(
-    problem: Problem, terms: Terms, found: Placed, solve: Callable[[Terms], Placed]
+    problem: Problem, terms: Terms, initial: Placed, solve: Callable[[Terms], Placed]
 ) -> tuple[Ints, dict[int, int]]:
     """Returns the backend of each bundle in a placement that fits into every place, if one is found, and the missing
     bytes.
@@ -24,11 +24,11 @@ def fit_budget(
     If a place is too small, each byte that units make there gets a price. The price rises until the placement that
     ``solve`` finds fits, and then falls as long as it fits: the same relaxation as for launches. The cheapest placement
     that fits is not always among those."""
-    over = _over(problem, terms, found)
+    over = _over(problem, terms, initial)
     weight = _made_in(problem, terms, over)
     heaviest = int(weight.max(initial=0))
     if not heaviest:
-        return found[0], over
+        return initial[0], over
 
     def at(price: float) -> tuple[Placed, dict[int, int]]:
         charge = np.minimum(weight / heaviest * price, FORBIDDEN >> 1).astype(np.int64)
@@ -36,7 +36,7 @@ def fit_budget(
         placed = solve(replace(terms, cost=dearer))
         return placed, _over(problem, terms, placed)
 
-    candidates = [(found, over)]
+    candidates = [(initial, over)]
     low, high = 0.0, 1e3
     for _ in range(_STEPS):
         candidates.append(at(high))

@@ -149,12 +149,12 @@ def problem(
     return made
 
 
-def pinned(given: Problem, pins: Mapping[int, int]) -> Problem:
+def pinned(original: Problem, pins: Mapping[int, int]) -> Problem:
     """Fixes each unit in ``pins`` to the backend given there.  Raises ValueError if that backend refuses it."""
-    compute = given.compute.copy()
+    compute = original.compute.copy()
     for unit, backend in pins.items():
-        compute[unit, np.arange(given.backends) != backend] = np.inf
-    made = replace(given, compute=compute)
+        compute[unit, np.arange(original.backends) != backend] = np.inf
+    made = replace(original, compute=compute)
     _check(made)
     return made
 
@@ -202,50 +202,50 @@ class Terms:
         return int(self.cost.shape[1])
 
 
-def scaled(given: Problem) -> Terms:
+def scaled(original: Problem) -> Terms:
     """Returns the terms of a problem. A tick is the smallest power of two of picoseconds with which all costs together
     (each unit on its most expensive backend, each tensor on its most expensive way) stay below half of FORBIDDEN.
 
     Only the costs are rounded, each to the nearest tick. So the cost of a placement is off by at most half a tick for
     each unit, tensor, saving and part."""
-    tick = _tick(given)
+    tick = _tick(original)
 
     def ticks(seconds: Floats) -> Ints:
         rounded = np.rint(np.where(np.isfinite(seconds), seconds, 0) / tick).astype(np.int64)
         return np.where(np.isfinite(seconds), rounded, FORBIDDEN)
 
-    units, backends = given.compute.shape
+    units, backends = original.compute.shape
 
     def moving(t: Tensors, place: Ints) -> Stars:
         wayward = np.broadcast_to(~np.eye(t.transfer.shape[1], dtype=bool), t.transfer.shape)
         return Stars(place, t.maker, t.star, t.reader, ticks(np.where(wayward, t.transfer, 0.0)), t.home, t.ends)
 
-    t, owners = given.tensors, np.arange(backends)
-    layers = [moving(t, given.place)]
-    if given.passed is not None:
-        layers.append(moving(given.passed, owners))
+    t, owners = original.tensors, np.arange(backends)
+    layers = [moving(t, original.place)]
+    if original.passed is not None:
+        layers.append(moving(original.passed, owners))
     if t.handover.any():
         made = t.maker >= 0
         price = ticks(t.handover * made)[:, None, None] * ~np.eye(backends, dtype=bool)
         nowhere = np.full(len(t.maker), -1)
         layers.append(Stars(owners, t.maker, t.star, t.reader, price, np.where(made, -1, 0), nowhere))
-    lengths = [len(s.units) for s in given.savings]
+    lengths = [len(s.units) for s in original.savings]
     wholes = Wholes(
         np.repeat(np.arange(len(lengths)), lengths),
-        _ints(u for s in given.savings for u in s.units),
-        _ints(s.backend for s in given.savings),
-        ticks(np.array([s.seconds for s in given.savings])),
+        _ints(u for s in original.savings for u in s.units),
+        _ints(s.backend for s in original.savings),
+        ticks(np.array([s.seconds for s in original.savings])),
     )
     terms = Terms(
-        ticks(given.compute),
+        ticks(original.compute),
         tuple(layers),
         wholes,
-        ticks(given.launch),
+        ticks(original.launch),
         np.arange(units),
         int(wholes.worth.sum()),
         tick,
     )
-    return contracted(terms, np.unique(given.together, return_inverse=True)[1].astype(np.int64))
+    return contracted(terms, np.unique(original.together, return_inverse=True)[1].astype(np.int64))
 
 
 def contracted(terms: Terms, into: Ints) -> Terms:
@@ -320,21 +320,21 @@ def _drawn(stars: Stars, into: Ints, count: int) -> Stars:
     )
 
 
-def _tick(given: Problem) -> float:
-    t = given.tensors
+def _tick(original: Problem) -> float:
+    t = original.tensors
 
     def most(of: Floats, axes: Any) -> float:
         return float(np.where(np.isfinite(of), of, 0.0).max(axis=axes, initial=0.0).sum())
 
-    tensors, units = len(t.maker), len(given.compute)
-    passed = 0.0 if given.passed is None else most(given.passed.transfer, 1)
+    tensors, units = len(t.maker), len(original.compute)
+    passed = 0.0 if original.passed is None else most(original.passed.transfer, 1)
     total = (
-        most(given.compute, 1)
+        most(original.compute, 1)
         + most(t.transfer, 1)
-        + float(t.handover.sum()) * given.backends
+        + float(t.handover.sum()) * original.backends
         + passed
-        + sum(s.seconds for s in given.savings)
-        + (units + tensors + 1) * float(given.launch.max(initial=0.0))
+        + sum(s.seconds for s in original.savings)
+        + (units + tensors + 1) * float(original.launch.max(initial=0.0))
     )
     exponent = max(0, int(np.ceil(np.log2(max(total, 1e-30) * 1e12))) - 41)
     return float(1e-12 * 2.0**exponent)

@@ -238,14 +238,14 @@ def test_what_a_loop_passes_on_costs_where_it_leaves(trace: Trace, takes: Takes)
     assert seconds(gm, two) == pytest.approx(arithmetic + 2 * stream + 3 * 2 * stream)
 
 
-def test_apart_each_part_reads_again_what_another_of_its_backend_read(trace: Trace, takes: Takes) -> None:
+def test_costs_per_part_count_again_what_another_part_of_the_backend_read(trace: Trace, takes: Takes) -> None:
     gm = trace(lambda x: (x.sin() @ x).cos() + x, X)
     loops, products = replace(takes("loops", "*"), cost=LOOPS), replace(takes("products", "*"), cost=SHEET)
     plan = plan_of(gm, [loops, products], [0, 1, 0, 0])
     assert len(plan.parts) == 3
-    assert seconds(gm, plan, apart=True) == pytest.approx(seconds(gm, plan) + MB / 1e3)  # x
+    assert seconds(gm, plan, per_part=True) == pytest.approx(seconds(gm, plan) + MB / 1e3)  # x
     one = plan_of(gm, [loops], [0, 0, 0, 0])
-    assert seconds(gm, one, apart=True) == seconds(gm, one)
+    assert seconds(gm, one, per_part=True) == seconds(gm, one)
 
 
 def test_what_is_no_loop_reads_and_writes_memory_by_itself(trace: Trace, takes: Takes) -> None:
