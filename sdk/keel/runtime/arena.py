@@ -60,17 +60,17 @@ def arena(program: LaunchProgram, values: Sequence[int]) -> list[Any]:
     """
     plan, tensors = program.arena, program.tensors
     sizes = dict(zip(plan.key, values, strict=True))
-    extents = [evaluate(tensors[k.tensor].extent, sizes) for k in plan.kept]
+    extents = [evaluate(tensors[k.tensor].extent, sizes) for k in plan.tensors]
     offsets, total = pack(
         [
             Lifetime(extent * tensors[k.tensor].dtype.itemsize, k.first, k.last)
-            for k, extent in zip(plan.kept, extents, strict=True)
+            for k, extent in zip(plan.tensors, extents, strict=True)
         ]
     )
     made: dict[int, torch.Tensor] = {}
-    if plan.kept:
-        memory = torch.empty(total, dtype=torch.uint8, device=tensors[plan.kept[0].tensor].device)
-    for retained, extent, offset in zip(plan.kept, extents, offsets, strict=True):
+    if plan.tensors:
+        memory = torch.empty(total, dtype=torch.uint8, device=tensors[plan.tensors[0].tensor].device)
+    for retained, extent, offset in zip(plan.tensors, extents, offsets, strict=True):
         type = tensors[retained.tensor]
         flat = memory[offset : offset + extent * type.dtype.itemsize].view(type.dtype)
         made[retained.tensor] = flat.as_strided(_ints(type.shape, sizes), _ints(type.strides, sizes))

@@ -12,14 +12,14 @@ from collections.abc import Iterator, Sequence
 from keel.runtime.launch_program import (
     Allocate,
     ArenaPlan,
+    ArenaTensor,
+    ArenaView,
     BindSymbol,
     CallLibrary,
     CheckIndices,
     CheckMemory,
     Free,
     GiveArena,
-    Kept,
-    KeptView,
     LaunchKernel,
     LaunchProgram,
     LayOut,
@@ -55,16 +55,16 @@ class _Builder:
         self.held = library_views(schedule.steps)
         self.checks = self._check_memory()
         self.used = self._used()
-        self.kept = self._in_arena() if arena else {}
+        self.arena_tensors = self._in_arena() if arena else {}
         self.views = self._kept_views()
         self.ready = {i for i in self.tensors.inputs if isinstance(i, int)}  # tensors that can be used by now
-        self.ready |= {*self.kept, *self.views, *self.tensors.checks}
+        self.ready |= {*self.arena_tensors, *self.views, *self.tensors.checks}
 
     def build(self) -> LaunchProgram:
         steps: list[Step] = list(self.binds)
         settles = bool(self.checks.sites) and not self.checks.at_once
         steps += [SettleChecks(after=False)] if settles else []
-        arena = bool(self.kept) or self.checks.at_once
+        arena = bool(self.arena_tensors) or self.checks.at_once
         steps += [TakeArena()] if arena else []
         for step in self.schedule.steps:
             steps += self._launch(step) if isinstance(step, KernelLaunch) else self._call(step)
@@ -76,7 +76,7 @@ class _Builder:
         steps += [GiveArena()] if arena else []
         steps.append(Return(tuple(self.tensors.outputs)))
         plan = ArenaPlan(
-            self.key, self._lifetimes(steps), tuple(KeptView(t, *self.tensors.base(t)) for t in self.views)
+            self.key, self._lifetimes(steps), tuple(ArenaView(t, *self.tensors.base(t)) for t in self.views)
         )
         return LaunchProgram(types, tuple(self.tensors.inputs), tuple(steps), plan, self.checks)
 
@@ -111,8 +111,8 @@ class _Builder:
         return {
             t: None
             for t in used
-            if t not in self.kept
-            and self.tensors.base(t)[0] in self.kept
+            if t not in self.arena_tensors
+            and self.tensors.base(t)[0] in self.arena_tensors
             and known.issuperset((*self._type(t).symbols, *symbols_of([self.tensors.base(t)[1]])))
         }
 
@@ -124,7 +124,7 @@ class _Builder:
         operands = {t for s in self.schedule.steps for t in (s.tensors if isinstance(s, KernelLaunch) else s.operands)}
         return {m for t in (*operands, *self.outputs) for m in (t, self.tensors.base(t)[0])}
 
-    def _lifetimes(self, steps: Sequence[Step]) -> tuple[Kept, ...]:
+    def _lifetimes(self, steps: Sequence[Step]) -> tuple[ArenaTensor, ...]:
         """The kept tensors with the first and the last step that touch their memory."""
         first: dict[int, int] = {}
         last: dict[int, int] = {}
@@ -133,7 +133,7 @@ class _Builder:
                 for base in self._memory(t):
                     first.setdefault(base, k)
                     last[base] = k
-        return tuple(Kept(t, first[t], last[t]) for t in self.kept)
+        return tuple(ArenaTensor(t, first[t], last[t]) for t in self.arena_tensors)
 
     def _freed(self, steps: Sequence[Step]) -> list[Step]:
         """Returns the steps with frees: each tensor that is given or owns memory here and is not a result is freed

@@ -126,7 +126,7 @@ class _Printer:
     def _in_arena(self) -> list[Name]:
         """What an arena holds, in the order in which it is made."""
         plan, checks = self.program.arena, self.program.checks
-        tensors = [*(k.tensor for k in plan.kept), *(v.tensor for v in plan.views)]
+        tensors = [*(k.tensor for k in plan.tensors), *(v.tensor for v in plan.views)]
         names = [*map(self._tensor, [*tensors, *(checks.places if checks.at_once else ())])]
         return [*names, self._variable("look")] if checks.at_once else names
 
@@ -173,8 +173,8 @@ class _Printer:
                 self._call(step)
             case LayOut(tensor):
                 type, name = self.program.tensors[tensor], self._tensor(tensor)
-                given = [name, self.host.numbers(type.shape), self.host.numbers(type.strides)]
-                out.assign(name, call(self._object(fit, "fit"), given))
+                arguments = [name, self.host.numbers(type.shape), self.host.numbers(type.strides)]
+                out.assign(name, call(self._object(fit, "fit"), arguments))
             case CheckIndices(tensors):
                 self._check(tensors)
             case SettleChecks(after):

@@ -193,7 +193,7 @@ Step = (
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class ArenaTensor:
     """A tensor in the arena that is in use from the step number ``first`` to ``last``, both inclusive."""
 
     tensor: int
@@ -202,7 +202,7 @@ class Kept:
 
 
 @dataclass(frozen=True, slots=True)
-class KeptView:
+class ArenaView:
     """A view of the kept tensor ``base``, ``offset`` elements after it, which is made with the arena."""
 
     tensor: int
@@ -216,8 +216,8 @@ class ArenaPlan:
     it is and where its tensors lie: an arena serves each call with the same values."""
 
     key: tuple[str, ...] = ()
-    kept: tuple[Kept, ...] = ()
-    views: tuple[KeptView, ...] = ()
+    tensors: tuple[ArenaTensor, ...] = ()
+    views: tuple[ArenaView, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -37,7 +37,7 @@ class LaunchSymbols:
     def bind_inputs(self) -> list[Step]:
         """Returns the steps that bind each symbol that inputs determine. Raises KeelError[bad-graph] if no input
         determines one."""
-        found: dict[str, Source] = {}
+        sources: dict[str, Source] = {}
         read: list[Compute] = []
         numbers: list[tuple[Source, Dim]] = []
         for k, value in enumerate(self.tensors.inputs):
@@ -45,22 +45,22 @@ class LaunchSymbols:
                 name, integer = self._input(value)
                 numbers += [(InputNumber(k), value.expr)] if value.kind == "int" else []
                 if name is not None:
-                    found.setdefault(name, InputNumber(k))
+                    sources.setdefault(name, InputNumber(k))
                     read += integer
-        given = [(i, self._type(i)) for i in self.tensors.inputs if isinstance(i, int)]
-        sizes: list[tuple[Source, Dim]] = [(SizeOf(i, d), n) for i, t in given for d, n in enumerate(t.shape)]
-        strides: list[tuple[Source, Dim]] = [(StrideOf(i, d), n) for i, t in given for d, n in enumerate(t.strides)]
+        inputs = [(i, self._type(i)) for i in self.tensors.inputs if isinstance(i, int)]
+        sizes: list[tuple[Source, Dim]] = [(SizeOf(i, d), n) for i, t in inputs for d, n in enumerate(t.shape)]
+        strides: list[tuple[Source, Dim]] = [(StrideOf(i, d), n) for i, t in inputs for d, n in enumerate(t.strides)]
         for source, dim in (*sizes, *strides):
             if isinstance(dim, sympy.Symbol):
-                found.setdefault(dim.name, source)
-        wanted = {
+                sources.setdefault(dim.name, source)
+        needed = {
             *self.needed,
             *(s for c in read for s in free_symbols(c.value)),
             *(s for n in self.needed for s in free_symbols(self.host.by_name.get(n))),
         }
-        steps: list[Step] = [BindSymbol(s, found[s]) for s in sorted(wanted) if s in found]
-        steps += [c for c in read if c.symbol not in found]
-        self.bound |= {*found} | {c.symbol for c in read}
+        steps: list[Step] = [BindSymbol(s, sources[s]) for s in sorted(needed) if s in sources]
+        steps += [c for c in read if c.symbol not in sources]
+        self.bound |= {*sources} | {c.symbol for c in read}
         for source, dim in (*numbers, *sizes):  # a size may be a multiple of what is looked for
             steps += self._solve(source, dim)
         steps += self._computed()

@@ -62,7 +62,7 @@ class _Verifier:
         self.freed: set[int] = set()
         self.unchecked: set[int] = set()  # what a library returned, in a shape that nobody has seen
         self.symbols: set[str] = set()
-        self.lives = {k.tensor: (k.first, k.last) for k in program.arena.kept}
+        self.lives = {k.tensor: (k.first, k.last) for k in program.arena.tensors}
         self.arena: tuple[int, ...] = (*self.lives, *(v.tensor for v in program.arena.views))
         if program.checks.at_once:
             self.arena += tuple(program.checks.places)
@@ -158,9 +158,9 @@ class _Verifier:
     def _read(self, tensor: int) -> None:
         if self._use(tensor) not in self.written:
             raise _Wrong(f"reads t{tensor} before it is written")
-        self._seen(tensor)
+        self._require_checked(tensor)
 
-    def _seen(self, tensor: int) -> None:
+    def _require_checked(self, tensor: int) -> None:
         if tensor in self.unchecked:
             raise _Wrong(f"uses t{tensor}, which a library returned, before its shape is checked")
 
@@ -204,7 +204,7 @@ class _Verifier:
         self.taken = True
         plan = self.program.arena
         self._known(plan.key)
-        for retained in plan.kept:
+        for retained in plan.tensors:
             self._within(self._type(retained.tensor).symbols, plan.key)
             self._define([retained.tensor])
         for view in plan.views:
@@ -238,13 +238,13 @@ class _Verifier:
 
     def _view(self, tensor: int, base: int, offset: Dim) -> None:
         memory = self._use(base)
-        self._seen(base)
-        type, whole = self._type(tensor), self._type(memory)
+        self._require_checked(base)
+        type, base_type = self._type(tensor), self._type(memory)
         self._known((*type.symbols, *_symbols([offset])))
         # In bytes: the elements of a view may be the parts of complex ones.
-        have, need = whole.extent * whole.dtype.itemsize, (offset + type.extent) * type.dtype.itemsize
+        have, need = base_type.extent * base_type.dtype.itemsize, (offset + type.extent) * type.dtype.itemsize
         if memory not in self.inputs and type.extent != 0 and _below(as_dim(have), as_dim(need)):
-            raise _Wrong(f"views {offset} + {type.extent} elements of t{base}, whose memory has {whole.extent}")
+            raise _Wrong(f"views {offset} + {type.extent} elements of t{base}, whose memory has {base_type.extent}")
         self.memory[tensor] = memory
         self._define([tensor])
 
@@ -301,8 +301,8 @@ class _Verifier:
     def _call(self, step: CallLibrary) -> None:
         for t in slots(step):
             self._read(t)
-        given = leaves((*step.args, *step.kwargs.values()))
-        self._known(_symbols(v.expr for v in given if isinstance(v, SymType)))
+        arguments = leaves((*step.args, *step.kwargs.values()))
+        self._known(_symbols(v.expr for v in arguments if isinstance(v, SymType)))
         if step.out is not None:
             if step.results:
                 raise _Wrong("both fills a tensor and returns some")

@@ -193,7 +193,7 @@ def renamed(program: LaunchProgram, draw: random.Random) -> Iterator[LaunchProgr
     for k, step in enumerate(program.steps):
         known = {t for s in program.steps[:k] for t in tensors_of(s)}
         known |= {i for i in program.inputs if isinstance(i, int)}
-        known |= {t.tensor for t in (*program.arena.kept, *program.arena.views)} | program.checks.places.keys()
+        known |= {t.tensor for t in (*program.arena.tensors, *program.arena.views)} | program.checks.places.keys()
         unknown = [t for t in range(len(program.tensors) + 2) if t not in known and t not in tensors_of(step)]
         other = draw.choice(unknown)
         match step:

@@ -153,7 +153,7 @@ def chain(x: torch.Tensor, w: torch.Tensor) -> tuple[torch.Tensor]:
 def test_without_an_arena_each_tensor_is_freed_after_its_last_use(symbolic: bool) -> None:
     x, w = torch.randn(4, 4), torch.randn(4, 4)
     program = program_of(chain, x, w, symbolic=symbolic, arena=False)
-    assert not program.arena.kept
+    assert not program.arena.tensors
     alive = most = 0
     for step in program.steps:
         alive += isinstance(step, Allocate) - (isinstance(step, Free) and step.tensor not in program.inputs)

@@ -157,15 +157,15 @@ def test_a_wrong_step_is_refused_in_a_sentence(steps: tuple[Step, ...], sentence
 
 def test_memory_in_the_arena_is_used_in_its_time_only() -> None:
     program = kernel_program()
-    for k, kept in enumerate(program.arena.kept):
+    for k, kept in enumerate(program.arena.tensors):
         for wrong in (replace(kept, last=kept.last - 1), replace(kept, first=kept.first + 1)):
-            plan = replace(program.arena, kept=(*program.arena.kept[:k], wrong, *program.arena.kept[k + 1 :]))
+            plan = replace(program.arena, tensors=(*program.arena.tensors[:k], wrong, *program.arena.tensors[k + 1 :]))
             assert "whose memory is its own only from step" in refusal(replace(program, arena=plan))
 
 
 def test_nothing_of_the_arena_is_returned_or_used_after_it_is_given_back() -> None:
     program = kernel_program()
-    inside = program.arena.kept[0].tensor
+    inside = program.arena.tensors[0].tensor
     last = len(program.steps) - 1
     assert "after it is freed" in refusal(instead(program, last, Return((inside,))))
     give = number_of(program, GiveArena)
@@ -173,7 +173,7 @@ def test_nothing_of_the_arena_is_returned_or_used_after_it_is_given_back() -> No
         replace(program, steps=(*program.steps[:give], Return((inside,)), *program.steps[give:]))
     )
     assert "whose memory is its own" in refusal(instead(program, give, LayOut(inside)))
-    assert "which lies in the arena" in refusal(instead(program, program.arena.kept[0].last, Free(inside)))
+    assert "which lies in the arena" in refusal(instead(program, program.arena.tensors[0].last, Free(inside)))
 
 
 def test_a_kernel_is_given_what_it_takes() -> None:
