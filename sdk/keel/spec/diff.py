@@ -36,14 +36,14 @@ def diff(a: Lock, b: Lock) -> list[Difference]:
     return sorted(results, key=lambda d: LEVELS.index(d.level))
 
 
-def level(found: Sequence[Difference]) -> Change | None:
+def level(differences: Sequence[Difference]) -> Change | None:
     """What must rise at least; None if nothing changed."""
-    return min((d.level for d in found), key=LEVELS.index, default=None)
+    return min((d.level for d in differences), key=LEVELS.index, default=None)
 
 
-def next_version(a: Lock, found: Sequence[Difference]) -> Version:
+def next_version(a: Lock, differences: Sequence[Difference]) -> Version:
     """The first version that may hold these changes to ``a``."""
-    known, needed = version(a["opset"]), level(found)
+    known, needed = version(a["opset"]), level(differences)
     return known if needed is None else known.after(needed)
 
 

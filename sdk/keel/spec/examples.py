@@ -145,10 +145,10 @@ def harvest() -> dict[str, str]:
     """
     made = {name: c for name, c in harvested().items() if name in MEMBERS and output(c) is not None}
     members = {t: op for op in MEMBERS.values() if op.samples is None and op.name not in made for t in op.targets}
-    found: dict[str, list[tuple[Overload, Any, Any]]] = {}
+    calls_by_name: dict[str, list[tuple[Overload, Any, Any]]] = {}
     for called, args, kwargs in calls(frozenset(members)):
-        found.setdefault(members[called].name, []).append((called, args, kwargs))
-    for name, calls_of_member in sorted(found.items()):
+        calls_by_name.setdefault(members[called].name, []).append((called, args, kwargs))
+    for name, calls_of_member in sorted(calls_by_name.items()):
         codes = (
             code(MEMBERS[name], str(o), a, k) for o, a, k in sorted(calls_of_member, key=lambda g: _plainness(g[1:]))
         )

@@ -35,8 +35,8 @@ def pages(members: Mapping[str, Op] = MEMBERS) -> dict[str, str]:
     folder = files("keel_templates") / "spec"
     made = {name: environment.from_string((folder / f"{name}.jinja").read_text()) for name in TEMPLATES}
     results = {path_of(op): _tidy(made["op.md"].render(_facts(op))) for op in members.values()}
-    whole = _index_data(members)
-    return results | {name: _tidy(made[name].render(whole)) for name in TEMPLATES[1:]}
+    index_data = _index_data(members)
+    return results | {name: _tidy(made[name].render(index_data)) for name in TEMPLATES[1:]}
 
 
 MAKER = "keel spec docs"

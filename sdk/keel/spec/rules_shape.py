@@ -114,21 +114,21 @@ def view_strides(x: TensorType, shape: Shape) -> Shape | None:
         return contiguous_strides(shape)
     strides: list[Dim] = [1] * len(shape)
     at, last = len(shape) - 1, x.rank - 1
-    base, held, given = x.strides[-1], as_dim(1), as_dim(1)
+    base, held, assigned = x.strides[-1], as_dim(1), as_dim(1)
     for d in range(last, -1, -1):
         held = as_dim(sympy.expand(held * x.shape[d]))
         joined = d > 0 and (x.shape[d - 1] == 1 or alike(x.strides[d - 1], held * base))
         if joined:
             continue
         # What is left over belongs to the outermost part, for the numbers of elements are equal.
-        while at >= 0 and (d == 0 or shape[at] == 1 or not alike(given, held)):
-            strides[at] = as_dim(sympy.expand(given * base))
-            given = as_dim(sympy.expand(given * shape[at]))
+        while at >= 0 and (d == 0 or shape[at] == 1 or not alike(assigned, held)):
+            strides[at] = as_dim(sympy.expand(assigned * base))
+            assigned = as_dim(sympy.expand(assigned * shape[at]))
             at -= 1
         if d > 0:
-            if not alike(given, held):
+            if not alike(assigned, held):
                 return None
-            base, held, given = x.strides[d - 1], as_dim(1), as_dim(1)
+            base, held, assigned = x.strides[d - 1], as_dim(1), as_dim(1)
     return tuple(strides)
 
 
@@ -383,28 +383,28 @@ def _index_parts(args: Args) -> tuple[TensorType, list[TensorType | None]]:
     """The operand and one index or None per dimension, indices brought together at the front if None stands between
     them. Masks become the indices of their true elements, of unknown number.
     """
-    x, given = args["self"], []
+    x, indices = args["self"], []
     for i, index in enumerate(args["indices"]):
         if index is None or index.dtype not in (torch.bool, torch.uint8, torch.int8):
-            given.append(index)
+            indices.append(index)
         else:
             index_type = TensorType.dense(torch.int64, (unknown(i),), index.device)
-            given.extend([index_type] * index.rank)
-    given += [None] * (x.rank - len(given))
-    places = [d for d, index in enumerate(given) if index is not None]
+            indices.extend([index_type] * index.rank)
+    indices += [None] * (x.rank - len(indices))
+    places = [d for d, index in enumerate(indices) if index is not None]
     if places and places[-1] - places[0] >= len(places):
         order = [*places, *(d for d in range(x.rank) if d not in places)]
         x = TensorType(x.dtype, tuple(x.shape[d] for d in order), tuple(x.strides[d] for d in order), x.device)
-        given = [given[d] for d in order]
-    return x, given
+        indices = [indices[d] for d in order]
+    return x, indices
 
 
 def _indexed(args: Args) -> TensorType:
     """The operand's element type with the sizes of the result, and strides that say how it is read."""
-    x, given = _index_parts(args)
-    places = [d for d, index in enumerate(given) if index is not None]
+    x, indices = _index_parts(args)
+    places = [d for d, index in enumerate(indices) if index is not None]
     first, after = places[0], places[-1] + 1
-    result = broadcast_shapes([index.shape for index in given if index is not None])
+    result = broadcast_shapes([index.shape for index in indices if index is not None])
     shape = (*x.shape[:first], *result, *x.shape[after:])
     return TensorType(x.dtype, shape, (*x.strides[:first], *(0 for _ in result), *x.strides[after:]), x.device)
 
@@ -425,7 +425,7 @@ INDEXED = Out(
 )
 
 
-def kept(name: str = "self") -> Out:
+def changed_copy(name: str = "self") -> Out:
     """A copy of ``name``, changed in places."""
     return Out(like(name), shape_of(name), preserved(name))
 

@@ -230,11 +230,11 @@ def varlen_attention_backward(
     )
 
 
-_WHOLE = frozenset({"contraction", "control"})
+_TAGS = frozenset({"contraction", "control"})
 family.primitive(
     "flex_attention",
     "higher_order::flex_attention",
-    tags=_WHOLE,
+    tags=_TAGS,
     dtypes=(torch.float32, torch.bfloat16),
     doc="Attention whose scores are what a graph makes of each score and its place.",
     clauses=(
@@ -248,7 +248,7 @@ family.primitive(
 family.primitive(
     "flex_attention_backward",
     "higher_order::flex_attention_backward",
-    tags=_WHOLE,
+    tags=_TAGS,
     cpu=None,
     dtypes=(torch.float32, torch.bfloat16),
     doc="The gradients of flex_attention with respect to query, key, value and what score_mod captures.",

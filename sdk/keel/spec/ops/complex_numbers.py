@@ -33,7 +33,7 @@ aten = torch.ops.aten
 family = Family("complex", "complex")
 
 Tensor = torch.Tensor
-COMPLEX_OF = {half: whole for whole, half in REAL.items()}
+COMPLEX_OF = {half: complex_dtype for complex_dtype, half in REAL.items()}
 _EXACT: dict[str, Any] = {"budget": {d: Budget(ulps=0) for d in COMPLEX}}
 
 

@@ -143,7 +143,7 @@ def _declare(
     """``ulps`` are those of floats of 32 and 64 bits, of a complex number's distance from 0; 16-bit floats are computed
     in float32 and rounded once; integers are exact. ``compute`` is the result's dtype unless another is given.
     """
-    whole = 0.0 if dtype in (PAIR, BOOL) else ulps
+    integer_ulps = 0.0 if dtype in (PAIR, BOOL) else ulps
     packet = aten or name
     family.primitive(
         name,
@@ -166,7 +166,7 @@ def _declare(
                 if d in HALVES
                 else ulps
                 if d in FLOATS
-                else whole
+                else integer_ulps
                 if d not in COMPLEX
                 else complex_ulps or ulps
             )

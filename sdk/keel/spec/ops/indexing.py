@@ -26,7 +26,7 @@ from keel.spec.rules import (
     shape_of,
 )
 from keel.spec.rules_linalg import column_major_strides
-from keel.spec.rules_shape import INDEXED, kept
+from keel.spec.rules_shape import INDEXED, changed_copy
 from keel.spec.samples import drawn, specials
 from keel.spec.samples_shape import indices, swapped
 from keel.spec.unspecified import out_of_order
@@ -300,7 +300,7 @@ family.primitive(
         "Negative indices count from the end.",
         Clause("An index outside is an error; _unsafe_index_put leaves it unnoticed.", About.OUTSIDE),
     ),
-    out=(kept(),),
+    out=(changed_copy(),),
     requires=(INDEXABLE,),
     dtypes=ALL,
     samples=_puts,
@@ -350,7 +350,9 @@ def halved(name: str) -> ShapeRule:
     return ShapeRule(f"shape(self), and a step for each halving of {name}", of)
 
 
-WHOLE = DtypeRule("int32 if out_int32, else int64", lambda args: torch.int32 if args["out_int32"] else torch.int64)
+PLACE_DTYPE = DtypeRule(
+    "int32 if out_int32, else int64", lambda args: torch.int32 if args["out_int32"] else torch.int64
+)
 family.primitive(
     "searchsorted",
     "searchsorted.Tensor",
@@ -370,7 +372,7 @@ family.primitive(
         ),
         "A sequence of one dimension serves all elements; one of more has a row for each row of them.",
     ),
-    out=(Out(WHOLE, shape_of("self"), DENSE),),
+    out=(Out(PLACE_DTYPE, shape_of("self"), DENSE),),
     requires=(
         Requires("sequence-fits", "The sequence has one dimension, or the elements' sizes but for the last.", _rows),
     ),

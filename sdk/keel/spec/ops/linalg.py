@@ -111,8 +111,8 @@ def positive(dtype: torch.dtype) -> Iterator[torch.Tensor]:
         yield x @ x.mH + torch.eye(x.shape[-1], dtype=dtype)
 
 
-def _each(given: Any, dtype: torch.dtype, *keywords: dict[str, Any]) -> Iterator[Sample]:
-    for x in given(dtype):
+def _each(operands: Any, dtype: torch.dtype, *keywords: dict[str, Any]) -> Iterator[Sample]:
+    for x in operands(dtype):
         for k in keywords or ({},):
             yield Sample((x,), k)
 

@@ -56,7 +56,7 @@ def _averaged(each: Tensor, own: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _gradients(
-    x: Tensor, linear_weight: Tensor, scores: Tensor, each: Tensor, own: Tensor, wanted: tuple[bool, bool, bool]
+    x: Tensor, linear_weight: Tensor, scores: Tensor, each: Tensor, own: Tensor, needs_grad: tuple[bool, bool, bool]
 ) -> tuple[Tensor, Tensor, Tensor]:
     """With respect to input, weight and bias, for a gradient of ``each``; empty where they are not wanted."""
     alone = aten.unsqueeze.default(each, 1)
@@ -69,11 +69,13 @@ def _gradients(
     def empty(*shape: int) -> Tensor:
         return aten.full.default(list(shape), 0, dtype=x.dtype, device=x.device)
 
-    dx = aten.mm.default(down, linear_weight.to(down.dtype)).to(x.dtype) if wanted[0] else empty(0, 0)
+    dx = aten.mm.default(down, linear_weight.to(down.dtype)).to(x.dtype) if needs_grad[0] else empty(0, 0)
     dweight = (
-        aten.mm.default(aten.permute.default(down, [1, 0]), x.to(down.dtype)).to(x.dtype) if wanted[1] else empty(0, 0)
+        aten.mm.default(aten.permute.default(down, [1, 0]), x.to(down.dtype)).to(x.dtype)
+        if needs_grad[1]
+        else empty(0, 0)
     )
-    dbias = aten.sum.dim_IntList(down, [0]).to(x.dtype) if wanted[2] else empty(0)
+    dbias = aten.sum.dim_IntList(down, [0]).to(x.dtype) if needs_grad[2] else empty(0)
     return dx, dweight, dbias
 
 
@@ -115,8 +117,8 @@ def linear_cross_entropy(
     if reduction == "mean":
         each, own = _averaged(each, own)
     loss = aten.sum.dim_IntList(_losses(scores, each, own), [0]).to(x.dtype)
-    wanted = (compute_input_grad, compute_linear_weight_grad, compute_linear_bias_grad)
-    return loss, *_gradients(x, linear_weight, scores, each, own, wanted)
+    needs_grad = (compute_input_grad, compute_linear_weight_grad, compute_linear_bias_grad)
+    return loss, *_gradients(x, linear_weight, scores, each, own, needs_grad)
 
 
 @family(

@@ -201,7 +201,9 @@ def _unpooled(n: int, maximum: str) -> Any:
     return backward
 
 
-_GIVEN = ("Each gradient is added at the index of its window's largest element, in no specified order; all else is 0.",)
+_GRADIENT_CLAUSES = (
+    "Each gradient is added at the index of its window's largest element, in no specified order; all else is 0.",
+)
 _IMAGES = (Library(channels_last=Images((0, 1, 7), (0,), dtypes=frozenset({*FLOATS, torch.int64}))),)
 for _n in (2, 3):
     for _name, _libraries, _cuda, _row_major in (
@@ -216,7 +218,7 @@ for _n in (2, 3):
     ):
         family(
             f"{_name}_backward",
-            clauses=_GIVEN,
+            clauses=_GRADIENT_CLAUSES,
             name=f"{_name}_backward",
             tags=_TAGS | UNORDERED,
             libraries=_libraries,
@@ -332,12 +334,12 @@ def _taps_last(x: Tensor, n: int) -> Tensor:
     return aten.reshape.default(moved, [*moved.shape[: first + n], prod(moved.shape[first + n :])])
 
 
-def _chosen(taken: Tensor, places: Tensor) -> tuple[Tensor, Tensor]:
+def _chosen(windows: Tensor, places: Tensor) -> tuple[Tensor, Tensor]:
     """The largest of the last dimension, and its place."""
-    best, which = aten.max.dim(taken, taken.dim() - 1)
-    places = aten.expand.default(places, list(taken.shape))
-    result = aten.gather.default(places, taken.dim() - 1, aten.unsqueeze.default(which, taken.dim() - 1))
-    return best, aten.squeeze.dim(result, taken.dim() - 1)
+    best, which = aten.max.dim(windows, windows.dim() - 1)
+    places = aten.expand.default(places, list(windows.shape))
+    result = aten.gather.default(places, windows.dim() - 1, aten.unsqueeze.default(which, windows.dim() - 1))
+    return best, aten.squeeze.dim(result, windows.dim() - 1)
 
 
 for _n in (2, 3):
