@@ -63,8 +63,8 @@ class Cell:
         """One of the ways; ``mixed`` if some samples use loops and some a library; ``none`` if there are no samples."""
         if self.ways["refused"]:
             return "refused"
-        taken = [w for w in ("loops", "extern", "taken") if self.ways[w]]
-        return "none" if not taken else taken[0] if len(taken) == 1 else "mixed"
+        ways = [w for w in ("loops", "extern", "taken") if self.ways[w]]
+        return "none" if not ways else ways[0] if len(ways) == 1 else "mixed"
 
     def as_json(self) -> dict[str, Any]:
         return {

@@ -205,7 +205,7 @@ def loaded(kind: str, name: str, point: Carried, report: Report) -> tuple[object
     """
     package = point.package
     if report.problem:
-        printed = {"it printed last": report.said} if report.said else None
+        printed = {"it printed last": report.last_output} if report.last_output else None
         raise _broken(name, f"{package} {report.problem}", printed, _AGAIN, kind)
     if report.raised:
         raise _broken(

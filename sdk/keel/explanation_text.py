@@ -18,12 +18,12 @@ FIGURES = ("calls", "calls take", "moves", "launch", "predicted", "took")
 
 
 def document(
-    graphs: Sequence[GraphReport], taken: Mapping[str, int], fell_back: Mapping[str, int], steps: Sequence[Step]
+    graphs: Sequence[GraphReport], call_counts: Mapping[str, int], fell_back: Mapping[str, int], steps: Sequence[Step]
 ) -> RenderableType:
     """The explanation of these graphs as a rich document."""
     if not graphs:
         return "Nothing was compiled: the function computes no tensors, or Dynamo skipped it."
-    return Group(*(block for graph in graphs for block in _blocks(graph)), _summary(taken, fell_back, steps))
+    return Group(*(block for graph in graphs for block in _blocks(graph)), _summary(call_counts, fell_back, steps))
 
 
 def plain(document: RenderableType) -> str:

@@ -33,7 +33,7 @@ def price(call: Call, cost: Cost, sizes: Sizes = MappingProxyType({}), pieces: S
     nothing = Price(0.0, (0.0,) * len(work.read), (0.0,) * len(work.written))
     if is_free(call):
         return nothing
-    alone, given = _busy(call, cost, sizes, pieces)
+    alone, overridden = _busy(call, cost, sizes, pieces)
     if cost.fuses and fusable(call):
         picked = picked_tensors(call)
         alone += sum(work.read[i] for i in picked) / cost.bandwidth
@@ -43,7 +43,7 @@ def price(call: Call, cost: Cost, sizes: Sizes = MappingProxyType({}), pieces: S
             tuple(b / cost.bandwidth for b in work.written),
         )
     traffic, again = _passing(sum(work.read) + sum(work.written), call, cost)
-    return replace(nothing, alone=alone if given else max(alone, traffic) + again + cost.call)
+    return replace(nothing, alone=alone if overridden else max(alone, traffic) + again + cost.call)
 
 
 @dataclass(frozen=True)
@@ -89,9 +89,9 @@ def crossing(there: Cost, here: Cost, amount: float) -> float:
 def _busy(call: Call, cost: Cost, sizes: Sizes, pieces: Sequence[Call]) -> tuple[float, bool]:
     """The seconds of a call's arithmetic, or the sheet's override, and whether it is an override."""
     packet = call.name.rpartition(".")[0]
-    given = cost.seconds.get(call.name, cost.seconds.get(packet))
-    if given is not None:
-        return float(given(call) if callable(given) else given), True
+    override = cost.seconds.get(call.name, cost.seconds.get(packet))
+    if override is not None:
+        return float(override(call) if callable(override) else override), True
     exact = not pieces or call.name in cost.weights or packet in cost.weights
     return sum(_arithmetic(c, cost, sizes) for c in ((call,) if exact else pieces)), False
 

@@ -38,7 +38,7 @@ def decompose_call(node: fx.Node, decomposition: Decomposition, mode: Any) -> fx
     names = SymbolMap(symbols_of(mode))
 
     def faithful(*args: Any, **kwargs: Any) -> Any:
-        names.found.clear()
+        names.replacements.clear()
         results = decomposition(*args, **kwargs)
         if results is NotImplemented:
             return results
@@ -49,8 +49,8 @@ def decompose_call(node: fx.Node, decomposition: Decomposition, mode: Any) -> fx
         return tuple(match_type(f, p, names) for f, p in zip(results, promised, strict=True))
 
     parts = record(faithful, args, kwargs, mode)
-    if names.found:
-        rename(mode, names.found)
+    if names.replacements:
+        rename(mode, names.replacements)
     return parts
 
 
@@ -61,13 +61,13 @@ class SymbolMap:
     """
 
     known: frozenset[sympy.Symbol] = frozenset()
-    found: dict[sympy.Symbol, sympy.Expr] = field(default_factory=dict)
+    replacements: dict[sympy.Symbol, sympy.Expr] = field(default_factory=dict)
 
     def learn(self, size: int | torch.SymInt, promised: int | torch.SymInt) -> None:
         """Maps the new symbol of a size to the promised size."""
-        actual, expected = expression(size).xreplace(self.found), expression(promised)
+        actual, expected = expression(size).xreplace(self.replacements), expression(promised)
         if actual.is_Symbol and late(actual) - self.known and not expected.free_symbols - self.known:
-            self.found[actual] = expected
+            self.replacements[actual] = expected
 
     def equal(self, a: Sequence[int | torch.SymInt], b: Sequence[int | torch.SymInt]) -> bool:
         """True if a size of the decomposition equals the promised one."""
@@ -88,7 +88,7 @@ class SymbolMap:
         )
 
     def _known(self, size: int | torch.SymInt) -> sympy.Expr:
-        return expression(size).xreplace(self.found)
+        return expression(size).xreplace(self.replacements)
 
 
 def _value(arg: Any) -> Any:

@@ -52,7 +52,7 @@ class Decision:
     another call.
     """
 
-    kept: bool
+    intact: bool
     first: bool
     parts: fx.Graph | None = None
 
@@ -122,17 +122,17 @@ class _Desk:
     descent: Lookup
     strict: bool
     mode: Any
-    asked: dict[Any, Mapping[str, Refusal]] = field(default_factory=dict)
+    known_refusals: dict[Any, Mapping[str, Refusal]] = field(default_factory=dict)
     decided: dict[Any, Decision | None] = field(default_factory=dict)
     undone: dict[Any, str] = field(default_factory=dict)
-    whole: dict[Any, str] = field(default_factory=dict)
+    intact_reasons: dict[Any, str] = field(default_factory=dict)
     breaks: dict[Any, str | None] = field(default_factory=dict)
 
     def reasons(self, node: fx.Node) -> dict[str, Refusal]:
         """The refusals of a call, which also say why a call with a decomposition is left to a last resort."""
         call = call_of(node)
         assert call is not None
-        by, more = self.refusals(node), self.whole.get(call.key)
+        by, more = self.refusals(node), self.intact_reasons.get(call.key)
         return (
             dict(by)
             if more is None
@@ -142,9 +142,9 @@ class _Desk:
     def refusals(self, node: fx.Node) -> Mapping[str, Refusal]:
         call = call_of(node)
         assert call is not None
-        if (refusals := self.asked.get(call.key)) is None:
+        if (refusals := self.known_refusals.get(call.key)) is None:
             answers = ((b.name, self._refusal(b, call)) for b in self.backends)
-            refusals = self.asked[call.key] = {name: why for name, why in answers if why is not None}
+            refusals = self.known_refusals[call.key] = {name: why for name, why in answers if why is not None}
         return refusals
 
     def _refusal(self, backend: Backend, call: Call) -> Refusal | None:
@@ -170,22 +170,22 @@ class _Desk:
     def _decide(self, node: fx.Node, call: Call) -> Decision | None:
         refused = self.refusals(node)
         if any(b.name not in refused for b in self.backends if not b.last_resort):
-            return Decision(kept=True, first=True)
+            return Decision(intact=True, first=True)
         last = any(b.name not in refused for b in self.backends if b.last_resort)
         if (self._broken(call) is not None and not evens(call)) or (last and all(b.last_resort for b in self.backends)):
-            return Decision(kept=True, first=False) if last else None
+            return Decision(intact=True, first=False) if last else None
         parts = self.written_out(node, call)
         below = None if parts is None else [self.verdict(n) for n in parts.nodes if is_call(n)]
         if below is not None and all(v is not None and v.first for v in below):
-            return Decision(kept=False, first=True, parts=parts)
+            return Decision(intact=False, first=True, parts=parts)
         if last:
             if parts is not None and below is not None:
                 pieces = zip(filter(is_call, parts.nodes), below, strict=True)
                 left = next(str(n.target) for n, v in pieces if v is None or not v.first)
-                self.whole[call.key] = f"It stays whole because no other backend takes its piece {left}."
-            return Decision(kept=True, first=False)
+                self.intact_reasons[call.key] = f"It stays whole because no other backend takes its piece {left}."
+            return Decision(intact=True, first=False)
         if below is not None and None not in below:
-            return Decision(kept=False, first=False, parts=parts)
+            return Decision(intact=False, first=False, parts=parts)
         return None
 
     def written_out(self, node: fx.Node, call: Call) -> fx.Graph | None:
@@ -197,7 +197,9 @@ class _Desk:
             parts = decompose_call(node, decomposition, self.mode)
         except NotRecorded as e:
             self.undone[call.key] = str(e)
-            self.whole[call.key] = f"It stays whole because its decomposition failed: {str(e).removesuffix('.')}."
+            self.intact_reasons[call.key] = (
+                f"It stays whole because its decomposition failed: {str(e).removesuffix('.')}."
+            )
             return None
         _drop_unused(parts)  # a value of which only the dtype was used needs no owner
         return parts

@@ -46,12 +46,12 @@ _CACHE = Cache("plugin", ".json")
 
 @dataclass(frozen=True)
 class Report:
-    """How an import went: ``problem`` is a sentence on what it did to its process, ``said`` what it printed last;
-    ``raised`` is what it raised instead, ``trace`` the traceback of that.  With neither, it is good.  ``stopped`` has
-    the seconds after which it was stopped because it had not ended, 0 where it was not."""
+    """How an import went: ``problem`` is a sentence on what it did to its process, ``last_output`` what it printed
+    last; ``raised`` is what it raised instead, ``trace`` the traceback of that. With neither, it is good. ``stopped``
+    has the seconds after which it was stopped because it had not ended, 0 where it was not."""
 
     problem: str = ""
-    said: str = ""
+    last_output: str = ""
     raised: str = ""
     trace: str = ""
     stopped: float = 0.0

@@ -58,7 +58,7 @@ def check(data: Any, file: str = "") -> None:
         if not is_value_name(name):
             facts.refuse(f"{shown(name)} is not a valid name.")
         bits[name] = _symbol(facts)
-    _Graph(bits).check(parts["graph"], 0, whole=True)
+    _Graph(bits).check(parts["graph"], 0, top_level=True)
 
 
 def _symbol(facts: Item) -> int:
@@ -88,7 +88,7 @@ class _Graph:
     def __init__(self, bits: dict[str, int]) -> None:
         self.bits = bits
 
-    def check(self, graph: Item, depth: int, *, whole: bool) -> None:
+    def check(self, graph: Item, depth: int, *, top_level: bool) -> None:
         if depth > MOST_GRAPHS:
             graph.refuse(f"Graphs are nested more than {MOST_GRAPHS} times.")
         parts = graph.record(("inputs", "constants", "nodes", "graphs", "results", "writes"))
@@ -102,7 +102,7 @@ class _Graph:
                 self.value(fields["fixed"], (), ())
             else:
                 self.type(fields["out"])
-        if parts["constants"].value and not whole:
+        if parts["constants"].value and not top_level:
             parts["constants"].refuse("A graph inside another one cannot have constants.")
         for constant in parts["constants"].items(MOST_NODES):
             fields = constant.record(("name", "out"))
@@ -111,7 +111,7 @@ class _Graph:
         inner = parts["graphs"].table(1 << 12)
         for name, item in inner.items():
             _free_name(item.place, Item(name, item.place), known)
-            self.check(item, depth + 1, whole=False)
+            self.check(item, depth + 1, top_level=False)
         places = frozenset(known) - inner.keys()
         known = set(places)
         for node in parts["nodes"].items(MOST_NODES):

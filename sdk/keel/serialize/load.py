@@ -253,23 +253,25 @@ def _none(name: str) -> fx.Node:
 
 def _arguments(node: Data, target: Any) -> tuple[list[Data], dict[str, Data]]:
     """Returns the arguments as this PyTorch's overload takes them, without those that equal its defaults."""
-    given, known = node["args"], {p.name: p for p in parameters(target)}
-    for name, value in given.items():
+    arguments, known = node["args"], {p.name: p for p in parameters(target)}
+    for name, value in arguments.items():
         if name not in known and name not in node["default"]:
             raise _lacking(
                 node,
                 f"The graph sets {name!r} of {node['op']} to {value}, but this PyTorch's overload lacks it.",
             )
-    if lost := [p.name for p in known.values() if p.required and p.name not in given]:
+    if lost := [p.name for p in known.values() if p.required and p.name not in arguments]:
         raise _lacking(node, f"This PyTorch's {node['op']} needs {', '.join(lost)}, which the graph does not give.")
     needed = [
-        p for p in known.values() if p.name in given and (p.required or not same(given[p.name], encode(p.default)))
+        p
+        for p in known.values()
+        if p.name in arguments and (p.required or not same(arguments[p.name], encode(p.default)))
     ]
     positional = [p for p in known.values() if not p.keyword_only]
     last = max((i for i, p in enumerate(positional) if p in needed), default=-1)
     return (
-        [given[p.name] if p.name in given else encode(p.default) for p in positional[: last + 1]],
-        {p.name: given[p.name] for p in needed if p.keyword_only},
+        [arguments[p.name] if p.name in arguments else encode(p.default) for p in positional[: last + 1]],
+        {p.name: arguments[p.name] for p in needed if p.keyword_only},
     )
 
 

@@ -11,7 +11,7 @@ import sympy
 from sympy.logic.boolalg import BooleanAtom
 
 from keel.errors import KeelError
-from keel.symbols.functions import Kind, Value, arguments_of, function_of, whole
+from keel.symbols.functions import Kind, Value, arguments_of, as_integer, function_of
 
 
 def evaluate(expr: Any, values: Mapping[str, int | float | bool], kind: Kind | None = None) -> Any:
@@ -21,14 +21,14 @@ def evaluate(expr: Any, values: Mapping[str, int | float | bool], kind: Kind | N
     the result: sympy turns a sum or product of floats that is 0 into an integer. Raises KeyError for a symbol without a
     value, and ZeroDivisionError, OverflowError or ValueError as Python does. Raises KeelError[bad-graph] for a function
     that is not in the table."""
-    value = whole(_value(expr, values))
+    value = as_integer(_value(expr, values))
     value = float(value) if isinstance(value, Fraction) else value
     return value if kind is None else {"int": int, "float": float, "bool": bool}[kind](value)
 
 
 def exact(expr: Any, values: Mapping[str, int | float | bool]) -> Value:
     """Returns the same, but keeps fractions."""
-    return whole(_value(expr, values))
+    return as_integer(_value(expr, values))
 
 
 def constant(expr: Any) -> Value | None:
@@ -74,7 +74,7 @@ def _value(expr: Any, values: Mapping[str, int | float | bool]) -> Any:
     if type(expr).__name__ in ("Where", "ITE"):  # the other branch may raise
         holds, then, other = expr.args
         return _value(then if _value(holds, values) else other, values)
-    return whole(row.value(*(_value(a, values) for a in arguments_of(expr))))
+    return as_integer(row.value(*(_value(a, values) for a in arguments_of(expr))))
 
 
 def _first(expr: sympy.Piecewise, values: Mapping[str, int | float | bool]) -> Any:

@@ -124,7 +124,7 @@ def _c_by_kind(on_ints: str, on_floats: str) -> CForm:
 # -- values ------------------------------------------------------------------------------------------
 
 
-def whole(value: Value) -> Value:
+def as_integer(value: Value) -> Value:
     """A Fraction that is an integer as an int; anything else unchanged."""
     return int(value) if isinstance(value, Fraction) and value.denominator == 1 else value
 
@@ -134,7 +134,7 @@ def power(base: Value, exponent: Value) -> Value:
     if exponent == Fraction(1, 2):
         return math.sqrt(base)
     if isinstance(exponent, int) and not isinstance(base, float):
-        return whole(Fraction(base) ** exponent)
+        return as_integer(Fraction(base) ** exponent)
     result = base**exponent
     if isinstance(result, complex):
         raise ValueError("math domain error")
@@ -403,7 +403,7 @@ _ROWS = (
     ),
     Function(("ToFloat",), _of("float"), float, _called("float"), _c_format("(double){0}"), ranges.increasing(float)),
     Function(
-        ("Identity",), lambda kinds: kinds[0], lambda x: x, _format("{0}"), _c_format("{0}"), ranges.kept, lambda a: a
+        ("Identity",), lambda kinds: kinds[0], lambda x: x, _format("{0}"), _c_format("{0}"), ranges.same, lambda a: a
     ),
     Function(
         ("Where", "ITE"),

@@ -36,7 +36,7 @@ PYTHON_NAMES: Mapping[str, Any] = {
     "power": functions.power,
     "round": round,
     "sign": functions.sign,
-    "whole": functions.whole,
+    "whole": functions.as_integer,
 }
 """What a Python text uses: the names that have to be there where it is run."""
 

@@ -168,5 +168,5 @@ def bitwise_or(*args: Range) -> Range:
     return Range(0) if all(a.non_negative for a in args) else ANY
 
 
-def kept(*args: Range) -> Range:
+def same(*args: Range) -> Range:
     return args[0]

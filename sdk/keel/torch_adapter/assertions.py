@@ -55,7 +55,7 @@ def _assert_promises(gm: fx.GraphModule, made: _Made) -> None:
     for node in gm.graph.find_nodes(op="get_attr"):
         body = getattr(gm, str(node.target), None)
         if isinstance(body, fx.GraphModule):  # promises about its operands have been asserted outside
-            _assert_promises(body, _Made(body.graph, {*made.seen}, {*made.drawn}))
+            _assert_promises(body, _Made(body.graph, {*made.known}, {*made.drawn}))
             body.recompile()
     if made.complete:
         _drop_folded(gm.graph)
@@ -77,14 +77,14 @@ class _Promise:
 
 @dataclass
 class _Made:
-    """The data-dependent numbers that a graph makes. ``seen`` are the symbols in the values of the nodes so far,
+    """The data-dependent numbers that a graph makes. ``known`` are the symbols in the values of the nodes so far,
     ``drawn`` the symbols that numbers had when they were made, and ``places`` the nodes from which numbers can be read.
     ``waiting`` are promises, each with the node of its number, that depend on later nodes. ``complete`` is True if each
     promise has an assertion.
     """
 
     graph: fx.Graph
-    seen: set[sympy.Symbol] = field(default_factory=set)
+    known: set[sympy.Symbol] = field(default_factory=set)
     drawn: set[sympy.Symbol] = field(default_factory=set)
     places: list[fx.Node] = field(default_factory=list)
     waiting: list[tuple[_Promise, fx.Node]] = field(default_factory=list)
@@ -115,13 +115,13 @@ class _Made:
         """Records the symbols in the value of a node, and inserts the assertions that waited for them."""
         value = node.meta.get("val")
         symbols = {s for n in _numbers(value) for s in expression(n).free_symbols}
-        self.seen |= symbols
+        self.known |= symbols
         if not symbols or isinstance(value, tuple | list):
             return
         self.places.append(node)
         waiting, self.waiting = self.waiting, []
         for promise, made in waiting:
-            if promise.promised.free_symbols <= self.seen:
+            if promise.promised.free_symbols <= self.known:
                 after = _After(self.graph, node)
                 self._assert(after, self._tests([(promise, made)], after), {}, {})
             else:
@@ -129,7 +129,7 @@ class _Made:
 
     def _maker(self, node: fx.Node, drawn: Sequence[sympy.Symbol]) -> None:
         """Inserts assertions for the numbers that a call makes."""
-        promised = _promised(node, drawn, self.seen)
+        promised = _promised(node, drawn, self.known)
         if not promised:
             return
         results = _results(node, self.graph)
@@ -138,8 +138,8 @@ class _Made:
         _substitute(node, results, values, promised)
         numbers = [(p, n) for p in promised if (n := after.number(p.own, results.values())) is not None]
         self.complete &= len(numbers) == len(promised)
-        now = [(p, n) for p, n in numbers if p.promised.free_symbols <= self.seen]
-        self.waiting += [(p, n) for p, n in numbers if not p.promised.free_symbols <= self.seen]
+        now = [(p, n) for p, n in numbers if p.promised.free_symbols <= self.known]
+        self.waiting += [(p, n) for p, n in numbers if not p.promised.free_symbols <= self.known]
         tests = self._tests(now, after)
         _substitute(node, results, values, [p for p, _, _ in tests])
         self._assert(after, tests, results, values)
@@ -279,14 +279,14 @@ def _env(*nodes: fx.Node) -> Any:
     raise AssertionError("a call that makes sizes has a value")
 
 
-def _promised(node: fx.Node, drawn: Sequence[sympy.Symbol], seen: Collection[sympy.Symbol]) -> list[_Promise]:
+def _promised(node: fx.Node, drawn: Sequence[sympy.Symbol], known: Collection[sympy.Symbol]) -> list[_Promise]:
     """The promises about the numbers that a call makes: a number is promised if its expression is more than its own
     symbol.
     """
     env, promises = _env(node), []
     for raw in drawn:
         promised = env.replace(raw)
-        if promised.is_Symbol and late(promised) and promised not in seen:
+        if promised.is_Symbol and late(promised) and promised not in known:
             continue
         with env.ignore_fresh_unbacked_symbols():
             own = expression(env.create_unbacked_symint() if raw.is_integer else env.create_unbacked_symfloat())

@@ -72,7 +72,7 @@ def test_what_hurts_its_process_is_a_sentence(package: Package) -> None:
     assert time.monotonic() - started < 120
     for (case, (_, sentence)), report in zip(BAD.items(), reports, strict=True):
         assert sentence in report.problem and not report.raised, (case, report)
-    assert next(r.said for r, case in zip(reports, BAD, strict=True) if case == "aborts") == "0x17: no firmware"
+    assert next(r.last_output for r, case in zip(reports, BAD, strict=True) if case == "aborts") == "0x17: no firmware"
 
 
 @pytest.mark.slow
