@@ -77,7 +77,7 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Kept:
+class CachedRows:
     """The loops of a row without recomputation, the array length of each cached value, the place of each value that is
     cached or read back, and for each value that is read back the cached one.
     """
@@ -88,9 +88,9 @@ class Kept:
     read: dict[int, int]
 
 
-def kept_rows(body: Sequence[Stmt], facts: Facts) -> Kept:
+def kept_rows(body: Sequence[Stmt], facts: Facts) -> CachedRows:
     cached = _Rows(facts)
-    return Kept(tuple(cached.visit(s) for s in body), cached.arrays, cached.places, cached.read)
+    return CachedRows(tuple(cached.visit(s) for s in body), cached.arrays, cached.places, cached.read)
 
 
 class _Rows:

@@ -30,7 +30,7 @@ class Memory:
         return waits
 
 
-def apart(loop: Loop) -> bool:
+def crosses_lanes(loop: Loop) -> bool:
     """True if an iteration may access an element that another lane stored in an earlier iteration."""
     inner = list(walk(loop.body))
     stores: dict[str, set[object]] = {}

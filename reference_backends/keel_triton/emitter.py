@@ -34,7 +34,7 @@ from keel.loops import (
     results_of,
     walk,
 )
-from keel_triton.barriers import Memory, apart
+from keel_triton.barriers import Memory, crosses_lanes
 from keel_triton.combiners import combined, function, identities, name
 from keel_triton.index_text import Var, index_text, merged, narrowed, product_text, runs, size_text, tight
 from keel_triton.launch_plan import UNROLLED, Launch, length, mode, padded
@@ -405,7 +405,7 @@ class _Printer:
         for buffer in {s.buffer for s in walk(loop.body) if isinstance(s, Store)}:
             self.forget(self.launch.names[buffer])
         self.open(head)
-        if apart(loop):
+        if crosses_lanes(loop):
             self.barrier()
 
     # -- folds -----------------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from keel.loops import Loop
-from keel_triton.barriers import Memory, apart
+from keel_triton.barriers import Memory, crosses_lanes
 
 from ..kernels import sized
 
@@ -44,7 +44,7 @@ def loop(body: str) -> Loop:
 
 
 def test_iterations_apart() -> None:
-    assert not apart(loop("    store b[i0] %0\n"))
-    assert not apart(loop("    %1 = load b[i0]\n    store b[i0] %1\n"))
-    assert apart(loop("    %1 = load b[i0 + 1]\n    store b[i0] %1\n"))
-    assert apart(loop("    store b[i0] %0\n    store b[i0 + 1] %0\n"))
+    assert not crosses_lanes(loop("    store b[i0] %0\n"))
+    assert not crosses_lanes(loop("    %1 = load b[i0]\n    store b[i0] %1\n"))
+    assert crosses_lanes(loop("    %1 = load b[i0 + 1]\n    store b[i0] %1\n"))
+    assert crosses_lanes(loop("    store b[i0] %0\n    store b[i0 + 1] %0\n"))
