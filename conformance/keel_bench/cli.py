@@ -17,7 +17,7 @@ from keel_conformance.workers.spawn import forked, fresh
 
 from .calibrate import write
 from .jobs import BATCHES, PRECISIONS, Job, Selection
-from .suite import PARTS, SUITES, bars, plan
+from .suites import PARTS, SUITES, bars, plan
 from .training_step import MODES
 from .worker import environment, work
 

@@ -14,7 +14,7 @@ from keel_conformance.workers.pool import ReportPhase
 from . import memory_traffic, run_time
 from .jobs import Job
 from .placements import cost_sheets, random_programs
-from .suite import PARTS
+from .suites import PARTS
 
 TIMED = frozenset({"never-worse", "mixtures", "prediction"})
 ALLOCATOR = {"MALLOC_TRIM_THRESHOLD_": str(1 << 31), "MALLOC_MMAP_THRESHOLD_": str(1 << 31)}

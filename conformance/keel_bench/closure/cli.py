@@ -26,9 +26,9 @@ from keel_conformance.workers.command_run import running
 from keel_conformance.workers.pool import Outcome
 from keel_conformance.workers.spawn import forked
 
-from ..models.zoo import NAMES
+from ..models.model_zoo import NAMES
 from . import bars as promised
-from . import cost
+from . import tracing_time
 from .jobs import MODES, Job, Outcomes, Row
 from .worker import work
 
@@ -67,11 +67,13 @@ def closure(
     with running(json, Job, _row, resume=resume, retry=retry) as run:
         start = forked(work, WARM)
         outcomes = run.measure("closure", todo, start, _trouble, at_once=jobs, time_limit=time_limit)
-        times = run.measure("time", cost.jobs() if "time" in parts else [], start, _trouble, time_limit=time_limit)
+        times = run.measure(
+            "time", tracing_time.jobs() if "time" in parts else [], start, _trouble, time_limit=time_limit
+        )
     bars = list(promised.of_members()) if "members" in parts else []
     for setting in dict.fromkeys(job.setting for job in todo):
         bars += promised.of_setting(setting, {j: o for j, o in outcomes.items() if j.setting == setting}, what)
-    bars += cost.bars(times)
+    bars += tracing_time.bars(times)
     report.list_needs(run.console, "What remains outside", promised.outside(outcomes.items()))
     _list_left_out(run.console, outcomes)
     _list_untraced(run.console, outcomes)

@@ -6,10 +6,10 @@ from typing import Any
 
 from keel_conformance.workers.pool import ReportPhase
 
-from . import cost, measure, zoo
+from . import measure, measure_model, tracing_time
 from .jobs import Job
 
-MEASURES = {"opinfo": measure.measure, "zoo": zoo.measure, "time": cost.measure}
+MEASURES = {"opinfo": measure.measure, "zoo": measure_model.measure, "time": tracing_time.measure}
 
 
 def work(job: Job, tell: ReportPhase) -> Any:

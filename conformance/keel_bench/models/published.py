@@ -10,7 +10,7 @@ from typing import Any
 from keel_conformance.models.case import ModelCase
 
 from ..training_step import MODES
-from . import zoo, zoo_text, zoo_vision
+from . import model_zoo, zoo_text, zoo_vision
 from .decode_step import TINY, decode_step
 from .detection import resnet_fpn
 from .diffusion_unet import diffusion_unet
@@ -54,8 +54,8 @@ def _tokens(known_as: str, like: str, cuda: int = 16, **sizes: Any) -> Published
 
 
 def _small(like: str, batch: int) -> ModelCase:
-    size = zoo.sizes(like)[0]
-    return zoo.build(like, size=zoo.Size(batch, size.extent))
+    size = model_zoo.sizes(like)[0]
+    return model_zoo.build(like, size=model_zoo.Size(batch, size.extent))
 
 
 def _own(

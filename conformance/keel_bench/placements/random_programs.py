@@ -27,7 +27,7 @@ from keel_conformance.workers.pool import Outcome
 
 from ..jobs import Job, Selection, failed, within
 from .brute_force import Oracle
-from .graphs import tensors_of
+from .synthetic_graphs import tensors_of
 
 COUNT, CHUNK = 10_000, 1_000
 HASH_SEEDS = ("0", "1")

@@ -23,7 +23,7 @@ from keel_conformance.report import Criterion
 from keel_conformance.workers.pool import Outcome
 
 from ..jobs import Job, Selection, beyond, failed, within
-from .graphs import FAMILIES, priced, unsupported
+from .synthetic_graphs import FAMILIES, priced, unsupported
 
 SIZES = (1_000, 2_000, 5_000, 10_000, 20_000, 100_000)
 COMPARED = (500, 1_000, 2_000)

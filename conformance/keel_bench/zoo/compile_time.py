@@ -19,7 +19,7 @@ from ..compile_time import cpu_seconds
 from ..fallbacks import recorded, setting
 from ..jobs import Job, Selection, failed
 from ..memory_traffic import keels
-from ..models import zoo
+from ..models import model_zoo
 from ..run_time import geometric_mean
 from ..training_step import Step, prepare, run
 from . import ways
@@ -35,7 +35,7 @@ def jobs(chosen: Selection) -> list[Job]:
     return [
         Job("zoo-compile", model, chosen.backend, mode, along="static", rounds=1, threads=1)
         for model in chosen.models
-        if model in (*zoo.NAMES, *zoo.BEYOND) and chosen.device == "cpu"
+        if model in (*model_zoo.NAMES, *model_zoo.BEYOND) and chosen.device == "cpu"
         for mode in chosen.modes
     ]
 
@@ -56,7 +56,7 @@ def seconds(job: Job, by: Callable[..., Any]) -> float:
     A model that keeps something in its first step, as levit does in inference, is compiled again in its second.
     """
     torch.compiler.reset()
-    step, case = job.step, zoo.build(job.model)
+    step, case = job.step, model_zoo.build(job.model)
     forward = by(case.model, job)
     first, second, third = (_cpu_seconds_of(step, case, forward) for _ in range(3))
     return first + second - 2 * third

@@ -14,7 +14,7 @@ from keel import universe
 from keel_conformance.workers.fork_safety import MODES, without_devices
 
 from ..jobs import Job
-from ..models import zoo
+from ..models import model_zoo
 from . import compile_time
 
 torch.set_num_threads(1)  # a pool of threads does not survive a fork
@@ -24,7 +24,7 @@ with warnings.catch_warnings():
     for model in ("bert", "resnet18"):  # of both libraries that models come from
         for mode in ("inference", "training") if "training" in MODES else ("inference",):
             compile_time.measure(Job("zoo-compile", model, "cpp", mode, along="static"))
-    zoo.build("AlbertForMaskedLM")
+    model_zoo.build("AlbertForMaskedLM")
     universe.names()  # what it imports may look for devices: not after a fork
 torch.compiler.reset()
 gc.collect()

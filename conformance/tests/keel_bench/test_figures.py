@@ -13,7 +13,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from keel import KeelWarning
-from keel_bench import accuracy, compile_time, dynamic, memory_traffic, run_time
+from keel_bench import accuracy, compile_time, memory_traffic, run_time, size_sweep
 from keel_bench.cli import app
 from keel_bench.compilers import counted
 from keel_bench.fallbacks import left_to_eager, troubles
@@ -35,7 +35,7 @@ def test_jobs_cover_what_was_chosen() -> None:
         "accuracy resnet50 training fp32 cpp",
     ]
     assert {j.compiler for j in compile_time.jobs(EVERYTHING)} == {"cpp", "inductor"}
-    assert [(j.model, j.along) for j in dynamic.jobs(EVERYTHING) if j.mode == "training"] == [
+    assert [(j.model, j.along) for j in size_sweep.jobs(EVERYTHING) if j.mode == "training"] == [
         ("bert", "batch"),
         ("bert", "length"),
         ("resnet50", "batch"),
@@ -43,7 +43,7 @@ def test_jobs_cover_what_was_chosen() -> None:
 
 
 def test_sizes_are_twenty_and_hold_one() -> None:
-    for sizes in dynamic.SIZES.values():
+    for sizes in size_sweep.SIZES.values():
         assert len(sizes) == len(set(sizes)) == 20 and 1 in sizes[2:]
 
 
@@ -58,14 +58,14 @@ def test_size_one_may_cost_one_more_compilation(count: int, at_one: int, holds: 
         "worst_at": "",
         "over": [],
     }
-    first, _ = dynamic.bars({Job("dynamic", "bert", "cpp", along="batch"): Outcome(figures)})
+    first, _ = size_sweep.bars({Job("dynamic", "bert", "cpp", along="batch"): Outcome(figures)})
     assert first.holds is holds
 
 
 def test_a_sweep_counts_compilations_and_errors() -> None:
     job = Job("dynamic", "bert", "eager", scale="tiny", along="batch")
     torch.compiler.reset()  # what other tests taught PyTorch of the axis
-    found = dynamic.sweep(job, (4, 6, 1, 3))
+    found = size_sweep.sweep(job, (4, 6, 1, 3))
     assert found["worst"] <= 1 and found["over"] == []
     assert (found["compilations"], found["at_one"]) == (3, 1)
 

@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 
 from keel_bench.jobs import Job
-from keel_bench.suite import bars
+from keel_bench.suites import bars
 from keel_bench.worker import environment, work
 from keel_conformance.workers.pool import Outcome, run_all
 from keel_conformance.workers.spawn import fresh

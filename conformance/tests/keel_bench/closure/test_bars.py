@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from keel_bench.closure import bars as promised
-from keel_bench.closure import cost
+from keel_bench.closure import tracing_time
 from keel_bench.closure.cli import _flat, planned
 from keel_bench.closure.jobs import Job, Row
 from keel_conformance.report import Criterion
@@ -98,9 +98,9 @@ def test_every_primitive_is_counted() -> None:
 
 def test_time_is_held_to_aotautograds() -> None:
     job = Job("time", "bert")
-    assert [b.holds for b in cost.bars({job: Outcome({"alone": 2.0, "adds": 1.9})})] == [True]
-    assert [b.holds for b in cost.bars({job: Outcome({"alone": 2.0, "adds": 2.1})})] == [False]
-    assert [b.holds for b in cost.bars({job: Outcome(None, "died")})] == [False]
+    assert [b.holds for b in tracing_time.bars({job: Outcome({"alone": 2.0, "adds": 1.9})})] == [True]
+    assert [b.holds for b in tracing_time.bars({job: Outcome({"alone": 2.0, "adds": 2.1})})] == [False]
+    assert [b.holds for b in tracing_time.bars({job: Outcome(None, "died")})] == [False]
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -9,7 +9,7 @@ import pytest
 from keel import placement
 from keel_bench.jobs import Job, Selection
 from keel_bench.placements import scaling
-from keel_bench.placements.graphs import FAMILIES, LATENCY, priced, unsupported
+from keel_bench.placements.synthetic_graphs import FAMILIES, LATENCY, priced, unsupported
 from keel_conformance.workers.pool import Outcome
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from keel_bench.jobs import Job, Selection
-from keel_bench.models import zoo
-from keel_bench.suite import programs_of_zoo
+from keel_bench.models import model_zoo
+from keel_bench.suites import programs_of_zoo
 from keel_bench.zoo import compile_time
-from keel_bench.zoo import models as zoo_models
+from keel_bench.zoo import model_accuracy as zoo_models
 from keel_conformance.workers.pool import Outcome
 
 
@@ -33,8 +33,8 @@ def test_a_failure_has_a_row() -> None:
 def test_every_model_is_measured_and_those_on_no_list_that_are_long_to_compile() -> None:
     chosen = Selection(programs_of_zoo(), ("training",), "cpp")
     models = [job.model for job in compile_time.jobs(chosen)]
-    assert models == [*zoo.NAMES, *zoo.BEYOND] and "densenet121" in models
-    assert not {job.model for job in zoo_models.jobs(chosen)} & {*zoo.BEYOND}
+    assert models == [*model_zoo.NAMES, *model_zoo.BEYOND] and "densenet121" in models
+    assert not {job.model for job in zoo_models.jobs(chosen)} & {*model_zoo.BEYOND}
 
 
 def test_the_kernel_cache_starts_empty(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,17 +5,17 @@ from __future__ import annotations
 import pytest
 import torch
 
-from keel_bench.models import zoo
+from keel_bench.models import model_zoo
 from keel_bench.training_step import Step, leavings, reference, run
 
 
 def test_each_model_has_three_sizes() -> None:
-    assert len(zoo.NAMES) == len(set(zoo.NAMES)) == len(zoo.TEXT) + len(zoo.VISION) == 133
-    assert all(len(set(zoo.sizes(name))) == 3 for name in zoo.NAMES)
+    assert len(model_zoo.NAMES) == len(set(model_zoo.NAMES)) == len(model_zoo.TEXT) + len(model_zoo.VISION) == 133
+    assert all(len(set(model_zoo.sizes(name))) == 3 for name in model_zoo.NAMES)
 
 
 def test_a_mixture_of_experts_has_a_float64_twin() -> None:
-    case = zoo.build("gpt-oss-20b")
+    case = model_zoo.build("gpt-oss-20b")
     left = [leavings(Step(), c, run(Step(), c, c.model)) for c in (case, case.twin())]
     exact = reference(Step(), case)
     for one in left:
@@ -25,9 +25,9 @@ def test_a_mixture_of_experts_has_a_float64_twin() -> None:
 @pytest.mark.parametrize("name", ["t5", "resnet18", "BertForQuestionAnswering", "lcnet_050", "densenet121"])
 def test_a_model_runs_at_each_size_with_the_same_weights(name: str) -> None:
     shapes = set()
-    first = zoo.build(name)
-    for size in zoo.sizes(name):
-        case = zoo.build(name, size=size)
+    first = model_zoo.build(name)
+    for size in model_zoo.sizes(name):
+        case = model_zoo.build(name, size=size)
         given = case.args or tuple(case.kwargs.values())
         assert given[0].shape[0] == size.batch and size.extent in (0, given[0].shape[-1])
         with torch.no_grad():

@@ -19,7 +19,7 @@ from ..accuracy_trial import AccuracyTrial
 from ..closure.trace_watch import sentence
 from ..draws import measures
 from ..jobs import Job, Selection
-from ..models import zoo
+from ..models import model_zoo
 from ..training_step import Step, prepare, run
 from . import ways
 from .ways import HOLDS, NOT_AOT, NOT_EAGER, RAISED, UNJUDGED, WRONG
@@ -32,7 +32,7 @@ def jobs(chosen: Selection) -> list[Job]:
     so that each finds the kernels that another compiled.  Within a way the image models come first, because they take
     longest: no long job is left when the others have ended.
     """
-    models = [model for model in reversed(zoo.NAMES) if model in chosen.models]
+    models = [model for model in reversed(model_zoo.NAMES) if model in chosen.models]
     return [
         chosen.job("zoo-models", model, mode, along=along, scale="line")
         for mode in chosen.modes
@@ -57,16 +57,16 @@ class _Measured:
     kinks: list[str] = field(default_factory=list)
 
     def row(self) -> dict[str, Any]:
-        step, sizes = self.job.step, zoo.sizes(self.job.model)
-        case = prepare(step, zoo.build(self.job.model, device=self.job.device))
+        step, sizes = self.job.step, model_zoo.sizes(self.job.model)
+        case = prepare(step, model_zoo.build(self.job.model, device=self.job.device))
         inputs = AccuracyTrial(step, ways.keel(case.model, self.job), case)
         for size in sizes:
             end, why = self.one(inputs, size)
             self.ends.setdefault(end, []).append(f"{size}: {why}" if why else str(size))
         return {"ends": self.ends, "kinks": self.kinks}
 
-    def one(self, inputs: AccuracyTrial, size: zoo.Size) -> tuple[str, str]:
-        drawn = partial(zoo.build, self.job.model, size=size, device=self.job.device)
+    def one(self, inputs: AccuracyTrial, size: model_zoo.Size) -> tuple[str, str]:
+        drawn = partial(model_zoo.build, self.job.model, size=size, device=self.job.device)
         measured = cache(measures(inputs.step, drawn))
         first = measured(0)
         try:

@@ -11,12 +11,12 @@ import torch
 
 from keel import universe
 from keel_bench.jobs import Job, Selection
-from keel_bench.zoo import samples, ways
+from keel_bench.zoo import opinfo_samples, ways
 
 
 def ends(name: str, mode: str = "inference") -> dict[str, list[str]]:
     job = Job("zoo-samples", name, "cpp", mode, along="static", rounds=1)
-    found: dict[str, list[str]] = samples.measure(job)["ends"]
+    found: dict[str, list[str]] = opinfo_samples.measure(job)["ends"]
     return found
 
 
@@ -61,7 +61,7 @@ def test_an_error_counts_where_aot_eager_runs(monkeypatch: pytest.MonkeyPatch) -
 
 def test_gradients_are_asked_of_what_promises_them() -> None:
     chosen = Selection(("tanh", "nonzero", "bert"), ("inference", "training"), "cpp", samples=3)
-    jobs = samples.jobs(chosen)
+    jobs = opinfo_samples.jobs(chosen)
     assert {(job.model, job.mode) for job in jobs} == {
         ("tanh", "inference"),
         ("tanh", "training"),

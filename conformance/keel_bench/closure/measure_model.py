@@ -9,7 +9,7 @@ import torch
 from keel import closure
 from keel_conformance.workers.pool import ReportPhase
 
-from ..models import zoo
+from ..models import model_zoo
 from ..training_step import Step, prepare, run
 from .jobs import Job, Row
 from .trace_watch import Endings, Watch, last_line
@@ -24,7 +24,7 @@ def measure(job: Job, tell: ReportPhase) -> Row:
     watch.now("running in eager PyTorch")
     step = Step("training" if job.mode == "training" else "inference")
     try:
-        case = prepare(step, zoo.build(job.name))
+        case = prepare(step, model_zoo.build(job.name))
         run(step, case, case.model)
     except Exception as e:
         row.untraced[last_line(e)] = "eager"

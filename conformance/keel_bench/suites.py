@@ -12,14 +12,14 @@ from keel_conformance.models import NAMES
 from keel_conformance.report import Criterion
 from keel_conformance.workers.pool import Outcome
 
-from . import accuracy, compile_time, dynamic, memory_traffic, run_time
+from . import accuracy, compile_time, memory_traffic, run_time, size_sweep
 from .jobs import Job, Selection
-from .models import published, zoo
+from .models import model_zoo, published
 from .placements import mixed_backends, optimality, prediction, random_programs, scaling
 from .speed import side_by_side, speed_bars
 from .zoo import compile_time as zoo_compile_time
-from .zoo import models as zoo_models
-from .zoo import samples as zoo_samples
+from .zoo import model_accuracy as zoo_models
+from .zoo import opinfo_samples as zoo_samples
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Suite:
 
 def programs_of_zoo() -> tuple[str, ...]:
     """The names of its models and of the OpInfos."""
-    return (*zoo.NAMES, *zoo.BEYOND, *universe.names())
+    return (*model_zoo.NAMES, *model_zoo.BEYOND, *universe.names())
 
 
 def speed_part(name: str) -> Part:
@@ -59,7 +59,7 @@ def speed_part(name: str) -> Part:
 
 LINE: Mapping[str, Part] = {
     "accuracy": Part(accuracy.jobs, accuracy.measure, accuracy.bars),
-    "dynamic": Part(dynamic.jobs, dynamic.measure, dynamic.bars),
+    "dynamic": Part(size_sweep.jobs, size_sweep.measure, size_sweep.bars),
     "compile": Part(compile_time.jobs, compile_time.measure, compile_time.bars),
     "run": Part(run_time.jobs, run_time.measure, run_time.bars),
     "traffic": Part(memory_traffic.jobs, memory_traffic.measure, memory_traffic.bars),
