@@ -17,7 +17,7 @@ from keel import KeelError, documents
 
 from .cases.case import Case
 from .cases.plan import PROFILES, TIERS
-from .certificate.commands import certify_command, verify_command
+from .certificate.cli import certify_command, verify_command
 from .cli_options import CORES, choose
 from .harness import merge_shards as shards
 from .harness import summary, waivers

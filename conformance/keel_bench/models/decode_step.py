@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from keel_conformance.models.case import ModelCase
+from keel_conformance.models.model_case import ModelCase
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from keel_conformance.models.case import ModelCase, calibrate
+from keel_conformance.models.model_case import ModelCase, calibrate
 from keel_conformance.models.vision_ops import allow_torchvision
 
 WIDTH, SIDE = 256, 512

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from keel_conformance.models.case import ModelCase
+from keel_conformance.models.model_case import ModelCase
 
 WIDTHS = (128, 256, 256, 256)
 """Channels at each resolution: 36 million parameters."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from keel_conformance.models import NAMES as LINE
 from keel_conformance.models import TEXT as LINE_TEXT
 from keel_conformance.models import build as build_line
-from keel_conformance.models.case import ModelCase
+from keel_conformance.models.model_case import ModelCase
 
 from . import zoo_text, zoo_vision
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from keel_conformance.models.case import ModelCase
+from keel_conformance.models.model_case import ModelCase
 
 from ..training_step import MODES
 from . import model_zoo, zoo_text, zoo_vision

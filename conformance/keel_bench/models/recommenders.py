@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from keel_conformance.models.case import ModelCase
+from keel_conformance.models.model_case import ModelCase
 
 DENSE, FIELDS, ROWS, PER_BAG = 13, 26, 100_000, 4
 """Criteo's numbers and categories of a row, the rows of a table (the larger tables are cut), and those of a bag."""

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from keel_conformance.models.case import ModelCase
+from keel_conformance.models.model_case import ModelCase
 from keel_conformance.models.vision_ops import allow_torchvision
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from keel_conformance.models.case import ModelCase
+from keel_conformance.models.model_case import ModelCase
 from keel_conformance.models.vision_ops import allow_torchvision
 
 BATCH, LENGTH = 2, 64

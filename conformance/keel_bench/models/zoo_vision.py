@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from keel_conformance.models.case import ModelCase, calibrate
+from keel_conformance.models.model_case import ModelCase, calibrate
 from keel_conformance.models.vision_ops import allow_torchvision
 
 BATCH, CLASSES = 4, 1000

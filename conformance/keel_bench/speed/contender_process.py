@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from keel_conformance.models.case import ModelCase
+from keel_conformance.models.model_case import ModelCase
 from keel_conformance.workers.pool import ReportPhase
 
 from ..compile_time import cpu_seconds

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from keel_conformance.models.case import ModelCase
+from keel_conformance.models.model_case import ModelCase
 from keel_conformance.workers.pool import WorkerPool
 from keel_conformance.workers.spawn import fresh
 

@@ -17,7 +17,7 @@ import torch
 from keel.loops import DTYPE_NAMES
 from keel.opset import Op
 
-from . import layouts
+from . import layout_classes
 from .case import Inputs
 from .collect_calls import FILES, KEEP_VALUES, load_calls
 from .diversity import facets, select_diverse
@@ -57,7 +57,7 @@ def domain_from_samples(op: Op) -> Domain | None:
     factors = {
         "dtype": dtype_names(_dtypes(calls)),
         "sample": tuple(f"s{i}" for i in range(len(calls))),
-        "layout": layouts.LAYOUTS[:1] if op.row_major is True else layouts.LAYOUTS,
+        "layout": layout_classes.LAYOUTS[:1] if op.row_major is True else layout_classes.LAYOUTS,
         "values": tuple(kinds),
     }
     return Domain(
@@ -129,7 +129,7 @@ def _lies(op: Op, made: SavedCall, layout: str) -> bool:
     """Whether a tensor of the call can lie so."""
     if layout == "contiguous" or op.is_row_major(made.overload):
         return layout == "contiguous"
-    return any(layouts.fits(layout, p.shape) for _, p in made.tensor_specs)
+    return any(layout_classes.fits(layout, p.shape) for _, p in made.tensor_specs)
 
 
 # -- their arguments --------------------------------------------------------------------------------------------------
@@ -155,7 +155,7 @@ def _clean(x: torch.Tensor) -> torch.Tensor:
 
 def _lying_as(like: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
     """The values in the layout of what was given."""
-    return layouts.with_strides(values, like.stride(), int(like.storage_offset()))
+    return layout_classes.with_strides(values, like.stride(), int(like.storage_offset()))
 
 
 def _in_order(args: tuple[Any, ...], kwargs: Mapping[str, Any], place: int) -> tuple[tuple[Any, ...], dict[str, Any]]:

@@ -15,7 +15,7 @@ import torch
 
 from keel.loops import DTYPE_NAMES
 
-from . import layouts
+from . import layout_classes
 from .values import SeededValues, fill, kinds_of, with_outliers
 
 NAMED = {name: dtype for dtype, name in DTYPE_NAMES.items()}
@@ -156,7 +156,11 @@ def redrawn(
             return dtype if isinstance(leaf, str) and leaf == OWN else leaf
         x = tensor_of(leaf, dtype if leaf.own else leaf.dtype, draw, values)
         repeats = layout.startswith("expanded") and leaf.values is not None
-        return layouts.with_layout(x, layout) if layouts.fits(layout, leaf.shape) and not repeats else x.clone()
+        return (
+            layout_classes.with_layout(x, layout)
+            if layout_classes.fits(layout, leaf.shape) and not repeats
+            else x.clone()
+        )
 
     return rebuilt((made.args, made.kwargs), replace)
 

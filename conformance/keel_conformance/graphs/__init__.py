@@ -10,7 +10,7 @@ import torch
 
 from ..cases.case import Case
 from ..devices import HOST
-from ..programs.judging import differences, disturbed_by, summarize, worst_of
+from ..programs.compare_facts import differences, disturbed_by, summarize, worst_of
 from ..programs.monte_carlo import Noise
 from ..programs.observation import Fact, Observation, layout, snapshot
 from ..results.verdict import Verdict

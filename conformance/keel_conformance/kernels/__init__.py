@@ -16,11 +16,11 @@ from keel.testing import fitted
 
 from ..cases.case import Case
 from ..devices import HOST
-from ..programs.judging import summarize
+from ..programs.compare_facts import summarize
 from ..programs.observation import Observation
 from ..results.verdict import Verdict
 from . import kernel_generator, scalars, templates
-from .judging import compare, expectation
+from .compare_memory import compare, expectation
 from .kernel_case import CALLS, KernelCase
 
 __all__ = ["Builder", "KernelCase", "cases", "judge", "kernel_case_of", "run_case", "run_cases"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from . import text, vision
-from .case import SCALES, InDouble, ModelCase
+from .model_case import SCALES, InDouble, ModelCase
 from .vision_ops import allow_torchvision
 
 TEXT = {"bert": text.bert, "gpt2": text.gpt2, "llama": text.llama, "t5": text.t5}

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .case import ModelCase
+from .model_case import ModelCase
 from .vision_ops import allow_torchvision
 
 

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .case import ModelCase, calibrate
+from .model_case import ModelCase, calibrate
 from .vision_ops import allow_torchvision
 
 CLASSES = 1000

@@ -20,6 +20,7 @@ from . import (
     autograd_context,
     caching,
     collectives,
+    compare_facts,
     control_flow,
     dtypes,
     dynamic_shapes,
@@ -27,7 +28,6 @@ from . import (
     exceptions,
     gradients,
     indexed_access,
-    judging,
     layers,
     layouts,
     near_misses,
@@ -146,9 +146,9 @@ def run_case(case: Case, compile: Callable[..., Any], device: str = HOST) -> Obs
     start = time.perf_counter()
     ctx, error = None, ""
     try:
-        ctx = judging.run_program(PROGRAMS[case.op], compile, case.seed, calls_of(case), device)
+        ctx = compare_facts.run_program(PROGRAMS[case.op], compile, case.seed, calls_of(case), device)
     except Exception as raised:
-        error = judging.summarize(raised)
+        error = compare_facts.summarize(raised)
     facts = ctx.finish() if ctx else ()
     return Observation(facts, error, getattr(compile, "parts", None), time.perf_counter() - start)
 
@@ -159,8 +159,12 @@ def judge(case: Case, observed: Observation, device: str = HOST) -> Verdict:
     if program.needs and find_spec(program.needs) is None:
         return Verdict(case.id, "not run", "contract", f"It needs {program.needs}, which is not installed.")
     expected = run_case(case, plain, device)
-    return judging.judge(
-        program, case.id, observed, expected, lambda: judging.noisy_runs(program, case.seed, calls_of(case), plain)
+    return compare_facts.judge(
+        program,
+        case.id,
+        observed,
+        expected,
+        lambda: compare_facts.noisy_runs(program, case.seed, calls_of(case), plain),
     )
 
 

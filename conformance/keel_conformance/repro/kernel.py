@@ -10,7 +10,7 @@ from keel.loops import show
 from ..cases.case import Case
 from ..harness.backend_under_test import load_backend
 from ..kernels import Builder, KernelCase, kernel_case_of, run_case
-from ..kernels.judging import expectation, off
+from ..kernels.compare_memory import expectation, off
 from ..kernels.kernel_case import ZONE
 from ..results.verdict import Verdict
 from .replay import ReplayPool

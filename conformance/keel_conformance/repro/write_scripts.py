@@ -17,10 +17,10 @@ from ..harness.backend_under_test import GROUP
 from ..harness.protocol import DRAWS
 from ..results.verdict import Status, Verdict
 from . import minimize, script
-from .graph import of_graph
 from .kernel import of_kernel
 from .minimize import Deadline
-from .program import of_program
+from .reduce_graph import of_graph
+from .reduce_program import of_program
 from .replay import FailingCalls, ReplayPool, reason
 from .written_script import FOLDER, Written, name_of
 

@@ -15,7 +15,7 @@ import torch
 
 from keel.opset import Op
 
-from .. import layouts, shapes
+from .. import layout_classes, shapes
 from ..case import Inputs
 from ..domain import DTYPES, Domain, Levels, Rule, dtype_names
 from ..values import KINDS, SeededValues, kinds_of
@@ -81,7 +81,7 @@ def domain_of(op: Op, along: Along) -> Domain:
         "form": tuple(along.forms),
         "extent": EXTENTS,
         "place": tuple(PLACES),
-        "layout": tuple(n for n in layouts.LAYOUTS if not (along.no_overlap and n.startswith("expanded"))),
+        "layout": tuple(n for n in layout_classes.LAYOUTS if not (along.no_overlap and n.startswith("expanded"))),
         "values": kinds,
     }
     rules = (
@@ -99,7 +99,7 @@ def domain_of(op: Op, along: Along) -> Domain:
         Rule(("extent", "form"), lambda extent, form: _sized(along, extent, form)),
         Rule(
             ("extent", "place", "layout"),
-            lambda extent, place, layout: layouts.fits(layout, shape_of(extent, place)[0]),
+            lambda extent, place, layout: layout_classes.fits(layout, shape_of(extent, place)[0]),
         ),
     )
     domain = Domain(
@@ -138,7 +138,7 @@ def _make(op: Op, along: Along, levels: Levels, dtype: torch.dtype, draw: Seeded
     else:
         about = (along.products, along.even, along.truth)
         x = filled(kind, dtype, shape, dim, over, draw, *about).reshape(shape)
-    x = layouts.with_layout(x, levels["layout"])
+    x = layout_classes.with_layout(x, levels["layout"])
     args, kwargs = along.forms[levels["form"]][1](x, dim, dtype)
     if op.name in _HALF_TO_FLOAT:
         args = (*args, False)

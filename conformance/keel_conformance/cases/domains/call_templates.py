@@ -16,7 +16,7 @@ import torch
 
 from keel.opset import About, Op
 
-from .. import layouts
+from .. import layout_classes
 from ..case import Inputs
 from ..domain import DTYPES, Domain, InvalidCall, Levels, Rule, dtype_names
 from ..saved_call import OWN, Path, rebuilt, walk
@@ -103,7 +103,7 @@ def domain(
     *,
     dtypes: Iterable[torch.dtype] = (),
     kinds: Sequence[str] = WELL_BEHAVED,
-    lay: Sequence[str] = layouts.LAYOUTS,
+    lay: Sequence[str] = layout_classes.LAYOUTS,
     rules: tuple[Rule, ...] = (),
     priority: Sequence[Levels] = (),
     covers: Mapping[str, Condition] | None = None,
@@ -260,7 +260,7 @@ def _fits(form: Form, layout: str) -> bool:
     if layout == "contiguous":
         return True
     shapes = [shape for lies, shape in form if _may(lies, layout)]
-    return bool(shapes) and (shapes[0] is None or layouts.fits(layout, shapes[0]))
+    return bool(shapes) and (shapes[0] is None or layout_classes.fits(layout, shapes[0]))
 
 
 def _may(lies: str, layout: str) -> bool:
@@ -291,7 +291,7 @@ def arranged(ask: CallTemplate, levels: Levels, dtype: torch.dtype, draw: Seeded
         placed = which == "all" or (which == "first") == (path == first)
         if not isinstance(x, torch.Tensor) or not placed or not _may(leaf.lies, levels["layout"]):
             return x
-        return layouts.with_layout(x, levels["layout"]) if layouts.fits(levels["layout"], x.shape) else x
+        return layout_classes.with_layout(x, levels["layout"]) if layout_classes.fits(levels["layout"], x.shape) else x
 
     args, kwargs = rebuilt((ask.args, ask.kwargs), put)
     exact = ask.exact and levels["values"] == "exact"

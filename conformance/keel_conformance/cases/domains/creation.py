@@ -9,7 +9,7 @@ import torch
 from keel.opset import Op
 
 from ...by_member import ByMember
-from .. import layouts
+from .. import layout_classes
 from ..domain import Domain, Levels, Rule
 from ..shapes import shapes
 from .call_templates import OWN, CallTemplate, TensorArg, domain
@@ -59,7 +59,7 @@ def _pairs(op: Op) -> Domain:
         ask,
         dtypes=(torch.float32, torch.float64),
         kinds=("random", "specials", "duplicates", "exact", "wide"),
-        lay=layouts.LAYOUTS[:1],
+        lay=layout_classes.LAYOUTS[:1],
     )
 
 

@@ -14,7 +14,7 @@ import torch
 
 from keel.opset import About, Op
 
-from .. import layouts
+from .. import layout_classes
 from ..case import Inputs
 from ..domain import DTYPES, Domain, InvalidCall, Levels, Rule, dtype_names
 from ..values import KINDS, SeededValues, fill, kinds_of, with_outliers
@@ -66,7 +66,7 @@ def _domain(op: Op, placed: Placed) -> Domain:
         "dtype": dtype_names(dtypes),
         "form": tuple(placed.forms),
         "shape": tuple(SHAPES),
-        "layout": layouts.LAYOUTS,
+        "layout": layout_classes.LAYOUTS,
         "taken": index_kinds,
         "values": kinds,
     }
@@ -127,7 +127,7 @@ def _lies(placed: Placed, layout: str, shape: tuple[int, ...], dim: int) -> bool
     equal, and a wrong index would not be noticed.
     """
     same = {"expanded": 0, "expanded_last": len(shape) - 1}.get(layout, -1) == dim
-    return layouts.fits(layout, shape) and not (same and len(shape) > 1)
+    return layout_classes.fits(layout, shape) and not (same and len(shape) > 1)
 
 
 def _make(placed: Placed, levels: Levels, dtype: torch.dtype, draw: SeededValues) -> Inputs:
@@ -146,7 +146,7 @@ def _make(placed: Placed, levels: Levels, dtype: torch.dtype, draw: SeededValues
         places = draw_indices(levels["taken"], shape[dim], draw)
         return torch.where(places % 2 == 1, places - shape[dim], places) if negative else places
 
-    x = layouts.with_layout(like(shape), levels["layout"])
+    x = layout_classes.with_layout(like(shape), levels["layout"])
     args, kwargs = placed.forms[levels["form"]][1](CallInputs(x, dim, along, like, levels["layout"]))
     return Inputs(
         args, kwargs, frozenset({"exact"} if levels["values"] == "exact" and levels["form"] != "fraction" else ())

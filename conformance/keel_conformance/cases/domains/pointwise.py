@@ -19,7 +19,7 @@ import torch
 from keel.loops import DTYPE_NAMES
 from keel.opset import MEMBERS, Op
 
-from .. import layouts, shapes
+from .. import layout_classes, shapes
 from ..collect_calls import with_dtypes
 from ..diversity import facets, select_diverse
 from ..domain import DTYPES, Domain, Levels, Rule, dtype_names
@@ -115,7 +115,7 @@ def _domain(op: Op, forms: tuple[SavedCall, ...]) -> Domain:
         "dtype": dtype_names(dtypes),
         "form": tuple(f"f{i}" for i in range(len(forms))),
         "shape": dims,
-        "layout": layouts.LAYOUTS,
+        "layout": layout_classes.LAYOUTS,
         "partner": PARTNERS if broadcasts else ("alike", "dense") if max(counts) > 1 else ("alike",),
         "values": values,
     }
@@ -174,7 +174,7 @@ def _rules(forms: tuple[SavedCall, ...], broadcasts: bool) -> tuple[Rule, ...]:
             lambda shape, layout: (
                 layout in ("contiguous", "offset", "gapped")
                 if shape in (ALL, EVERY)
-                else layouts.fits(layout, shapes.shape_of(shape))
+                else layout_classes.fits(layout, shapes.shape_of(shape))
             ),
         ),
         Rule(

@@ -11,7 +11,7 @@ import torch
 from keel.opset import MEMBERS, Op
 
 from ...by_member import ByMember
-from .. import layouts, shapes
+from .. import layout_classes, shapes
 from ..case import Inputs
 from ..domain import Levels
 from ..saved_call import OWN, Path, SavedCall, TensorSpec, rebuilt
@@ -129,7 +129,7 @@ def _laid(levels: Levels, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
     results = []
     for i, x in enumerate(tensors):
         if i == 0 or partner != "dense":
-            x = layouts.with_layout(x, layout) if layouts.fits(layout, x.shape) else x
+            x = layout_classes.with_layout(x, layout) if layout_classes.fits(layout, x.shape) else x
         results.append(x)
     return results
 

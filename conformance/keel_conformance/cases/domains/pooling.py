@@ -13,7 +13,7 @@ from keel.opset import Op
 
 from ...by_member import ByMember
 from ..domain import Domain, InvalidCall, Levels
-from ..layouts import LAYOUTS
+from ..layout_classes import LAYOUTS
 from ..values import SeededValues
 from .call_templates import FLOATS, CallTemplate, DerivedArg, TensorArg, domain, invalid_call, when
 

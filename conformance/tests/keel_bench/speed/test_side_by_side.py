@@ -15,7 +15,7 @@ from keel_bench.run_time import LOCK
 from keel_bench.speed import contender_process, side_by_side
 from keel_bench.speed.contender_process import FIRST, MEMORY, ROUND, Contender
 from keel_bench.speed.contenders import compiled_by, contenders
-from keel_conformance.models.case import ModelCase
+from keel_conformance.models.model_case import ModelCase
 
 JOB = Job("speed-cpu", "linear", "eager", rounds=1, batch=2)
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from keel_conformance.programs.judging import disturbed_by, worst_of
+from keel_conformance.programs.compare_facts import disturbed_by, worst_of
 from keel_conformance.programs.monte_carlo import Noise
 from keel_conformance.programs.observation import Observation
 

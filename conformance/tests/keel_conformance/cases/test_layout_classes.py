@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from keel_conformance.cases.layouts import LAYOUTS, fits, with_layout
+from keel_conformance.cases.layout_classes import LAYOUTS, fits, with_layout
 from keel_conformance.cases.shapes import SHAPES, shape_of
 
 

@@ -17,7 +17,7 @@ from ..devices import HOST
 from ..graphs import graph_ir, program_of
 from ..graphs.graph_ir import Input, Node, RandomGraph, module, pruned, random_inputs, run
 from ..harness.backend_under_test import load_backend
-from ..programs.judging import disturbed_by, worst_of
+from ..programs.compare_facts import disturbed_by, worst_of
 from ..programs.monte_carlo import Noise
 from ..programs.observation import Observation, same
 from ..programs.restricted_compiler import Compiler
