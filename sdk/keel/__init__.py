@@ -99,7 +99,7 @@ _ROOMS = ("cache", "cost", "launcher", "loops", "opset", "plugin", "serialize", 
 _MODULES: Mapping[str, str] = {
     **{room: f"keel.{room}" for room in _ROOMS},
     "closure": "keel.closure",
-    "control": "keel.torch_adapter.control",
+    "control": "keel.torch_adapter.higher_order",
     "coverage": "keel.coverage",
     "documents": "keel.documents",
     "harvest": "keel.torch_adapter.harvest",

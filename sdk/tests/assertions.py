@@ -14,7 +14,7 @@ from torch import Tensor, fx, tensor
 from keel import Backend
 from keel.graph.calls import type_of
 from keel.loops.symbolic_sizes import evaluate
-from keel.torch_adapter.control import while_loop
+from keel.torch_adapter.higher_order import while_loop
 from keel.types import TensorType
 
 Inputs = tuple[Tensor, ...]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import torch
 
-from keel.spec.dtypes import BOOLS, COMPLEX, INTS
+from keel.spec.dtype_groups import BOOLS, COMPLEX, INTS
 from keel.spec.rules import Args
 
 

@@ -3,7 +3,6 @@ versions.
 """
 
 from keel.torch_adapter.allocation import Allocator, allocator_on
-from keel.torch_adapter.calls import Asked, captured_calls, recorded
 from keel.torch_adapter.capture import (
     Boxed,
     Captured,
@@ -15,10 +14,10 @@ from keel.torch_adapter.capture import (
     tidied,
     unwrapped,
 )
+from keel.torch_adapter.cuda_graphs import GraphPair
 from keel.torch_adapter.decompositions import LEFT_OUT, Decomposition, decomposition_of
 from keel.torch_adapter.fakes import Fakes, SymbolFacts, expression_data, facts_of
 from keel.torch_adapter.foreign import asks_again, given_to, torch_compile_backend
-from keel.torch_adapter.graphs import GraphPair
 from keel.torch_adapter.meta_bugs.fft_strides import Transformed
 from keel.torch_adapter.meta_bugs.table import bug_of, fix_strides
 from keel.torch_adapter.modes import without_autocast, without_modes
@@ -42,9 +41,10 @@ from keel.torch_adapter.operators import (
     signature,
     writes,
 )
+from keel.torch_adapter.overload_calls import Asked, captured_calls, recorded
 from keel.torch_adapter.recorder import fake_mode_of, fake_mode_of_value, record
 from keel.torch_adapter.streams import cuda_stream, works_on_streams
-from keel.torch_adapter.symbols import (
+from keel.torch_adapter.sympy_expressions import (
     Symbolic,
     constant_of,
     dim_of,

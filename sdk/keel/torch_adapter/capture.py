@@ -23,7 +23,6 @@ from torch.export import ExportedProgram
 from torch.utils._python_dispatch import _disable_current_modes
 
 from keel.errors import KeelError
-from keel.torch_adapter.assertions import assert_promises
 from keel.torch_adapter.backward_mutations import keep_saved, read_late, saves_unchecked
 from keel.torch_adapter.inlined_calls import Decomposed, drop_detached, inline_calls, nothing_decomposed, outline_calls
 from keel.torch_adapter.meta_bugs.apply import apply_fixes
@@ -32,6 +31,7 @@ from keel.torch_adapter.misread_sizes import restore_sizes
 from keel.torch_adapter.mutations import taken_out
 from keel.torch_adapter.recorder import fake_mode_of
 from keel.torch_adapter.regions import without_writes
+from keel.torch_adapter.runtime_asserts import assert_promises
 from keel.torch_adapter.saved_layouts import Images, lay_out_saved, no_images
 from keel.torch_adapter.squeezed import assert_kept
 from keel.torch_adapter.traced_assertions import factorizations_checked, keep_silent_assertions, read_apart

@@ -20,7 +20,7 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils._sympy import functions as torch_functions
 
 from keel.symbols import FUNCTIONS
-from keel.torch_adapter.symbols import Symbolic, expression
+from keel.torch_adapter.sympy_expressions import Symbolic, expression
 
 
 @lru_cache

@@ -18,7 +18,7 @@ import torch
 from torch import fx
 from torch.utils._pytree import tree_leaves, tree_map
 
-from keel.torch_adapter.symbols import Symbolic
+from keel.torch_adapter.sympy_expressions import Symbolic
 
 aten = torch.ops.aten
 Decomposed = Callable[[fx.Node], fx.Graph | None]

@@ -15,7 +15,7 @@ from torch import fx
 from torch._ops import OpOverload
 
 from keel.errors import KeelError
-from keel.torch_adapter.assertions import WHERE
+from keel.torch_adapter.runtime_asserts import WHERE
 
 aten = torch.ops.aten
 _INPUT_OF_SHAPE = {"aten._fused_rms_norm.default": 0, "aten._fused_rms_norm_backward.default": 1}

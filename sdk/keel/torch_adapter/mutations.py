@@ -21,7 +21,7 @@ from torch.autograd.grad_mode import _unsafe_preserve_version_counter
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from keel.torch_adapter.operators import may_alias
-from keel.torch_adapter.symbols import dim_of
+from keel.torch_adapter.sympy_expressions import dim_of
 from keel.types import Dim, contiguous_strides
 
 aten = torch.ops.aten

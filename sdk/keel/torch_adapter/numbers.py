@@ -19,7 +19,7 @@ from torch import fx
 from torch.utils._sympy.functions import FloorDiv
 
 from keel.symbols import FUNCTIONS
-from keel.torch_adapter.symbols import Symbolic, expression
+from keel.torch_adapter.sympy_expressions import Symbolic, expression
 
 
 class NotRecorded(Exception):

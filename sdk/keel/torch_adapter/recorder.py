@@ -23,7 +23,7 @@ from keel.errors import first_line
 from keel.torch_adapter.decompositions import decomposition_of, prims_in_aten
 from keel.torch_adapter.meta_bugs.table import METAS, bug_of, fix_strides
 from keel.torch_adapter.numbers import NotRecorded, number
-from keel.torch_adapter.symbols import Symbolic, constant_of, expression, hint_of
+from keel.torch_adapter.sympy_expressions import Symbolic, constant_of, expression, hint_of
 
 aten = torch.ops.aten
 

@@ -15,8 +15,8 @@ import torch
 from torch import fx
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
-from keel.torch_adapter.assertions import WHERE
-from keel.torch_adapter.symbols import expression, late
+from keel.torch_adapter.runtime_asserts import WHERE
+from keel.torch_adapter.sympy_expressions import expression, late
 
 aten = torch.ops.aten
 _SQUEEZES = (aten.squeeze.default, aten.squeeze.dim, aten.squeeze.dims)

@@ -11,7 +11,7 @@ from torch import fx
 from torch.fx.experimental.symbolic_shapes import cast_symbool_to_symint_guardless
 from torch.overrides import TorchFunctionMode
 
-from keel.torch_adapter.assertions import ASSERT, read_by
+from keel.torch_adapter.runtime_asserts import ASSERT, read_by
 
 aten = torch.ops.aten
 

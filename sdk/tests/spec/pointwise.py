@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from keel.spec import MEMBERS, Op, Sample, decomposition_of
-from keel.spec.dtypes import HALVES
+from keel.spec.dtype_groups import HALVES
 from keel.spec.normal import overload_of
 from keel.spec.samples import INF, drawn, specials
 

@@ -9,7 +9,7 @@ import torch
 
 from keel.graph.calls import type_of
 from keel.spec import MEMBERS, Sample
-from keel.spec.dtypes import FLOATS
+from keel.spec.dtype_groups import FLOATS
 from keel.spec.normal import overload_of
 from keel.spec.ops.elementwise_binary import family
 from keel.spec.samples import drawn, specials

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 import keel
-from keel.torch_adapter.control import while_loop
+from keel.torch_adapter.higher_order import while_loop
 
 from ..releases import skip_without, writes_in_branches
 

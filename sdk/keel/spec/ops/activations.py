@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from keel.spec.clause import About, Clause
-from keel.spec.dtypes import FLOATS, REALS
+from keel.spec.dtype_groups import FLOATS, REALS
 from keel.spec.numerics import Numerics
 from keel.spec.op import Family, Sample, Samples
 from keel.spec.ops.operands import common_dtype, in_math, like

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from keel.spec.clause import About, Clause
-from keel.spec.dtypes import ALL
+from keel.spec.dtype_groups import ALL
 from keel.spec.op import Budget, Family, Requires, Sample
 from keel.spec.rules import DENSE, Args, Out, ShapeRule, like, preserved, shape_of, sizes
 from keel.spec.samples import drawn

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from keel.spec.clause import About, Clause
-from keel.spec.dtypes import COMPLEX, FLOATS, INTS, NUMBERS
+from keel.spec.dtype_groups import COMPLEX, FLOATS, INTS, NUMBERS
 from keel.spec.numerics import Numerics, Results
 from keel.spec.op import Budget, Family, Requires, Sample
 from keel.spec.ops.statistics import accurate

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from keel.spec.clause import About, Clause
-from keel.spec.dtypes import ALL, FLOAT8, FLOATS
+from keel.spec.dtype_groups import ALL, FLOAT8, FLOATS
 from keel.spec.numerics import Numerics
 from keel.spec.op import Budget, Family, Sample
 from keel.spec.rules import Args, DtypeRule, LayoutRule, Out, Shape, ShapeRule, is_dense, preserved

@@ -10,7 +10,7 @@ import sympy
 import torch
 
 from keel.spec.clause import About, Clause
-from keel.spec.dtypes import ALL, FLOATS
+from keel.spec.dtype_groups import ALL, FLOATS
 from keel.spec.numerics import Numerics, Results
 from keel.spec.op import Budget, Family, Requires, Sample
 from keel.spec.rules import (

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from keel.spec.clause import About, Clause
-from keel.spec.dtypes import ALL, COMPLEX, FLOATS
+from keel.spec.dtype_groups import ALL, COMPLEX, FLOATS
 from keel.spec.op import Family, Sample
 from keel.spec.ops.creation import CREATION
 from keel.spec.ops.operands import floating_dtype, number

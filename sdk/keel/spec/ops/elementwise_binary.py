@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from keel.spec.clause import About, Clause
-from keel.spec.dtypes import ALL, BOOLS, COMPLEX, FLOATS, HALVES, INTS, NUMBERS, REALS
+from keel.spec.dtype_groups import ALL, BOOLS, COMPLEX, FLOATS, HALVES, INTS, NUMBERS, REALS
 from keel.spec.numerics import UNSTATED, Numerics, Pole, Results
 from keel.spec.op import Budget, Family, Requires, Sample, Samples
 from keel.spec.preconditions import broadcasts, no_complex, only

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from keel.spec.clause import About, Clause, Stated
-from keel.spec.dtypes import ALL, BOOLS, COMPLEX, FLOATS, INTS, NUMBERS, REALS
+from keel.spec.dtype_groups import ALL, BOOLS, COMPLEX, FLOATS, INTS, NUMBERS, REALS
 from keel.spec.numerics import Numerics
 from keel.spec.op import Family, Sample, Samples
 from keel.spec.ops.elementwise_binary import divided, numbers, tensors

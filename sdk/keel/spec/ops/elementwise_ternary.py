@@ -9,7 +9,7 @@ import torch
 
 from keel.loops.clamp_bounds import keeps_all
 from keel.spec.clause import About, Clause
-from keel.spec.dtypes import ALL, BOOLS, COMPLEX, FLOAT8, INTS, NUMBERS, REALS
+from keel.spec.dtype_groups import ALL, BOOLS, COMPLEX, FLOAT8, INTS, NUMBERS, REALS
 from keel.spec.numerics import Numerics
 from keel.spec.op import Budget, Family, Requires, Sample
 from keel.spec.ops.operands import common_dtype, number

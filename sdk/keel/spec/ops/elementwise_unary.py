@@ -8,7 +8,7 @@ from dataclasses import replace
 import torch
 
 from keel.spec.clause import About, Clause
-from keel.spec.dtypes import ALL, BOOLS, COMPLEX, FLOATS, INTS, NUMBERS, REALS
+from keel.spec.dtype_groups import ALL, BOOLS, COMPLEX, FLOATS, INTS, NUMBERS, REALS
 from keel.spec.numerics import UNSTATED, Numerics, Pole
 from keel.spec.op import Budget, Family
 from keel.spec.rules import BOOL, DtypeRule, Out, elementwise, fixed, floating, like, real, shape_of

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from keel.spec.clause import About, Clause
-from keel.spec.dtypes import HALVES
+from keel.spec.dtype_groups import HALVES
 from keel.spec.numerics import Numerics
 from keel.spec.op import UNORDERED, Family
 from keel.spec.pytorch_kernels import EVERY_DEVICE, CudaKernel, lacks

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from keel.spec.clause import About, Clause
-from keel.spec.dtypes import ALL, REALS
+from keel.spec.dtype_groups import ALL, REALS
 from keel.spec.numerics import Numerics, Results
 from keel.spec.op import UNORDERED, Budget, Family, Places, Requires, Sample, Samples
 from keel.spec.pytorch_kernels import EVERY_DEVICE, REDUCES_REALS

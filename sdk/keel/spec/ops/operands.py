@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from keel.spec.dtypes import HALVES
+from keel.spec.dtype_groups import HALVES
 from keel.spec.rules import promote
 from keel.types import TensorType
 

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from keel.spec.clause import About, Clause
-from keel.spec.dtypes import BOOLS, REALS
+from keel.spec.dtype_groups import BOOLS, REALS
 from keel.spec.numerics import Numerics, Results
 from keel.spec.op import Budget, Family, Requires, Sample
 from keel.spec.pytorch_kernels import EVERY_DEVICE, CudaKernel, differs

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from keel.spec.clause import About, Clause
-from keel.spec.dtypes import FLOATS
+from keel.spec.dtype_groups import FLOATS
 from keel.spec.numerics import Numerics, Results
 from keel.spec.op import UNORDERED, Budget, Family, Requires, Sample
 from keel.spec.ops.statistics import accurate

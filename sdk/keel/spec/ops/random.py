@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import torch
 
 from keel.spec.clause import About, Clause
-from keel.spec.dtypes import COMPLEX, FLOATS, INTS
+from keel.spec.dtype_groups import COMPLEX, FLOATS, INTS
 from keel.spec.op import Family, Requires, Sample
 from keel.spec.pytorch_kernels import EVERY_DEVICE, Library
 from keel.spec.rules import (

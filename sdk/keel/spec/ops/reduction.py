@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from keel.spec.clause import About, Clause
-from keel.spec.dtypes import ALL, BOOLS, NUMBERS, REALS
+from keel.spec.dtype_groups import ALL, BOOLS, NUMBERS, REALS
 from keel.spec.numerics import Numerics, Results
 from keel.spec.op import Budget, Family, Requires
 from keel.spec.ops.statistics import accurate, all_dims, std

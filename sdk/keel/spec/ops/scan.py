@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from keel.spec.clause import About, Clause
-from keel.spec.dtypes import ALL, BOOLS, COMPLEX, FLOATS, REALS
+from keel.spec.dtype_groups import ALL, BOOLS, COMPLEX, FLOATS, REALS
 from keel.spec.numerics import UNSTATED, Numerics, Results
 from keel.spec.op import Budget, Family
 from keel.spec.pytorch_kernels import EVERY_DEVICE, NARROW_SUMS, CudaKernel, Library, lacks

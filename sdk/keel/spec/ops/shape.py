@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from keel.spec.clause import About, Clause, Stated
-from keel.spec.dtypes import ALL
+from keel.spec.dtype_groups import ALL
 from keel.spec.numerics import Numerics, Results
 from keel.spec.op import Budget, Family, Requires, Sample, Samples
 from keel.spec.rules import Args, LayoutRule, Out, Shape, canonical, like, preserved, shape_of

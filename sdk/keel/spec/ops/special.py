@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from keel.spec.clause import About, Clause
-from keel.spec.dtypes import BOOLS, FLOATS, INTS, REALS
+from keel.spec.dtype_groups import BOOLS, FLOATS, INTS, REALS
 from keel.spec.numerics import UNSTATED, Numerics
 from keel.spec.op import Budget, Family, Sample, Samples
 from keel.spec.ops.operands import floating_dtype, in_math, like, math_dtype

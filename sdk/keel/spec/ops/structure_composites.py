@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from keel.spec.clause import About, Clause, Stated
-from keel.spec.dtypes import BOOLS, COMPLEX, INTS
+from keel.spec.dtype_groups import BOOLS, COMPLEX, INTS
 from keel.spec.op import UNORDERED, Family, Places
 from keel.spec.preconditions import gradient_of
 from keel.spec.pytorch_kernels import EVERY_DEVICE, REDUCES_REALS, CudaKernel, lacks

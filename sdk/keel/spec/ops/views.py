@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from keel.spec.clause import About, Clause, Stated
-from keel.spec.dtypes import ALL, FLOAT8
+from keel.spec.dtype_groups import ALL, FLOAT8
 from keel.spec.numerics import UNSTATED, Numerics, Results
 from keel.spec.op import Budget, Family, Requires, Sample, Samples
 from keel.spec.rules import Args, Out, canonical

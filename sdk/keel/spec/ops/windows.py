@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from keel.spec.clause import About, Clause
-from keel.spec.dtypes import HALVES
+from keel.spec.dtype_groups import HALVES
 from keel.spec.op import Family
 
 aten = torch.ops.aten

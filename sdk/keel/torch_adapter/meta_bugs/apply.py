@@ -15,7 +15,7 @@ from torch._subclasses.fake_tensor import unset_fake_temporarily
 from keel.torch_adapter.meta_bugs.table import fix_results, has_bug
 from keel.torch_adapter.operators import makes_sizes
 from keel.torch_adapter.recorder import fake_mode_of
-from keel.torch_adapter.symbols import expression
+from keel.torch_adapter.sympy_expressions import expression
 from keel.types import leaves
 
 aten = torch.ops.aten

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 
 from keel.torch_adapter.meta_bugs.record import ALL, MetaBug, NamedArguments, Size, Strides, row_major
-from keel.torch_adapter.symbols import hint_of
+from keel.torch_adapter.sympy_expressions import hint_of
 
 aten = torch.ops.aten
 CUFFT_DIMS = 3  # as many as cuFFT transforms in one go

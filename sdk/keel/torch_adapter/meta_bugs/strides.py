@@ -12,7 +12,7 @@ import torch
 from torch._prims_common import compute_elementwise_output_strides
 
 from keel.torch_adapter.meta_bugs.record import ALL, MetaBug, NamedArguments, Size, Strides, ordered, row_major
-from keel.torch_adapter.symbols import expression, hint_of
+from keel.torch_adapter.sympy_expressions import expression, hint_of
 
 aten = torch.ops.aten
 

@@ -8,13 +8,13 @@ from typing import Any
 
 import torch
 
-from keel.torch_adapter.meta_bugs.dtypes import DTYPES
 from keel.torch_adapter.meta_bugs.fft_strides import FFT_STRIDES
 from keel.torch_adapter.meta_bugs.missing import MISSING
 from keel.torch_adapter.meta_bugs.record import Kind, MetaBug, NamedArguments, Size, with_dtype
-from keel.torch_adapter.meta_bugs.results import RESULTS
+from keel.torch_adapter.meta_bugs.result_dtypes import DTYPES
+from keel.torch_adapter.meta_bugs.result_metadata import RESULTS
 from keel.torch_adapter.meta_bugs.strides import STRIDES
-from keel.torch_adapter.symbols import expression
+from keel.torch_adapter.sympy_expressions import expression
 
 META_BUGS: tuple[MetaBug, ...] = (*FFT_STRIDES, *STRIDES, *DTYPES, *RESULTS, *MISSING)
 

@@ -14,7 +14,7 @@ import torch
 
 from keel.torch_adapter.capture import Boxed, Captured
 from keel.torch_adapter.streams import works_on_streams
-from keel.torch_adapter.symbols import Symbolic
+from keel.torch_adapter.sympy_expressions import Symbolic
 
 
 @dataclass

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from keel.torch_adapter.meta_bugs.record import ALL, MetaBug, NamedArguments, with_dtype
-from keel.torch_adapter.symbols import expression
+from keel.torch_adapter.sympy_expressions import expression
 
 aten = torch.ops.aten
 

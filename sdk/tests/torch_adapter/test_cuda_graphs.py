@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from keel.torch_adapter.graphs import later
+from keel.torch_adapter.cuda_graphs import later
 
 
 @pytest.mark.parametrize("undecided", [0, 1, 2, 5])

@@ -27,7 +27,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from keel.torch_adapter.numbers import NotRecorded, number
 from keel.torch_adapter.operators import is_operator, may_alias
 from keel.torch_adapter.recorder import fake_mode_of
-from keel.torch_adapter.symbols import Symbolic, constant_of, expression, late, symbols_of
+from keel.torch_adapter.sympy_expressions import Symbolic, constant_of, expression, late, symbols_of
 
 aten = torch.ops.aten
 ASSERT = aten._assert_scalar.default
