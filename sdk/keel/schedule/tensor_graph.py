@@ -230,6 +230,7 @@ class _Reader:
             raise KeelError("no-lowering", f"{call} has no loop form and no extern.", {"lowering": definition})
         nodes = [a for a in leaves((*node.args, *node.kwargs.values())) if isinstance(a, fx.Node)]
         operands = tuple(self.values[n] for n in nodes if not isinstance(self.values[n], SymType))
+        definition, operands = _without_unread(definition, operands)
         alias = self._alias(node, definition, operands)
         results = tuple(self._fresh(node.name, hosted_type(t, self.out.host), alias) for t in call.out if t is not None)
         self.out.nodes.append(LoopNode(node.name, definition, operands, results, call.name, source_line(node)))
@@ -274,6 +275,21 @@ def _names(gm: fx.GraphModule) -> frozenset[str]:
         for t in values
         for s in (t.symbols if isinstance(t, TensorType) else free_symbols(t.expr) if isinstance(t, SymType) else ())
     )
+
+
+def _without_unread(definition: LoopDefinition, operands: Sequence[int]) -> tuple[LoopDefinition, tuple[int, ...]]:
+    """Returns the definition and its operands without operands that give no elements, only a type or sizes.
+
+    ``aten.copy`` has such an operand first, so a copy would pass for a view of what it overwrites."""
+    read = {s.operand for s in definition.steps if isinstance(s, Read)}
+    if definition.base is not None:
+        read.add(definition.base)
+    if len(read) == len(operands):
+        return definition, tuple(operands)
+    numbers = {operand: number for number, operand in enumerate(sorted(read))}
+    steps = tuple(replace(s, operand=numbers[s.operand]) if isinstance(s, Read) else s for s in definition.steps)
+    base = None if definition.base is None else numbers[definition.base]
+    return replace(definition, steps=steps, base=base), tuple(operands[n] for n in numbers)
 
 
 def _narrowed(node: LoopNode, used: Set[int]) -> LoopNode:

@@ -137,6 +137,18 @@ def test_a_copy_of_what_a_library_views_is_made() -> None:
     assert len({t.untyped_storage().data_ptr() for t in (*results, *args)}) == 6
 
 
+@pytest.mark.parametrize("channels", [8, 5], ids=["entire", "a part"])
+def test_a_write_through_a_view(scheduled: Any, channels: int) -> None:
+    """Backward copies the gradient into fresh memory: the copy reads its source, not what it overwrites."""
+
+    def fn(x: Tensor, w: Tensor) -> Tensor:
+        y = torch.cat([x, F.conv2d(x, w, padding=1, groups=4)], 1)[:, :channels]
+        y += 1
+        return y
+
+    scheduled(fn, torch.randn(2, 4, 6, 6, requires_grad=True), dw(4).requires_grad_())
+
+
 def test_fuel_bounds_how_many_preferences_are_heard(
     scheduled: Any,
 ) -> None:
