@@ -37,7 +37,8 @@ demo: $(STAMP)  ## a vendor plugin made, installed and used under two real model
 test: $(STAMP)  ## every test, and which ones took longest
 	$(BIN)/python -m pytest --tb=short -n $(JOBS) --dist loadfile --durations=15 $(ARGS)
 
-check: $(STAMP)  ## ruff, mypy and the fast tests of sdk (under two minutes); run it before each commit
+check: export PYTHONDONTWRITEBYTECODE =# without bytecode, each run compiles every module and test again
+check: $(STAMP)  ## ruff, mypy and the fast tests of sdk (under a minute); run it before each commit
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check --quiet .
 	$(BIN)/mypy

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import difflib
+import gc
 import os
 import re
 import signal
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,6 +16,9 @@ import pytest
 # Set before torch is imported: tests run beside each other, and threads that wait by spinning cost more than they give.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
+# Tests, PyTorch and syntax trees are many objects that live long. The collector would look at each of them many times.
+gc.set_threshold(100_000, 20, 20)
+os.environ.setdefault("TORCH_DYNAMO_RUN_GC_AFTER_COMPILE", "0")
 # A shell that starts a command in the background has it ignore Ctrl-C, and so would all that tests start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -21,6 +26,22 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--bless", action="store_true", help="rewrite golden files that differ from what tests give")
+
+
+def pytest_collection_finish() -> None:
+    """Hides what was imported and collected from the garbage collector, for it lives as long as the process.
+
+    PyTorch times the guards of each graph that it captures, which takes longer than many a test, and only logs the
+    result.
+    """
+    gc.freeze()
+    if (guards := sys.modules.get("torch._dynamo.guards")) is not None and hasattr(guards, "profile_guard_manager"):
+        guards.profile_guard_manager = lambda *args: 0.0
+
+
+def pytest_sessionfinish() -> None:
+    """Lets the interpreter end as it does without that."""
+    gc.unfreeze()
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -16,6 +17,13 @@ OUTSIDE = {
     for root in (ROOT / "reference_backends", ROOT / "conformance", ROOT / "templates")
     for name in sorted(p.name for p in root.glob("keel_*"))
 }
+LEXEME = re.compile(
+    r"""\#[^\n]*
+    | "{3}(?:[^\\]|\\.)*?"{3} | '{3}(?:[^\\]|\\.)*?'{3}
+    | "(?:[^"\\\n]|\\.)*" | '(?:[^'\\\n]|\\.)*'""",
+    re.DOTALL | re.VERBOSE,
+)
+"""A comment of Python or a string, in which ``#`` begins no comment. ``tokenize`` takes twenty times as long."""
 SCAFFOLD = ROOT / "templates" / "keel_templates" / "scaffold"
 
 
@@ -38,7 +46,20 @@ def tree(path: Path) -> ast.Module:
 @cache
 def nodes(path: Path) -> tuple[ast.AST, ...]:
     """Every node of a file's syntax tree."""
-    return tuple(ast.walk(tree(path)))
+    return tuple(walk(tree(path)))
+
+
+def walk(node: ast.AST) -> list[ast.AST]:
+    """What ``ast.walk`` finds, in the same order and in less time."""
+    found = [node]
+    for parent in found:
+        for field in parent._fields:
+            match getattr(parent, field, None):
+                case ast.AST() as child:
+                    found.append(child)
+                case list() as children:
+                    found += [child for child in children if isinstance(child, ast.AST)]
+    return found
 
 
 def short(path: Path) -> str:
@@ -51,8 +72,13 @@ def module_of(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-def imports(path: Path) -> Iterator[tuple[int, str, str]]:
+@cache
+def imports(path: Path) -> tuple[tuple[int, str, str], ...]:
     """Every import in the file, also those inside functions: (line, module in full, imported name or '')."""
+    return tuple(_imports(path))
+
+
+def _imports(path: Path) -> Iterator[tuple[int, str, str]]:
     package = module_of(path).split(".")
     package = package if path.name == "__init__.py" else package[:-1]
     for node in nodes(path):

@@ -12,11 +12,12 @@ import re
 import tokenize
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 
 import pytest
 
-from .source_files import ROOT, short
+from .source_files import LEXEME, ROOT, short, walk
 
 CODE = ("sdk", "reference_backends", "conformance", "templates", "docs")
 """Folders whose Python files are read, those of tests too."""
@@ -55,9 +56,10 @@ RULES: Mapping[str, str] = {
     "hears of, is told, tells nothing": r"\b(?:hears? of|heard of|(?:is|are) told|(?:tells?) nothing|nothing tells)\b",
     "as it is found, one and the same": r"\bas it (?:is|was) found\b|\bone and the same\b|\bthe one or the other\b",
     "a British spelling": BRITISH,
-    "a sentence of more than 45 words": r"(?:[^\s.:;!?|]+[,)\]]? ){45}",
+    "a sentence of more than 45 words": r"(?<![^\s.:;!?|])(?:[^\s.:;!?|]+[,)\]]? ){45}",
 }
 """A name for each rule, and the pattern of what breaks it."""
+PATTERNS = {rule: re.compile(pattern, re.MULTILINE) for rule, pattern in RULES.items()}
 
 CEILINGS = {
     "conformance": 0,
@@ -83,37 +85,42 @@ def files() -> list[Path]:
 
 
 def of_code(text: str) -> Iterator[str]:
-    """The comments of Python, and every string that has words in it. A comment goes on in the lines below
-    that hold nothing but comments."""
-    run: list[str] = []
-    last = 0
-    for token in tokenize.generate_tokens(io.StringIO(text).readline):
-        if token.type == tokenize.COMMENT:
-            beside_code = bool(token.line[: token.start[1]].strip())
-            if token.start[0] != last + 1 or beside_code:
-                yield " ".join(run)
-                run = []
-            run.append(token.string.lstrip("# "))
-            last = token.start[0]
-    yield " ".join(run)
+    """The comments of Python, and every string that has words in it."""
+    yield from comments(text)
     for string in strings(ast.parse(text)):
         if len(string.split()) > 1 and not FORMULA.match(string):
             yield from re.split(r"\n\s*\n", string)
 
 
-def strings(node: ast.AST) -> Iterator[str]:
+def comments(text: str) -> Iterator[str]:
+    """A comment goes on in the lines below that hold nothing but comments."""
+    run: list[str] = []
+    last, line, start = 0, 1, 0
+    for lexeme in LEXEME.finditer(text):
+        if lexeme[0].startswith("#"):
+            line, start = line + text.count("\n", start, lexeme.start()), lexeme.start()
+            beside_code = bool(text[text.rfind("\n", 0, start) + 1 : start].strip())
+            if line != last + 1 or beside_code:
+                yield " ".join(run)
+                run = []
+            run.append(lexeme[0].lstrip("# "))
+            last = line
+    yield " ".join(run)
+
+
+def strings(program: ast.AST) -> Iterator[str]:
     """The strings of a program.  An f-string is one string, with code in place of its values."""
-    match node:
-        case ast.JoinedStr():
-            yield "".join(str(part.value) if isinstance(part, ast.Constant) else "`x`" for part in node.values)
-            for part in node.values:
-                if isinstance(part, ast.FormattedValue):
-                    yield from strings(part.value)
-        case ast.Constant(value=str(string)):
-            yield string
-        case _:
-            for child in ast.iter_child_nodes(node):
-                yield from strings(child)
+    parts = set[ast.AST]()  # of f-strings
+    for node in walk(program):  # an f-string comes before its parts
+        match node:
+            case ast.JoinedStr():
+                parts.update(node.values)
+                if node not in parts:
+                    yield "".join(str(part.value) if isinstance(part, ast.Constant) else "`x`" for part in node.values)
+            case ast.FormattedValue(format_spec=ast.JoinedStr() as format_spec):
+                parts.add(format_spec)
+            case ast.Constant(value=str(string)) if node not in parts:
+                yield string
 
 
 def of_page(text: str) -> Iterator[str]:
@@ -127,12 +134,17 @@ def prose(path: Path) -> Iterator[str]:
     """What a file says, a paragraph at a time and on one line; what stands in backquotes is code."""
     text = path.read_text()
     for paragraph in of_page(text) if path.suffix == ".md" else of_code(text):
-        yield re.sub(r"\s+", " ", re.sub(r"(`+)[^`]+\1", "`x`", paragraph)).strip()
+        yield " ".join(re.sub(r"(`+)[^`]+\1", "`x`", paragraph).split())
 
 
-def broken(paragraph: str) -> list[tuple[str, str]]:
-    """The rules that a paragraph breaks, with where."""
-    return [(rule, found[0]) for rule, pattern in RULES.items() for found in re.finditer(pattern, paragraph)]
+def broken(paragraphs: str) -> list[tuple[str, str]]:
+    """The rules that paragraphs of one line each break, with where."""
+    return [(rule, found[0]) for rule, pattern in PATTERNS.items() for found in pattern.finditer(paragraphs)]
+
+
+def identifiers(text: str) -> set[str]:
+    """The names and keywords of Python."""
+    return {*re.findall(r"[^\W\d]\w*", LEXEME.sub(" ", text))}
 
 
 # -- the figures ---------------------------------------------------------------------------------------------
@@ -147,7 +159,7 @@ def room_of(path: Path) -> str:
 
 
 def test_the_english_of_the_figures_gets_no_worse() -> None:
-    found = [(path, rule, where) for path in files() for text in prose(path) for rule, where in broken(text)]
+    found = [(path, rule, where) for path in files() for rule, where in broken("\n".join(prose(path)))]
     rooms, rules = Counter(room_of(path) for path, _, _ in found), Counter(rule for _, rule, _ in found)
     for room, count in rooms.most_common():
         print(f"{count:6}  broken rules of English in {room}")
@@ -159,16 +171,12 @@ def test_the_english_of_the_figures_gets_no_worse() -> None:
 
 
 def test_names_of_files_and_identifiers_are_american() -> None:
+    @cache
     def british(name: str) -> bool:
         return bool(re.search(BRITISH, re.sub(r"[^a-zA-Z]+|(?<=[a-z])(?=[A-Z])", " ", name)))
 
     paths = [path for path in files() if path.suffix == ".py"]
-    names = {
-        f"{short(path)}: {token.string}"
-        for path in paths
-        for token in tokenize.generate_tokens(io.StringIO(path.read_text()).readline)
-        if token.type == tokenize.NAME and british(token.string)
-    }
+    names = {f"{short(path)}: {name}" for path in paths for name in identifiers(path.read_text()) if british(name)}
     assert {short(path) for path in paths if british(short(path))} == {*OLD_NAMES}
     assert not names
 
@@ -219,6 +227,15 @@ def test_code_has_its_comments_and_messages_read(tmp_path: Path) -> None:
     path = tmp_path / "m.py"
     path.write_text('"""Doc\nstring."""\nx = 1  # why it\n# is\ny = f"a message of {x} words, `anew`"\nz = "word"\n')
     assert {text for text in prose(path) if text} == {"why it is", "Doc string.", "a message of `x` words, `x`"}
+
+
+@pytest.mark.slow
+def test_the_comments_are_those_that_tokenize_finds() -> None:
+    for path in files():
+        if path.suffix == ".py":
+            tokens = tokenize.generate_tokens(io.StringIO(text := path.read_text()).readline)
+            found = [lexeme for lexeme in LEXEME.findall(text) if lexeme.startswith("#")]
+            assert found == [token.string for token in tokens if token.type == tokenize.COMMENT], short(path)
 
 
 def test_pages_are_read_without_code_and_links(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 import keel
 
+from . import source_files
 from .source_files import KEEL, OUTSIDE, ROOT, code, imports, module_of, nodes, short, sources, tree
 
 # Bottom up. A room is a module or a package of sdk/keel; it imports only from rooms before it, and from itself.
@@ -246,7 +247,7 @@ def test_private_torch_is_recognized(tmp_path: Path, monkeypatch: pytest.MonkeyP
     path = tmp_path / "sdk" / "keel" / "sample.py"
     path.parent.mkdir(parents=True)
     path.write_text(text)
-    monkeypatch.setitem(imports.__globals__, "ROOT", tmp_path)
+    monkeypatch.setattr(source_files, "ROOT", tmp_path)
     assert bool(list(private_torch(path))) is found
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from keel.spec import MEMBERS
 
-ROOT = Path(__file__).parents[2]
+from .source_files import ROOT, walk
 
 TABLES, COMPARISONS = 9, 2
 """How many there are. A change that takes some away lowers the ceiling with them."""
@@ -93,7 +93,7 @@ def count(tree: ast.AST) -> tuple[list[int], list[int]]:
     """The lines of the tables and of the comparisons in a file. A ``match`` counts once for each name."""
     tables, comparisons = list[int](), list[int]()
     literals = set[int]()
-    for node in ast.walk(tree):
+    for node in walk(tree):
         if isinstance(node, ast.Assign) and [getattr(t, "id", "") for t in node.targets] == ["__all__"]:
             literals.add(id(node.value))  # what a module exports
         lines = [literal.lineno for literal in compared(node) if names_operator(literal)]  # type: ignore[attr-defined]

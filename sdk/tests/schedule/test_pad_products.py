@@ -146,6 +146,7 @@ def test_programs(scheduled: Any, fn: Any) -> None:
     scheduled(fn, matrix(70, 64), matrix(64, 1001), externs=EXTERNS)
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_drawn_programs(scheduled: Any, data: Any) -> None:

@@ -104,6 +104,7 @@ def test_chunks(sizes: tuple[int, ...], target: int, whole: tuple[int, ...] | No
         assert chunks.chunk.size * chunks.within.size >= chunks.cut.size
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_drawn_statistics(scheduled: Any, data: Any) -> None:

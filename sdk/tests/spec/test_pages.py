@@ -42,6 +42,7 @@ def test_every_member_has_a_page_with_all_its_clauses() -> None:
         assert all(f"`{o}`" in text for o in op.overloads)
 
 
+@pytest.mark.slow
 def test_the_pages_that_lie_there_are_those_of_the_declarations() -> None:
     here = {str(p.relative_to(DOCS)): p.read_text() for p in DOCS.glob("*/*.md")}
     if here:
@@ -54,6 +55,7 @@ def test_the_pages_that_lie_there_are_those_of_the_declarations() -> None:
         assert not stale and not gone, f"Run `keel spec docs`: {[*stale, *gone][:10]}"
 
 
+@pytest.mark.slow
 def test_no_line_is_longer_than_the_page() -> None:
     wide = [
         (p, line)
@@ -65,6 +67,7 @@ def test_no_line_is_longer_than_the_page() -> None:
     assert not wide
 
 
+@pytest.mark.slow
 def test_links_lead_to_pages() -> None:
     paths = {*made(), "stability.md", "../adr/0013-tensors-are-strided.md"}
     broken = [
@@ -78,6 +81,7 @@ def test_links_lead_to_pages() -> None:
     assert anchors <= set(re.findall(r"\(#([^)]*)\)", made()["README.md"]))
 
 
+@pytest.mark.slow
 def test_the_search_page_holds_every_member() -> None:
     text = re.search(r'<script type="application/json" id="data">(.*?)</script>', made()["index.html"], re.DOTALL)
     assert text is not None

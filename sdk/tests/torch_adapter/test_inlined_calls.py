@@ -116,6 +116,7 @@ def test_what_a_checkpoint_computes_again_is_not_saved() -> None:
     assert calls(graphs["backward"])["aten.native_layer_norm.default"] == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "fn",
     [

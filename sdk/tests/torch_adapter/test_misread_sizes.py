@@ -12,6 +12,7 @@ POINTER = -6917529027171012208
 """A tagged pointer as PyTorch 2.11 recorded it on CUDA; a CPU's rms_norm takes another path, so tests write it."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["cpp", "eager"])
 @pytest.mark.parametrize("leading", [0, 1])
 def test_rms_norm_has_the_sizes_of_its_operand(backend: str, leading: int) -> None:

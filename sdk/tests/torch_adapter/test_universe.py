@@ -9,11 +9,10 @@ import torch
 
 from keel import universe
 
-# PyTorch's test suite, which contains the catalog, is not free of warnings.
-pytestmark = pytest.mark.filterwarnings("ignore")
+# PyTorch's test suite, which contains the catalog, is not free of warnings, and its import takes long.
+pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.slow]
 
 
-@pytest.mark.slow
 def test_names_are_unique_and_complete() -> None:
     found = universe.names()
     assert len(found) == len(set(found)) > 600
@@ -38,7 +37,6 @@ def test_samples_run_and_can_be_thinned_out() -> None:
         assert all(isinstance(t, torch.Tensor) for t in e.fn(*e.inputs))
 
 
-@pytest.mark.slow
 def test_a_seed_chooses_values_and_nothing_else() -> None:
     before = torch.random.get_rng_state(), random.getstate()
     a, b, c = (universe.examples("nn.functional.linear", grad=True, most=1, seed=seed)[0] for seed in (0, 0, 1))
