@@ -24,7 +24,7 @@ from keel.loops.ir import Apply, Reduce
 from keel.plugin import Extern
 from keel.spec import bind
 from keel.symbols import HostNumbers, free_symbols, implied_symbols
-from keel.torch_adapter import dim_of, map_leaves
+from keel.torch_adapter import dim_of, hides_alias, map_leaves, may_alias
 from keel.types import Call, Dim, SymType, TensorType, Type, as_dim, leaves
 
 
@@ -165,6 +165,7 @@ class _Reader:
         self.lower, self.externs = lower, externs
         self.out = TensorGraph()
         self.values: dict[fx.Node, Any] = {}  # tensor number, SymType, or a tuple of them
+        self.undeclared: set[int] = set()  # the tensors that are views though their schemas declare fresh memory
 
     def read(self, gm: fx.GraphModule) -> TensorGraph:
         self.out.host = HostNumbers(_names(gm))
@@ -182,6 +183,7 @@ class _Reader:
                     self.values[node] = self._node(node)
                 case _:
                     raise KeelError("bad-graph", f"A part holds {node.format_node()}, which no loop backend takes.")
+        self._separate_results()
         used = {t for t in self.out.outputs if isinstance(t, int)}.union(*(n.operands for n in self.out.nodes))
         self.out.nodes = [_narrowed(n, used) if isinstance(n, LoopNode) else n for n in self.out.nodes]
         return self.out
@@ -233,6 +235,8 @@ class _Reader:
         definition, operands = _without_unread(definition, operands)
         alias = self._alias(node, definition, operands)
         results = tuple(self._fresh(node.name, hosted_type(t, self.out.host), alias) for t in call.out if t is not None)
+        if alias is not None and hides_alias(call.op):
+            self.undeclared.update(results)
         self.out.nodes.append(LoopNode(node.name, definition, operands, results, call.name, source_line(node)))
         return results if several else results[0]
 
@@ -245,12 +249,30 @@ class _Reader:
         return arg
 
     def _alias(self, node: fx.Node, definition: LoopDefinition, operands: Sequence[int]) -> tuple[int, Dim] | None:
-        """Returns where the node's storage is, if it is a view by its schema."""
-        if not definition.is_view or len(operands) != 1 or not shares_storage(node.target):
+        """Returns where the node's storage is, if it is a view."""
+        if not definition.is_view or len(operands) != 1 or may_alias(node.target).get(0) != (0,):
             return None
         source = next(a for a in node.args if isinstance(a, fx.Node))
         here, there = (dim_of(n.meta["val"].storage_offset()) for n in (node, source))
         return operands[0], as_dim(self.out.host.integer(as_dim(here - there)))
+
+    def _separate_results(self) -> None:
+        """Gives memory of their own to undeclared views that would share an input's, or another result's.
+
+        Results may share memory only as schemas declare, since the caller may write to one of them."""
+        views = library_views(self.out.nodes)
+        owners: dict[int, int] = {}
+        outside = {self._declared(t) for t in (*self.out.inputs, *self.out.outputs) if isinstance(t, int)}
+        for declared in sorted(outside, key=lambda t: (t in self.undeclared, t)):
+            *_, memory = self.out.memories(declared, views)
+            if owners.setdefault(memory, declared) != declared and declared in self.undeclared:
+                self.out.tensors[declared] = replace(self.out.tensors[declared], alias=None)
+
+    def _declared(self, tensor: int) -> int:
+        """The tensor in whose memory ``tensor`` lies as far as schemas say."""
+        while tensor not in self.undeclared and (alias := self.out.tensors[tensor].alias) is not None:
+            tensor, _ = alias
+        return tensor
 
     def _type(self, value: Any) -> Any:
         return hosted_type(type_of(value), self.out.host)
@@ -313,9 +335,3 @@ def _narrowed(node: LoopNode, used: Set[int]) -> LoopNode:
 
 def _takes(extern: Extern, call: Call) -> bool:
     return extern.refuse is None or extern.refuse(call) is None
-
-
-def shares_storage(target: Any) -> bool:
-    """True if the overload's result is a view of its argument: its schema is ``Tensor(a) -> Tensor(a)``."""
-    text = str(getattr(target, "_schema", ""))
-    return "Tensor(a)" in text.partition("->")[2]

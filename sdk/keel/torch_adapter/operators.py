@@ -149,6 +149,11 @@ _UNSAID = frozenset({"aten::unsafe_split", "aten::unsafe_split_with_sizes", "ate
 """Views whose schemas do not declare the alias, so that autograd does not track writes to them."""
 
 
+def hides_alias(op: Callable[..., Any]) -> bool:
+    """True if an operator returns views of its first argument though its schema declares fresh memory."""
+    return isinstance(op, OpOverload) and op._schema.name in _UNSAID
+
+
 @cache
 def may_alias(op: Callable[..., Any]) -> Mapping[int, tuple[int, ...]]:
     """Maps each result that may share memory with arguments to the positions of these arguments. Empty for most
@@ -156,7 +161,7 @@ def may_alias(op: Callable[..., Any]) -> Mapping[int, tuple[int, ...]]:
     """
     if not isinstance(op, OpOverload):
         return MappingProxyType({})
-    if op._schema.name in _UNSAID:
+    if hides_alias(op):
         return MappingProxyType({0: (0,)})
     sets = [set(a.alias_info.before_set) if a.alias_info else set() for a in op._schema.arguments]
     aliases: dict[int, tuple[int, ...]] = {}
