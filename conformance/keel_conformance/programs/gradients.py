@@ -46,6 +46,27 @@ gradients.function(
     lambda ctx: [ctx.ints(2, 3, 7, 7), ctx.ints(4, 3, 3, 3), ctx.ints(4)],
     gradients=True,
 )
+
+
+def written_through_views(x: Tensor, w: Tensor) -> tuple[Tensor, ...]:
+    """Backward of such a write copies the gradient into fresh memory. Where there are convolutions, compilers choose
+    layouts and remove copies."""
+    joined = torch.cat([x, F.conv2d(x, w, padding=1)], 1)
+    entire = joined[:, :7]
+    entire += joined.sum(0)
+    part = (x * 2)[:, 1:]
+    part *= F.conv2d(x, w, padding=1)[:, :2]
+    return entire, part
+
+
+gradients.function(
+    "of-writes-through-views-beside-convolutions",
+    ["C1"],
+    written_through_views,
+    lambda ctx: [ctx.ints(2, 3, 5, 5), ctx.ints(4, 3, 3, 3)],
+    gradients=True,
+    smoke=True,
+)
 gradients.function(
     "of-pooling",
     ["C1"],

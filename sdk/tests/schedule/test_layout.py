@@ -168,6 +168,13 @@ def _mix(x: Tensor, n: int) -> Tensor:
     return F.conv2d(x, torch.linspace(-1, 1, x.shape[1] * 8).reshape(8, x.shape[1], 1, 1))
 
 
+def _write(x: Tensor, n: int) -> Tensor:
+    y = x * 2
+    view = y[:, n:]
+    view += x[:, n:]
+    return view if n == 0 else y
+
+
 OPS = {
     "conv": _conv,
     "mix": _mix,
@@ -182,6 +189,7 @@ OPS = {
     "pool": lambda x, n: F.avg_pool2d(x, 3, 1, 1),
     "pad": lambda x, n: F.pad(x, (1, 0, 0, 1)),
     "sort": lambda x, n: x.sort(-1).values,
+    "write": _write,
     "grow": lambda x, n: F.interpolate(x, scale_factor=2.0) if x.shape[2] < 20 else x,
 }
 programs = st.lists(st.tuples(st.sampled_from([*OPS, "conv", "conv"]), st.integers(0, 3)), min_size=2, max_size=7)
@@ -189,14 +197,16 @@ programs = st.lists(st.tuples(st.sampled_from([*OPS, "conv", "conv"]), st.intege
 
 @pytest.mark.slow
 @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(programs, st.booleans(), st.sampled_from([(1, 8, 6, 5), (2, 6, 5, 7)]))
-def test_drawn_programs(scheduled: Any, program: list[tuple[str, int]], whole: bool, shape: tuple[int, ...]) -> None:
+@given(programs, st.booleans(), st.booleans(), st.sampled_from([(1, 8, 6, 5), (2, 6, 5, 7)]))
+def test_drawn_programs(
+    scheduled: Any, program: list[tuple[str, int]], entire: bool, gradient: bool, shape: tuple[int, ...]
+) -> None:
     def fn(x: Tensor) -> Tensor:
         for name, n in program:
             x = OPS[name](x, n)
-        return x if whole else x.sum((2, 3))
+        return x if entire else x.sum((2, 3))
 
-    scheduled(fn, torch.linspace(-2, 2, torch.Size(shape).numel()).reshape(shape))
+    scheduled(fn, torch.linspace(-2, 2, torch.Size(shape).numel()).reshape(shape).requires_grad_(gradient))
 
 
 # -- the choice -----------------------------------------------------------------------------------------
