@@ -137,7 +137,8 @@ def _probes(device: str) -> Iterator[tuple[str, Probe]]:
 
 def _kinds(device: str) -> Iterator[tuple[str, Probe, float]]:
     """One call of each kind of operator, and its work as :mod:`keel.cost` counts it.  Its tensors stay in a cache, and
-    are large enough for its time to be seen beside that of entering a part."""
+    are large enough for its time to be seen beside that of entering a part.
+    """
     n, wide = 16 * SMALL[device], PRODUCT[device] // 64
     rows = torch.rand(n // 256, 256, device=device)
     for function in (torch.exp, torch.log, torch.tanh, torch.erf, torch.sigmoid, torch.sin, torch.sqrt):
@@ -160,7 +161,8 @@ def _kinds(device: str) -> Iterator[tuple[str, Probe, float]]:
 @dataclass(frozen=True)
 class _Layer:
     """Convolutions of one kind: as many channels come out as go in, each of ``shared`` of them; ``thin`` ones are
-    little arithmetic for their traffic.  With ``back``, their gradients."""
+    little arithmetic for their traffic.  With ``back``, their gradients.
+    """
 
     kind: str
     channels: int
@@ -257,7 +259,8 @@ def _convolutions(times: Times, device: str, cost: Cost) -> Cost:
 
 def _split(wide: tuple[float, float, float], thin: tuple[float, float, float] | None) -> tuple[float, float]:
     """The weight w and the passes besides, p, with which ``max(w arithmetic, traffic) + p traffic`` are the seconds of
-    both.  If there is no such pair, a weight between those of each alone."""
+    both.  If there is no such pair, a weight between those of each alone.
+    """
     a, t, each = wide
     if thin is None:
         return max(each / a, LEAST), 0.0
@@ -323,7 +326,8 @@ def _layers_of(x: torch.Tensor, *kernels: torch.Tensor) -> torch.Tensor:
 
 def _copies(times: Times, device: str, cost: Cost) -> float:
     """How often a tensor is copied on its way into a part, and out of it: of layers by themselves, what they take more
-    than together.  It is copied on both ways alike, and is as large as what it is made into."""
+    than together.  It is copied on both ways alike, and is as large as what it is made into.
+    """
     if "a layer" not in times or "layers" not in times:
         return 0.0
     size, cut = 4.0 * 8 * (PRODUCT[device] // 2) ** 2, ROW - 1

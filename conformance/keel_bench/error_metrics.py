@@ -182,7 +182,8 @@ def _judge(name: str, draws: Sequence[Comparison]) -> Verdict:
 
 def _usual_relative_square(draws: Sequence[Comparison]) -> float:
     """The median of what counts as eager's error, beside the draw's scale, weighted by that: what cancels to nothing in
-    most draws is as exact in the others as anything."""
+    most draws is as exact in the others as anything.
+    """
     ordered = sorted((d.relative(d.squared_least), math.sqrt(d.squared_scale)) for d in draws)
     half = sum(scale for _, scale in ordered) / 2
     below = accumulate(scale for _, scale in ordered)

@@ -86,7 +86,8 @@ def some_of(name: str) -> list[Case]:
 
 def resume_bars(out: Path, standard: int) -> list[Criterion]:
     """A run that is killed at random times beside one that is not. ``standard`` is how many cases the standard tier
-    has, which is too long a run to be killed so often."""
+    has, which is too long a run to be killed so often.
+    """
     folder, draw = out / "killed", random.Random(0)
     for _ in range(KILLS):
         killed_once(folder, draw.randint(1, 5))

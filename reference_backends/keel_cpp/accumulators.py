@@ -18,6 +18,8 @@ from keel_cpp.op_table import DTYPES, REDUCTIONS, STORED, applied, literal, load
 
 @dataclass(frozen=True)
 class Variable:
+    """A variable of a fold's accumulator: its type in C++, its name, and the text of its first value."""
+
     ctype: str
     name: str
     start: str

@@ -142,7 +142,8 @@ FAR = 16
 
 def stride(stmt: Load | Store, axis: Axis, facts: Facts) -> int:
     """Returns the cost of an access if ``axis`` is divided into lanes: 0 if all lanes read the same element, 1 if they
-    read neighbors, 4 if nearby elements, 16 if any."""
+    read neighbors, 4 if nearby elements, 16 if any.
+    """
     if axis not in axes_used(stmt, facts):
         return 0
     loaded = frozenset[Axis]().union(*(facts.varies[v] for v in loaded_of(stmt.index)))

@@ -172,7 +172,8 @@ class _Block:
 
     def _unrolled(self, loop: Loop) -> None:
         """Emits a small loop as a function that is called at each point, since an inner loop would stop the
-        vectorizer."""
+        vectorizer.
+        """
         text = self.text
         names = [text.name(a.name) for a in loop.axes]
         point = "_".join([*names, str(len(text.lines)), "point"])  # two axes may have the same name here

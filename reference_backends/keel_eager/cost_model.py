@@ -1,5 +1,6 @@
 """What eager PyTorch takes on a CPU: a data sheet measured by ``keel bench --calibrate`` on one core of an Intel Xeon
-of the Sapphire Rapids generation.  Other machines have other figures; calibrate there."""
+of the Sapphire Rapids generation.  Other machines have other figures; calibrate there.
+"""
 
 import torch
 

@@ -30,7 +30,8 @@ def untraceable(call: Call) -> str | None:
 
 def _asserts(name: str) -> bool:
     """Whether a call's result is only what makes an assertion come first: a compiler would believe it, and leave it
-    out."""
+    out.
+    """
     return name.startswith(("_functional_assert", "_functional_sym_constrain"))
 
 

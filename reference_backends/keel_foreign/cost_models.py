@@ -1,5 +1,6 @@
 """What backends of ``torch.compile`` take on a CPU: data sheets as ``keel bench --calibrate`` measures them, on one
-core of an Intel Xeon of the Sapphire Rapids generation.  Other machines, and GPUs, have other figures."""
+core of an Intel Xeon of the Sapphire Rapids generation.  Other machines, and GPUs, have other figures.
+"""
 
 import torch
 

@@ -1,6 +1,7 @@
 """Orders a loop's axes as they are in memory, and makes tiles if two accesses need different orders.
 
-The order of parallel and reduce axes is free; neighboring lanes should access neighboring elements."""
+The order of parallel and reduce axes is free; neighboring lanes should access neighboring elements.
+"""
 
 from __future__ import annotations
 

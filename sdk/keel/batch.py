@@ -31,7 +31,8 @@ __all__ = ["Asked", "Batch", "compile_calls"]
 class Batch:
     """Compiled calls. ``owners`` has, for each call, the names of the backends that do its pieces, empty if nothing is
     left to do (a call that returns its argument); ``refusals``, the reasons of other backends; ``results``, the traced
-    type of each result, or None if it is neither a tensor nor a number."""
+    type of each result, or None if it is neither a tensor nor a number.
+    """
 
     owners: tuple[frozenset[str], ...]
     refusals: tuple[tuple[str, ...], ...]
@@ -42,7 +43,8 @@ class Batch:
 
     def run(self, arguments: Sequence[tuple[Sequence[Any], Mapping[str, Any]]]) -> list[tuple[Any, ...]]:
         """Returns the results of each call, flat, on these arguments. Raises KeelError[bad-input] if their types differ
-        from those that the batch was compiled for."""
+        from those that the batch was compiled for.
+        """
         tensors = list(map(resolve_lazy_bits, _tensors(arguments)))
         if (types := tuple(map(type_of, tensors))) != self.inputs:
             raise KeelError(

@@ -1,5 +1,6 @@
 """Decides which distribution owns a name that several carry, and lists faults of distributions. Loads neither plugins
-nor PyTorch."""
+nor PyTorch.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ def claims_of(group: str) -> dict[str, list[Carried]]:
     """Returns the entry points of a group by name, the owner's first.
 
     Keel's own distribution owns the names that it carries. Any other name belongs to a distribution with the same name
-    (``acme``, ``keel-acme``), or else to the first, in alphabetical order, that carries it. Imports nothing."""
+    (``acme``, ``keel-acme``), or else to the first, in alphabetical order, that carries it. Imports nothing.
+    """
     claims: dict[str, list[Carried]] = {}
     for point in carried(group)[0]:
         claims.setdefault(point.name, []).append(point)

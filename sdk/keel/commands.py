@@ -167,7 +167,8 @@ def explain(
     json: AsJson = False,
 ) -> None:
     """Compile models and report which backend takes which calls, the refusals with reasons and lines of code, the cost
-    by the data sheets, and what to implement next."""
+    by the data sheets, and what to implement next.
+    """
     options: dict[str, Any] = {
         "backends": [name.strip() for name in backends.split(",") if name.strip()] or None,
         "strict": strict,

@@ -2,7 +2,8 @@
 
 Nothing here runs, imports or unpickles anything. ``Item`` is a piece of a document together with its place, so a reader
 only states what it expects, and errors name the place. ``claim`` is for folders that a command writes: it takes one
-that it made, or an empty one. ``printable`` escapes text of a document before it is printed."""
+that it made, or an empty one. ``printable`` escapes text of a document before it is printed.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +53,8 @@ def bad_file(
 
 def bytes_of(path: str | os.PathLike[str], most: int = MOST_BYTES) -> bytes:
     """Reads a file. Raises KeelError[bad-option] if it does not exist, and Malformed for a folder, a pipe, a device, a
-    file that cannot be read or that blocks its reader, or a file of more than ``most`` bytes."""
+    file that cannot be read or that blocks its reader, or a file of more than ``most`` bytes.
+    """
     try:
         _regular(os.stat(path), most)  # before it is opened: opening has an effect on some devices
         with open(path, "rb", opener=_at_once) as file:
@@ -92,7 +94,7 @@ def text_of(path: str | os.PathLike[str], most: int = MOST_BYTES) -> str:
 
 
 def decoded(held: bytes) -> str:
-    """Decodes bytes as UTF-8, with ``\\n`` at the ends of lines.  Raises Malformed."""
+    r"""Decodes bytes as UTF-8, with ``\n`` at the ends of lines.  Raises Malformed."""
     try:
         return held.decode("utf-8").replace("\r\n", "\n")
     except UnicodeDecodeError as e:
@@ -102,7 +104,8 @@ def decoded(held: bytes) -> str:
 def parsed(text: str | bytes, place: str = "", *, constants: bool = False) -> Any:
     """Parses JSON. Raises Malformed for any other text, for a key that occurs twice in one object, for more than
     ``DEEPEST`` levels of nesting or more than ``MOST_MARKS`` marks between values, and, unless ``constants`` is true,
-    for NaN and infinities, which JSON does not have."""
+    for NaN and infinities, which JSON does not have.
+    """
     text = decoded(text) if isinstance(text, bytes) else text
     if marks(text) > MOST_MARKS:  # before memory is allocated for any value
         raise Malformed(place, f"It has more than {MOST_MARKS} marks between values.")
@@ -178,7 +181,8 @@ def _joined(place: str, inner: str) -> str:
 @dataclass(frozen=True, slots=True)
 class Item:
     """A value of a document and its place. Each method returns the value as one type, or raises Malformed with the
-    place."""
+    place.
+    """
 
     value: Any
     place: str = ""
@@ -273,7 +277,8 @@ class Item:
 
 def replace_file(path: Path, held: bytes) -> None:
     """Replaces whatever has this name by a file. In a folder that somebody else made, the name may be a pipe, or a link
-    to a file of the user's; the link's target is not written to."""
+    to a file of the user's; the link's target is not written to.
+    """
     draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     try:
         with open(draft, "xb") as file:

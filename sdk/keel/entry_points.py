@@ -2,7 +2,8 @@
 
 A distribution is identified by the name of its metadata folder, as in Python's own tools: the name in its METADATA may
 be missing, damaged or another distribution's. A malformed line is skipped; a file that cannot be read skips its
-distribution. Files are read at every request, so new installations are found; only parsing is cached."""
+distribution. Files are read at every request, so new installations are found; only parsing is cached.
+"""
 
 from __future__ import annotations
 
@@ -79,7 +80,8 @@ def carried(group: str) -> tuple[list[Carried], list[Fault]]:
 
 def unreadable() -> list[Fault]:
     """Returns distributions whose entry points Python's own reader cannot read. Any caller of that reader fails on
-    them, and PyTorch calls it when it is imported."""
+    them, and PyTorch calls it when it is imported.
+    """
     faults = []
     for dist in distributions():
         try:

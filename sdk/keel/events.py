@@ -19,7 +19,8 @@ from keel.torch_adapter import Kind
 @dataclass(frozen=True)
 class GraphCompiled:
     """A graph was compiled: the ``captured`` and the legalized graph, its plan, its parts, and the names of inputs that
-    never change."""
+    never change.
+    """
 
     kind: Kind
     captured: fx.GraphModule
@@ -31,7 +32,8 @@ class GraphCompiled:
     @cached_property
     def bills(self) -> tuple[PartCost, ...] | None:
         """The cost of each part by the data sheets; None if some backend has none, or if a data sheet fails.  It is
-        computed when it is first read, because every composite is decomposed for it."""
+        computed when it is first read, because every composite is decomposed for it.
+        """
         try:
             return itemize(self.gm, self.plan, self.constants)
         except Fault:

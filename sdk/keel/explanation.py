@@ -96,7 +96,8 @@ def explain(
     ``without`` removes backends (``cpp``) or operators (``softmax``, on every backend; ``cpp.softmax``). ``assume``
     makes backends take operators that they refuse (``acme.softmax``). With either, nothing is compiled, and parts run
     in eager PyTorch. If a result needs gradients, the backward pass runs too; no ``.grad`` is written. With the
-    placement ``measured``, ``fn`` is called until all plans are decided. Raises what compiling raises."""
+    placement ``measured``, ``fn`` is called until all plans are decided. Raises what compiling raises.
+    """
     settings = read_settings(
         None, {"backends": backends, "strict": strict, "placement": placement, "costs": costs, "pins": pins}
     )

@@ -289,7 +289,8 @@ class Extern:
     the layout in which it is fastest, if it has one; ``bias`` what it does to a bias in a pass of its own.
     ``aligned_rows`` is the number of bytes of which the rows of its matrices should be a multiple, and the sums along
     them, so that it can use its fastest kernels. Its last two tensor arguments are then the matrices of a product, and
-    those before are added to it; each may have a gap behind its rows."""
+    those before are added to it; each may have a gap behind its rows.
+    """
 
     run: Callable[..., Any]
     out: Callable[..., Any] | None = None

@@ -243,7 +243,8 @@ def checked_operators(
 ) -> None:
     """Each of ``names`` is an overload of PyTorch or of the operator set (``aten.mm.default``), a packet where
     ``packets`` (``aten.mm``), or one of ``families``.  What is of a library that PyTorch does not know is left alone,
-    for that may be registered later."""
+    for that may be registered later.
+    """
     for name in names:
         if name in families or _exists(name, packets):
             continue

@@ -45,7 +45,8 @@ Placed = tuple[CostEstimate, fx.GraphModule, Plan]
 @dataclass(frozen=True)
 class Selection:
     """A form of a graph and its placement; where that is by cost, also those on one backend alone that has all of it,
-    the cheapest of each backend and the cheapest first."""
+    the cheapest of each backend and the cheapest first.
+    """
 
     gm: fx.GraphModule
     plan: Plan
@@ -53,7 +54,8 @@ class Selection:
 
     def rivals(self, selected: Plan, within: float) -> list[tuple[fx.GraphModule, Plan]]:
         """The placements on one backend that are other programs than ``selected``, a placement of ``gm``, and take at
-        most ``within`` times as long by the data sheets."""
+        most ``within`` times as long by the data sheets.
+        """
         most, own = within * _seconds(selected), (_signature(self.gm), _split(selected))
         return [
             (gm, plan) for gm, plan in self.alone if _seconds(plan) <= most and (_signature(gm), _split(plan)) != own
@@ -62,7 +64,8 @@ class Selection:
 
 class Planner:
     """Places the forms of one graph.  Its methods raise what ``place`` raises, and ``Fault`` where a backend
-    contradicts itself or its data sheet fails."""
+    contradicts itself or its data sheet fails.
+    """
 
     def __init__(self, captured: Captured, settings: Settings) -> None:
         self.captured, self.strict = captured, settings.strict
@@ -183,7 +186,8 @@ def _robust_selection(
     refusals: Refusals | None = None,
 ) -> Placed:
     """Returns the cheapest placement if the main backend of ``alone`` is faster than its sheet, and all others slower,
-    each by its ``doubt``. Returns ``alone`` if that is as cheap."""
+    each by its ``doubt``. Returns ``alone`` if that is as cheap.
+    """
     owners = _owners(best[2])
     if len(owners) == 1 and owners == _owners(alone[2]):
         return best
@@ -219,7 +223,8 @@ def _repriced(placed: Placed, backends: Sequence[Backend], price: Pricing) -> Pl
 
 def _doubted(placed: Placed, doubted: Sequence[Backend], price: Pricing) -> float:
     """The seconds of a placement by the bill of those sheets, in which a part reads again what another part of its
-    backend read."""
+    backend read.
+    """
     _, gm, plan = placed
     return sum(b.seconds for b in itemize(gm, _among_these(plan, doubted), price.constants, per_part=True) or ())
 

@@ -1,5 +1,6 @@
 """Programs that assert what only a run tells, each with inputs that keep it and inputs that break it, and a backend
-that notices when it is given, or comes by, a value that does not have the type that was promised."""
+that notices when it is given, or comes by, a value that does not have the type that was promised.
+"""
 
 from __future__ import annotations
 
@@ -279,7 +280,8 @@ def of_the_users_operator(x: Tensor) -> Tensor:
 
 def trusting(broken: list[str], name: str = "trusting", last_resort: bool = False) -> Backend:
     """Takes everything but assertions, as a compiler would that makes code for the types that it is given; notes in
-    ``broken`` each value that does not have its type."""
+    ``broken`` each value that does not have its type.
+    """
 
     def compile(gm: fx.GraphModule) -> Callable[..., Any]:
         return lambda *args: _Trusting(gm, broken).run(*args)

@@ -1,5 +1,6 @@
 """Whatever relies on an assertion waits for it, on every backend and placement: programs that break one raise what
-eager raises, and no backend meets a value that does not have the type it was promised."""
+eager raises, and no backend meets a value that does not have the type it was promised.
+"""
 
 from __future__ import annotations
 

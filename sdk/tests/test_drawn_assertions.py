@@ -1,5 +1,6 @@
 """Drawn programs that assert what only a run tells, kept and broken, on drawn backends and placements: each gives what
-eager gives, or raises what eager raises."""
+eager gives, or raises what eager raises.
+"""
 
 from __future__ import annotations
 
@@ -85,7 +86,8 @@ USES: Mapping[str, Callable[[Tensor, Tensor], Tensor]] = {
 @dataclass(frozen=True)
 class Drawn:
     """A program: how two vectors are made, what is asserted of them, and what is done with the first, before that or
-    after it."""
+    after it.
+    """
 
     makers: tuple[str, str]
     check: str
@@ -142,7 +144,8 @@ def outcome(fn: Callable[..., Tensor], train: bool, x: Tensor, y: Tensor) -> tup
 
 def right(program: Drawn, placement: str, inputs: list[tuple[Tensor, Tensor]]) -> None:
     """Raises AssertionError where a compiled program does other than eager, or a backend meets a value that does not
-    have its type."""
+    have its type.
+    """
     torch.compiler.reset()
     broken: list[str] = []
 

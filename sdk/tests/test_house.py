@@ -77,7 +77,8 @@ def modules() -> Files:
 
 def graph(files: Files) -> Graph:
     """Returns the modules that each module imports, also inside functions. A package imports the modules that its
-    ``__init__`` imports."""
+    ``__init__`` imports.
+    """
     found = defaultdict[str, set[str]](set)
     for module, path in files.items():
         for _, origin, name in imports(path):

@@ -37,7 +37,8 @@ class Clock:
 
     def taking(self, name: str, seconds: float, predicted: float = 1.0, *ops: str) -> Backend:
         """Takes everything, or ``ops``; its parts take ``seconds`` a call, and are predicted to be ``predicted`` times
-        as slow as others' are."""
+        as slow as others' are.
+        """
 
         def compile(gm: fx.GraphModule) -> Callable[..., Any]:
             count = sum(node.op == "call_function" for node in gm.graph.nodes)

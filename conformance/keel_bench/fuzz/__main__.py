@@ -43,7 +43,8 @@ def fuzz(
     out: Annotated[Path | None, typer.Option("--json", help="Write the figures to this file.")] = None,
 ) -> None:
     """Give damaged and made-up files to what reads files. Exits with 1 for an error that is not Keel's, for more than a
-    second of the processor, or for code that ran."""
+    second of the processor, or for code that ran.
+    """
     counts_by_loader = [name.partition("=") for name in loaders or LOADERS]
     counts = {name: int(own) if own.isdecimal() else count for name, _, own in counts_by_loader}
     if unknown := [name for name in counts if name not in LOADERS]:

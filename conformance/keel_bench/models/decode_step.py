@@ -61,6 +61,8 @@ def rotated(x: Tensor, turn: Tensor) -> Tensor:
 
 
 class Block(nn.Module):
+    """One layer of the decoder: attention to the cache, then the gated MLP."""
+
     def __init__(self, sizes: Sizes, batch: int) -> None:
         super().__init__()
         self.before_attention, self.before_mlp = nn.RMSNorm(sizes.width), nn.RMSNorm(sizes.width)

@@ -126,7 +126,8 @@ def _parts(gm: fx.GraphModule, plan: placement.Plan, inputs: Sequence[Tensor]) -
 
 def _unlike(gm: fx.GraphModule, results: Sequence[Any], eager: Sequence[Tensor], inputs: Sequence[Tensor]) -> str:
     """What results of the parts are that are not eager's, bit for bit: ``rounded`` if they are those of the captured
-    graph ``gm``, and eager's are within its rounding errors, ``wrong`` otherwise; nothing if they are."""
+    graph ``gm``, and eager's are within its rounding errors, ``wrong`` otherwise; nothing if they are.
+    """
     if len(results) == len(eager) and all(map(_same, results, eager)):
         return ""
     expected = gm(*inputs)

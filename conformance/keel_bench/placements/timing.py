@@ -48,7 +48,8 @@ class PartTime:
 class Timed:
     """One list of backends: ``predicted`` seconds of its graphs, and those of its ``steps``.  ``why`` says why the
     model cannot run on it.  Parts are timed while one is ``watching``, and noted in ``ran`` each time they run; whole
-    steps are timed while nobody is."""
+    steps are timed while nobody is.
+    """
 
     parts: list[PartTime] = field(default_factory=list)
     ran: list[PartTime] = field(default_factory=list)
@@ -74,7 +75,8 @@ class Timed:
 
 def ratio(one: Mapping[str, Any], other: Mapping[str, Any]) -> float:
     """How many times as long the steps of one row take as those of another beside which they ran: the median over the
-    rounds."""
+    rounds.
+    """
     median: float = statistics.median(a / b for a, b in zip(one["steps"], other["steps"], strict=True))
     return median
 
@@ -83,7 +85,8 @@ def timed(
     job: Job, lists: Mapping[str, Sequence[Backend]], measured: Collection[str] = ()
 ) -> dict[str, dict[str, Any]]:
     """Every list, by its name.  A list of one backend stands for that backend alone: it does all or cannot run.  Those
-    named in ``measured`` are placed by trying, the others by cost."""
+    named in ``measured`` are placed by trying, the others by cost.
+    """
     if job.device == "cpu":
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: job.threads])
     step, result, runs = job.step, dict[str, Timed](), dict[str, Any]()

@@ -126,7 +126,8 @@ def wrong_waivers(
     folder: Path, head: Mapping[str, Any], cases: Sequence[Case], verdicts: Sequence[Verdict], day: date
 ) -> list[str]:
     """What is wrong with the waivers of a run, as of that day, and where they waive more than one that conforms may
-    have, in sentences."""
+    have, in sentences.
+    """
     full_plan, accepted = not head["ops"], held(folder, str(head["backend"]))
     return [
         *waivers.problems(verdicts, accepted, [c.id for c in cases], day, full_plan=full_plan),

@@ -17,7 +17,8 @@ from torch.nn import functional as F
 @dataclass(frozen=True)
 class Input:
     """Floats and integers are integers from ``low`` to ``high``, both included; of a rounded program floats are normal
-    numbers."""
+    numbers.
+    """
 
     shape: tuple[int, ...]
     dtype: str

@@ -102,7 +102,8 @@ class Context:
 
     def record(self, name: str, value: Any, clause: str = "", *, strides: bool = True) -> None:
         """Tells a fact: nested tensors, numbers and words. Tensors are copied now. Gradients have no ``strides`` to be
-        held to."""
+        held to.
+        """
         for path, leaf in leaves(value):
             if not isinstance(leaf, Tensor) or not strides:
                 leaf = snapshot(leaf) if isinstance(leaf, Tensor) else leaf

@@ -146,7 +146,8 @@ def attention(
     enable_gqa: bool = False,
 ) -> Tensor | None:
     """None where a parameter asks for what is not written out here.  It divides last, as kernels do that keep no
-    weights: then the sum in the softmax's slope comes from the result."""
+    weights: then the sum in the softmax's slope comes from the result.
+    """
     if dropout_p or enable_gqa:
         return None
     scores = query @ key.transpose(-2, -1) * (query.shape[-1] ** -0.5 if scale is None else scale)

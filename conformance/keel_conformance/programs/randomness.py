@@ -55,7 +55,8 @@ _seeds()
 
 def share(result: Tensor, p: float) -> bool:
     """Whether as many elements are not zero as a chance of ``p`` gives: within 7 standard deviations, which one draw
-    in 4e11 leaves."""
+    in 4e11 leaves.
+    """
     n = result.numel()
     return bool(abs(int((result != 0).sum()) - n * p) <= 7 * (n * p * (1 - p)) ** 0.5)
 

@@ -139,7 +139,8 @@ _OPERATOR = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*){1,2}", re.ASCII)
 
 def _checked(name: str) -> str:
     """A name that comes to stand in the text, which is run: an identifier, and none that the text has already.  Raises
-    ValueError."""
+    ValueError.
+    """
     if not (name.isidentifier() and name.isascii()) or iskeyword(name) or name in ("torch", "inf", "nan", "program"):
         raise ValueError(f"{name!r} cannot be used as a name in a script.")
     return name

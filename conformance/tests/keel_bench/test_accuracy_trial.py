@@ -204,7 +204,8 @@ def _right(model: nn.Sequential) -> None:
 )
 def test_a_planted_error_is_called_wrong(plant: Callable[[nn.Sequential], None], wrong: str | None) -> None:
     """Over as many draws as the zoo takes: a weight gradient that is off by a hundredth, channels that are swapped, and
-    a statistic that is updated by too much."""
+    a statistic that is updated by too much.
+    """
     case = convolutions(0)
     case.model.train()
     plant(case.model)

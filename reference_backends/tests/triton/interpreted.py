@@ -1,5 +1,6 @@
 """All kernels through Triton's interpreter, on the CPU.  ``test_interpreted`` runs this in a process of its own, for
-whether Triton interprets is settled when it is imported."""
+whether Triton interprets is settled when it is imported.
+"""
 
 from __future__ import annotations
 

@@ -3,7 +3,8 @@
 A user who can write to the folder can have code run in the processes that read from it. So the folder is opened once,
 the open folder is checked, and all later access goes through its descriptor: an attacker gains nothing by replacing a
 part of its path. Only compilers need a path, that of their working folder, so no other user may be able to rename a
-folder above it."""
+folder above it.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +52,8 @@ def in_folder(act: Callable[[int, Path], T]) -> T:
     """Runs ``act(descriptor, path)`` in the root.
 
     If the root cannot be trusted, or ``act`` raises OSError there, it runs in a temporary folder, with one KeelWarning
-    per process. Raises OSError if that fails, too."""
+    per process. Raises OSError if that fails, too.
+    """
     home = root()
     try:
         return _in(home, act)
@@ -61,7 +63,8 @@ def in_folder(act: Callable[[int, Path], T]) -> T:
 
 def in_temporary(act: Callable[[int, Path], T]) -> T | None:
     """Runs ``act(descriptor, path)`` in the temporary folder that replaces the root. Returns None if no such folder
-    exists."""
+    exists.
+    """
     folder = _TEMPORARY.get((root(), os.getpid()))
     return _in(folder, act) if folder is not None else None
 
@@ -71,7 +74,8 @@ def workspace(full: OSError | None = None) -> Iterator[Path]:
     """A new folder for a compiler to work in, removed at the end.
 
     It is made in the cache, so that folders of killed processes are swept, or in a temporary folder if the cache is
-    ``full``. Raises OSError if it cannot be made."""
+    ``full``. Raises OSError if it cannot be made.
+    """
 
     def make(descriptor: int, path: Path) -> Path:
         name = draft_name()

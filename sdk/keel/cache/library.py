@@ -35,7 +35,8 @@ def compile_library(
     the CPU if the command compiles for that of this machine. ``what`` names the source in errors.
 
     Raises KeelError[build-failed] if the compiler rejects the text, hangs (see ``run_compiler``) or does not exist, or
-    if the library cannot be loaded."""
+    if the library cannot be loaded.
+    """
     parts = [text, *command, compiler_fingerprint(command[0]), *key]
     name = digest([kind, *parts])
     if name not in _BUILT:
@@ -65,7 +66,8 @@ def load_library(data: bytes, name: str = "kernels") -> ctypes.CDLL:
 
     Nothing on disk is trusted between verifying and loading: the bytes go to sealed memory or, if the system has none,
     to a private file that is removed afterwards. Raises KeelError[build-failed] if the system's loader refuses the
-    library, or if it is truncated, which would crash the loader."""
+    library, or if it is truncated, which would crash the loader.
+    """
     if _is_cut_off(data):
         raise KeelError(
             "build-failed",
@@ -125,7 +127,8 @@ def _from_memory(data: bytes, name: str, content: str) -> ctypes.CDLL:
 
 def _from_file(data: bytes, name: str) -> ctypes.CDLL:
     """Loads a private copy from the cache's folder or a temporary one: either may be on a disk mounted without
-    execution."""
+    execution.
+    """
     try:
         try:
             with workspace() as place:
@@ -150,7 +153,8 @@ def _from_copy(data: bytes, place: Path) -> ctypes.CDLL:
 
 def _compiled(kind: str, command: Sequence[str], text: str, what: str) -> bytes:
     """Returns the bytes of the library. If the compiler fails because the disk is full, it runs again in another
-    folder."""
+    folder.
+    """
     try:
         with workspace() as place:
             made = _attempt(place, command, text)

@@ -2,7 +2,8 @@
 
 A file holds the plain bytes, so that other tools can read it, and a last line with the SHA-256 of its name and the
 bytes. It is written under a temporary name, flushed to the disk and renamed, so that a reader sees all of it or
-nothing, even after a crash."""
+nothing, even after a crash.
+"""
 
 from __future__ import annotations
 
@@ -93,7 +94,8 @@ class Cache:
 
 def digest(key: Sequence[str]) -> str:
     """Returns the hash of a key as 64 hexadecimal digits. The way in which the key is split into strings counts,
-    too."""
+    too.
+    """
     hashed = hashlib.sha256()
     for part in key:
         encoded = part.encode("utf-8", "surrogateescape")

@@ -59,7 +59,8 @@ def stopped_with_this() -> Iterator[None]:
     """Kills the compilers that run in copies of the block's context if an exception leaves the block.
 
     An interrupt reaches only the main thread. It does not reach compilers, which have process groups of their own. So a
-    thread that waits for other threads that wait for compilers would wait forever."""
+    thread that waits for other threads that wait for compilers would wait forever.
+    """
     running = _Running()
     token = _RUNNING.set(running)
     try:
@@ -183,7 +184,8 @@ def _limit() -> float:
 
 def check_limits() -> None:
     """Raises KeelError[bad-option] if ``KEEL_CACHE_SIZE`` or ``KEEL_COMPILER_TIMEOUT`` is malformed. Without this
-    check, the error would look like a failure of some backend's compiler."""
+    check, the error would look like a failure of some backend's compiler.
+    """
     size_limit()
     _limit()
 
@@ -198,7 +200,8 @@ def compiler_fingerprint(program: str) -> str:
     hash.
 
     For a driver that supports ``-print-prog-name``, as GCC's and Clang's do, the programs that it runs count, too.
-    Raises KeelError[build-failed] if the program is not on PATH, or hangs."""
+    Raises KeelError[build-failed] if the program is not on PATH, or hangs.
+    """
     executable = shutil.which(program)
     if executable is None:
         raise KeelError("build-failed", f"{program} is not on PATH.")
@@ -209,7 +212,8 @@ def compiler_fingerprint(program: str) -> str:
 
 def _identity(path: str) -> Identity:
     """Returns values that change whenever the file is written or replaced: only the system sets the time of its
-    change."""
+    change.
+    """
     real = os.path.realpath(path)
     state = os.stat(real)
     return real, state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns, state.st_ctime_ns

@@ -95,7 +95,8 @@ class Cost:
     operands). A call is in one pattern at most; of several that begin at a call, the first counts.
 
     ``doubt`` is the fraction, below 1, by which calls in a model may take more or less than the sheet says. Backends
-    are mixed only if that saves time for every error of this size."""
+    are mixed only if that saves time for every error of this size.
+    """
 
     flops: Mapping[torch.dtype, float]
     scalars: float

@@ -41,7 +41,8 @@ def work_of(call: Call, sizes: Sizes = MappingProxyType({})) -> Work:
     """The work of ``call``. Symbols that are not in ``sizes`` count as ``UNKNOWN``.
 
     A gather from an operand reads as many elements as there are indices. A scatter into an operand is work for the
-    indexed elements; the rest is copied, which is traffic."""
+    indexed elements; the rest is copied, which is traffic.
+    """
     results = [t for t in call.out if isinstance(t, TensorType)]
     dtype = next((t.dtype for t in (*call.tensors, *results)), torch.float32)
     flops, places, picked = _flops(call, sizes), _places(call, sizes), picked_tensors(call)
@@ -104,7 +105,8 @@ def value_of(dim: Dim, sizes: Sizes) -> int:
 def _flops(call: Call, sizes: Sizes) -> float | None:
     """Counts matrix products, convolutions and attention by PyTorch's formulas, and factorizations and transforms by
     the usual counts (Golub and Van Loan, "Matrix Computations", 4th edition; Cooley and Tukey, 1965). None for any
-    other call."""
+    other call.
+    """
     from torch.utils.flop_counter import flop_registry  # it imports Triton if that is installed
 
     if call.name in _GRADIENTS:
@@ -136,7 +138,8 @@ def _flops(call: Call, sizes: Sizes) -> float | None:
 
 def _gradients(call: Call, sizes: Sizes) -> float:
     """Each gradient of a convolution takes as many as the convolution. (PyTorch's formula counts each group's channels
-    as all.)"""
+    as all.)
+    """
     args = bind(call)
     out, weight = args["grad_output"], args["weight"]
     if args["transposed"]:

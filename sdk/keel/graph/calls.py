@@ -70,7 +70,8 @@ def call_of(node: fx.Node) -> Call | None:
     """The operator call that a node makes.
 
     None for nodes without work: inputs, constants, the output, ``getitem`` on several results, and arithmetic on
-    symbolic numbers, which includes reading a size."""
+    symbolic numbers, which includes reading a size.
+    """
     if (cached := node.meta.get(_CACHE)) is not None and cached[0] is node.args and cached[1] is node.meta["val"]:
         call: Call = cached[2]
         return call

@@ -2,7 +2,8 @@
 take.
 
 Memoized by operator and types, so a decomposition is recorded once for all equal calls of a graph. All its expansions
-share its fake values: two nodes with the same fake value may have different memory."""
+share its fake values: two nodes with the same fake value may have different memory.
+"""
 
 from __future__ import annotations
 

@@ -107,7 +107,8 @@ class Index:
 
     def coefficient(self, atom: Atom) -> Dim:
         """The coefficient of ``atom`` as a direct term, or 0 if it is not a direct term (it may still occur inside a
-        Div or Mod)."""
+        Div or Mod).
+        """
         return next((c for a, c in self.terms if a == atom), 0)
 
     def __str__(self) -> str:
@@ -168,7 +169,8 @@ def _order(atom: Atom) -> tuple[int, str]:
 
 def _rejoined(terms: list[tuple[Atom, Dim]]) -> Index | None:
     """The sum of ``terms`` if a pair of them is one: c*b*(x // b) + c*(x % b) = c*x and
-    c*b*((x // b) % a) + c*(x % b) = c*(x % (a*b))."""
+    c*b*((x // b) % a) + c*(x % b) = c*(x % (a*b)).
+    """
     coefficients = dict(terms)
     for atom, c in terms:
         if not isinstance(atom, Mod):

@@ -212,7 +212,8 @@ class _Run:
 
     def strided(self, i: Index, memory: Tensor, stmt: Load | Store) -> Tensor | None:
         """``memory`` as a view over the ranges, of size 1 along those that ``i`` leaves out; returns None if no such
-        view exists."""
+        view exists.
+        """
         offset = self.size(i.const)
         sizes, strides = [1] * len(self.ranges), [0] * len(self.ranges)
         for atom, c in i.terms:

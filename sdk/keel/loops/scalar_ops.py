@@ -39,7 +39,8 @@ class Scalar:
     any: these and bool, but for the 16-bit and 8-bit floats, which only ``cast`` and ``bitcast`` take, and
     complex numbers, which only ``where`` takes);
     ``result``: the operands' dtype, bool, or the one that the statement gives;
-    ``exact``: whether it rounds nothing, or (a cast) once."""
+    ``exact``: whether it rounds nothing, or (a cast) once.
+    """
 
     name: str
     arity: int

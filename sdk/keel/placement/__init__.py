@@ -1,5 +1,6 @@
 """Placement: chooses an owner for each call, forms convex parts, certifies the plan, and builds a graph for each
-part."""
+part.
+"""
 
 from keel.placement.audit.itemized_cost import PartCost, itemize
 from keel.placement.audit.verify import verify_placement

@@ -1,7 +1,8 @@
 """A graph as index arrays: one unit per call, and which units each needs.
 
 Nodes without work have no unit: inputs, constants, ``getitem`` on a call with several results, and arithmetic on sizes
-(which is repeated wherever it is needed). Dependencies run through them."""
+(which is repeated wherever it is needed). Dependencies run through them.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ from keel.types import Call
 @dataclass(frozen=True)
 class CallGraph:
     """``nodes`` make the calls, in graph order; ``needs[i]`` are the sorted numbers of the units that unit i waits
-    for: by its arguments, because their effects come first, or because they are assertions that stand before it."""
+    for: by its arguments, because their effects come first, or because they are assertions that stand before it.
+    """
 
     nodes: tuple[fx.Node, ...]
     calls: tuple[Call, ...]
@@ -29,7 +31,8 @@ class CallGraph:
 
     def maker(self, unit: int) -> int | None:
         """Returns the unit that makes the first operand, or None if the call has no operand or the operand is a graph
-        input."""
+        input.
+        """
         operand = next(iter(self.nodes[unit].all_input_nodes), None)
         while operand is not None and is_getitem(operand):
             operand = operand.all_input_nodes[0]

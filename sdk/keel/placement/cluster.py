@@ -15,7 +15,8 @@ import numpy as np
 @dataclass(frozen=True)
 class Users:
     """The users of each node: ``user[first[v]:first[v + 1]]`` need node v, and a user is repeated as often as it
-    does."""
+    does.
+    """
 
     first: list[int]
     user: list[int]
@@ -49,7 +50,8 @@ def cluster(
     colors this is a shortest common supersequence problem, NP-hard in general. Every possible first color is tried, and
     the result with the fewest groups is kept. If ``launch`` gives the cost of a group of each color, the cheapest
     result is kept, and of equally cheap ones the one with the fewest groups. For two colors this is the optimum. Time
-    and memory O(colors * (nodes + edges)). ``users`` may be given where ``users_of(needs)`` is known."""
+    and memory O(colors * (nodes + edges)). ``users`` may be given where ``users_of(needs)`` is known.
+    """
     if not colors:
         return []
     readers, heights = users or users_of(needs), _heights(colors, needs)
@@ -67,7 +69,8 @@ def _alternating(
     colors: Sequence[int], heights: Sequence[int], two: Sequence[int], prices: Sequence[int], first: int
 ) -> tuple[int, int]:
     """Returns the cost and the number of groups if two colors alternate and ``first`` begins. There are as many groups
-    as the longest path has runs, and one more if that path begins with the other color."""
+    as the longest path has runs, and one more if that path begins with the other color.
+    """
     tallest = dict.fromkeys(two, 0)
     for c, height in zip(colors, heights, strict=True):
         if height > tallest[c]:
@@ -93,7 +96,8 @@ def delay_to_consumers(
 ) -> list[int]:
     """Moves each movable node to the latest group of its color that still runs before every user of the node.
 
-    Nodes without users stay where they are. The number of groups does not grow."""
+    Nodes without users stay where they are. The number of groups does not grow.
+    """
     users = users_of(needs)
     out = list(groups)
     color_of = dict(zip(groups, colors, strict=True))

@@ -2,7 +2,8 @@
 
 The placeholders of a part graph are the tensors and sizes that it needs from outside. Its output is the tuple of the
 values that others need from it. Arithmetic on sizes is repeated in every part that needs it, so a backend never waits
-for a number."""
+for a number.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +44,8 @@ class PartGraph:
     @cached_property
     def gm(self) -> fx.GraphModule:
         """The graph as a module. It is made on first use: FX writes and compiles Python for it, which takes longer than
-        all other work of splitting a graph."""
+        all other work of splitting a graph.
+        """
         return fx.GraphModule(dict(self.bodies), self.graph, class_name=self.part.name)
 
     def __iter__(self) -> Iterator[object]:
@@ -77,7 +79,8 @@ def _no_collection(*, large: bool) -> Iterator[None]:
     kept.
 
     Freezing and thawing moves the objects to the oldest generation, so that they are not scanned right afterwards. Only
-    large graphs are worth it, since Python counts already frozen objects one by one."""
+    large graphs are worth it, since Python counts already frozen objects one by one.
+    """
     collects = gc.isenabled()
     gc.disable()
     try:
@@ -92,7 +95,8 @@ def _no_collection(*, large: bool) -> Iterator[None]:
 
 def sources(node: fx.Node) -> set[fx.Node]:
     """Returns the nodes that a value needs if arithmetic on sizes is repeated: ``node`` itself, or the sources of its
-    sizes."""
+    sizes.
+    """
     if not is_size_arithmetic(node):
         return {node}
     producers: set[fx.Node] = set()
@@ -148,7 +152,8 @@ def _numbers(graph: fx.Graph) -> dict[str, fx.Node]:
 
 def _unknown_sizes(numbers: Mapping[str, fx.Node], own: Iterable[fx.Node], inputs: Iterable[fx.Node]) -> set[fx.Node]:
     """Returns the symbols of ``numbers`` that sizes of a part contain but no input determines: an input may have ``n //
-    2`` rows, and none ``n``."""
+    2`` rows, and none ``n``.
+    """
     input_sizes = [dim for n in inputs for dim in _sizes(n)]
     held = {name for dim in (*input_sizes, *(d for n in own for d in _sizes(n))) for name in free_symbols(dim)}
     if not held - {str(dim) for dim in input_sizes}:  # the common case: each symbol is a size by itself

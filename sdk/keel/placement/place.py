@@ -1,5 +1,6 @@
 """Chooses an owner for each call and makes a plan from that: by cost if costs are known, else by order of preference.
-Clustering, certificate and part graphs are the same for both."""
+Clustering, certificate and part graphs are the same for both.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +42,8 @@ def place(
 
     ``refusals`` are those already known; if a call has an entry, the first backend without a refusal in it takes the
     call. Backends of last resort come after all others. Raises KeelError[no-owner] if no backend takes a call, and
-    KeelError[no-room] if no placement was found that fits into the memory that the data sheets give."""
+    KeelError[no-room] if no placement was found that fits into the memory that the data sheets give.
+    """
     order = tuple(sorted(backends, key=lambda b: b.last_resort))
     units = call_graph_of(gm.graph)
     answers = _CachedAnswers(order, {name: dict(by) for name, by in (refusals or {}).items()}, strict)
@@ -100,7 +102,8 @@ def by_order(units: CallGraph, answers: _CachedAnswers) -> list[Backend]:
     """Returns the first backend that takes each call.
 
     A view goes to the backend that makes its operand if that takes the view, or else to a backend that reads it.
-    Neighbors that are a last resort come after the others."""
+    Neighbors that are a last resort come after the others.
+    """
     owners = [_first(units, unit, answers) for unit in range(len(units.nodes))]
     unsettled: set[int] = set()
     for unit, call in enumerate(units.calls):
@@ -184,7 +187,8 @@ def no_owner(node: fx.Node, call: Call, why: Mapping[str, Refusal], backends: Se
 
 def _movable(units: CallGraph) -> list[bool]:
     """Returns which calls can be delayed to their readers without using more memory: calls that read only inputs of the
-    graph or other such calls, and calls whose result is at least as large as the operands that a delay keeps alive."""
+    graph or other such calls, and calls whose result is at least as large as the operands that a delay keeps alive.
+    """
     movable: list[bool] = []
     for node, needs in zip(units.nodes, units.needs, strict=True):
         operand_bytes, result_bytes = sum(_bytes(units.nodes[u]) for u in needs), _bytes(node)

@@ -27,7 +27,8 @@ class Part:
 @dataclass(frozen=True)
 class CostEstimate:
     """The claim of a placement by cost: it takes ``seconds`` by the data sheets, and no placement takes less than
-    ``bound``. ``tick`` is the unit, in seconds, that prices were rounded to."""
+    ``bound``. ``tick`` is the unit, in seconds, that prices were rounded to.
+    """
 
     seconds: float
     bound: float
@@ -42,7 +43,8 @@ class CostEstimate:
 @dataclass(frozen=True)
 class Plan:
     """``parts`` in launch order; ``backends`` in order of preference; ``refusals`` of the calls of the graph; ``claim``
-    is None unless the placement is by cost."""
+    is None unless the placement is by cost.
+    """
 
     parts: tuple[Part, ...]
     backends: tuple[Backend, ...]

@@ -2,7 +2,8 @@
 
 A backend with unreliable answers harms no other backend. If it cannot say whether it takes a call, it does not get the
 call. If it contradicts itself, it is left out of the graph. If its data sheet raises, it counts as a backend without
-one."""
+one.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +28,8 @@ from keel.types import Call
 
 class Fault(Exception):
     """A backend is at fault, and the graph can be placed again without its answers. ``error`` is raised under
-    ``strict``; ``sheet`` says that only its data sheet is unreliable."""
+    ``strict``; ``sheet`` says that only its data sheet is unreliable.
+    """
 
     def __init__(self, backend: str, error: KeelError, *, sheet: bool = False) -> None:
         super().__init__(str(error))
@@ -51,7 +53,8 @@ class Fault(Exception):
 
 class SupportCache:
     """The backends of one graph, with cached answers: ``backends`` wrap the user's and ask each question once, also
-    those to the functions of their data sheets."""
+    those to the functions of their data sheets.
+    """
 
     def __init__(self, backends: Sequence[Backend], *, strict: bool = False) -> None:
         self.asked_for, self.strict = tuple(backends), strict
@@ -108,7 +111,8 @@ class SupportCache:
 
     def contradiction(self, refused: Refused) -> Fault | None:
         """Returns the fault of an owner that refuses a call now and took it before, or None if it never took the
-        call."""
+        call.
+        """
         if refused.call is None or self._known.get((refused.owner, refused.call.key), refused) is not None:
             return None
         return Fault(

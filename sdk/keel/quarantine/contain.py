@@ -36,7 +36,8 @@ class Contained:
 @contextmanager
 def contained() -> Iterator[Contained]:
     """Runs an import so that it changes no setting of the process; warnings are dropped, and what is printed to
-    ``sys.stdout`` goes to ``sys.stderr``."""
+    ``sys.stdout`` goes to ``sys.stderr``.
+    """
     changes = Contained()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the user can do nothing about a package's warnings

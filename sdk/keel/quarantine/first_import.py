@@ -48,7 +48,8 @@ _CACHE = Cache("plugin", ".json")
 class Report:
     """How an import went: ``problem`` is a sentence on what it did to its process, ``last_output`` what it printed
     last; ``raised`` is what it raised instead, ``trace`` the traceback of that. With neither, it is good. ``stopped``
-    has the seconds after which it was stopped because it had not ended, 0 where it was not."""
+    has the seconds after which it was stopped because it had not ended, 0 where it was not.
+    """
 
     problem: str = ""
     last_output: str = ""
@@ -89,7 +90,8 @@ Key = Callable[[], Sequence[str]]
 
 def _keys(point: EntryPoint) -> tuple[Key, Key]:
     """What an import is remembered by: the quick one has the size and times of each file, the other its content, which
-    stays when files are copied elsewhere.  Both have the versions of what the package requires."""
+    stays when files are copied elsewhere.  Both have the versions of what the package requires.
+    """
     files = _files(point)
     about = [sys.version, sys.executable, point.value, *_required(point)]
     return (

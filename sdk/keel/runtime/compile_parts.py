@@ -52,7 +52,8 @@ def compile_parts(
     ``compiled`` keeps parts for the next plan: an unchanged part is not compiled twice. Those of ``Staged`` backends
     are compiled in parallel. After a failure, only the other parts of that backend are tried: the next plan may join
     the rest in other ways. A request to Dynamo to trace again is not a failure and is passed on, as are the user's
-    exceptions, such as Ctrl-C."""
+    exceptions, such as Ctrl-C.
+    """
     graphs = build_part_graphs(gm, plan)
     promises = [contract_of(graph.gm, graph.part.owner.name, graph.part.name) for graph in graphs]
     todo = {graph.part.name: graph for graph in graphs if _key(graph) not in compiled}
@@ -97,7 +98,8 @@ def _instead(owner_of: Mapping[str, Backend], nodes: Sequence[str]) -> str:
 
 def report_failures(plan: Plan, parts: Sequence[CompiledPart], failures: Sequence[PartFailure]) -> list[CompiledPart]:
     """Warns of failures that ``plan`` avoids, once for each backend and kind of exception.  Returns the parts of the
-    plan with the errors that are about their calls."""
+    plan with the errors that are about their calls.
+    """
     owner_of = plan.owner_of
     kinds: dict[tuple[str, str], list[PartFailure]] = {}
     for failure in failures:

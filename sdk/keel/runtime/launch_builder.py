@@ -41,7 +41,8 @@ from keel.types import TensorType, leaves, symbols_of
 
 def build_program(schedule: Schedule, arena: bool = True) -> LaunchProgram:
     """The launch program of a schedule, whose intermediate tensors lie in an arena or have memory of their own, which
-    is freed, or reused, after their last use.  Raises KeelError[bad-graph] if a size is known from nothing."""
+    is freed, or reused, after their last use.  Raises KeelError[bad-graph] if a size is known from nothing.
+    """
     return _Builder(schedule, arena).build()
 
 
@@ -87,7 +88,8 @@ class _Builder:
 
     def _in_arena(self) -> dict[int, None]:
         """Base tensors that are made here, into memory given to the maker, and that no output shows.  What is read from
-        where its storage starts has a storage of its own, as it had in the graph."""
+        where its storage starts has a storage of its own, as it had in the graph.
+        """
         shown = {m for o in self.outputs for m in self._memory(o)}
         shown |= {
             m
@@ -137,7 +139,8 @@ class _Builder:
 
     def _freed(self, steps: Sequence[Step]) -> list[Step]:
         """Returns the steps with frees: each tensor that is given or owns memory here and is not a result is freed
-        after its last use, if a later step needs memory."""
+        after its last use, if a later step needs memory.
+        """
         inputs = {i for i in self.tensors.inputs if isinstance(i, int)}
         own = inputs.union(*map(_made, steps)) - self.outputs
         last = {t: k for k, step in enumerate(steps) for t in tensors_of(step) if t in own}

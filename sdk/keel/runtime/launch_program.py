@@ -84,7 +84,8 @@ class Allocate:
 @dataclass(frozen=True, slots=True)
 class Reuse:
     """Has ``tensor`` take over ``dead``, which was allocated here, is of the same type and is not used any more. There
-    are other values in it."""
+    are other values in it.
+    """
 
     tensor: int
     dead: int
@@ -115,7 +116,8 @@ class CallLibrary:
     ``args`` and ``kwargs`` hold a ``Slot`` for each tensor, a ``SymType`` for each symbolic number, and constants, in
     lists too. ``results`` are the tensors that it returns, -1 for each value that is not a tensor. If ``out`` is given,
     the function fills that tensor instead, by a keyword of that name, and its return value is ignored. ``view_of`` is
-    the tensor whose memory the results alias; None if they are fresh."""
+    the tensor whose memory the results alias; None if they are fresh.
+    """
 
     function: Callable[..., Any]
     args: tuple[Any, ...]
@@ -128,7 +130,8 @@ class CallLibrary:
 @dataclass(frozen=True, slots=True)
 class LayOut:
     """Gives ``tensor``, which a library returned, the strides of its type: as it is if it has them, else as a copy.
-    Raises KeelError[wrong-result] if it does not have the shape of its type."""
+    Raises KeelError[wrong-result] if it does not have the shape of its type.
+    """
 
     tensor: int
 
@@ -136,7 +139,8 @@ class LayOut:
 @dataclass(frozen=True, slots=True)
 class CheckIndices:
     """Raises KeelError[bad-index] if a kernel recorded an index out of range in one of ``tensors``, which are check
-    memory on the host."""
+    memory on the host.
+    """
 
     tensors: tuple[int, ...]
 
@@ -159,7 +163,8 @@ class Assert:
 @dataclass(frozen=True, slots=True)
 class Free:
     """Lets go of ``tensor``, an input or one that was made here.  Its memory is free once the caller does not hold it
-    and no other tensor lies in it."""
+    and no other tensor lies in it.
+    """
 
     tensor: int
 
@@ -213,7 +218,8 @@ class ArenaView:
 @dataclass(frozen=True)
 class ArenaPlan:
     """One block of memory for the tensors that nobody sees after a call.  ``key`` are the symbols that decide how large
-    it is and where its tensors lie: an arena serves each call with the same values."""
+    it is and where its tensors lie: an arena serves each call with the same values.
+    """
 
     key: tuple[str, ...] = ()
     tensors: tuple[ArenaTensor, ...] = ()

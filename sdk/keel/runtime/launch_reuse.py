@@ -19,7 +19,8 @@ LARGE = 2**20
 
 def with_reuse(steps: Sequence[Step], types: Sequence[TensorType]) -> list[Step]:
     """The steps, which free tensors after their last use, with ``Reuse`` in the place of allocations where it can
-    be."""
+    be.
+    """
     memories = _Memories(types)
     changed = [memories.after(step) for step in steps]
     reused = {step.dead for step in changed if isinstance(step, Reuse)}

@@ -36,7 +36,8 @@ class LaunchSymbols:
 
     def bind_inputs(self) -> list[Step]:
         """Returns the steps that bind each symbol that inputs determine. Raises KeelError[bad-graph] if no input
-        determines one."""
+        determines one.
+        """
         sources: dict[str, Source] = {}
         read: list[Compute] = []
         numbers: list[tuple[Source, Dim]] = []

@@ -2,7 +2,8 @@
 
 A group's tensors have spaces (sets of axes) that form a chain by inclusion: the empty space, rows, elements of rows.
 Each space is a loop depth. Stores and reductions are evaluated on demand. Each value is computed once, in the outermost
-loop that binds its operands. The result of a reduction exists after its loop, so its users go to a later pass."""
+loop that binds its operands. The result of a reduction exists after its loop, so its users go to a later pass.
+"""
 
 from __future__ import annotations
 
@@ -66,7 +67,8 @@ class _Block:
 @dataclass(frozen=True)
 class _Frame:
     """A definition under evaluation: the places of its axes, its mask, whether masked reads give zero, and the results
-    of its reduction if it has one."""
+    of its reduction if it has one.
+    """
 
     node: LoopNode
     at: Mapping[Axis, Index]
@@ -95,7 +97,8 @@ class Emitter:
 
     def step(self, key: Any, axes: Iterable[Axis], args: Iterable[int], make: Callable[[int], Stmt]) -> int:
         """Returns the number of a value. If it is not computed yet, adds a statement in the outermost block that has
-        its operands."""
+        its operands.
+        """
         need = frozenset(axes)
         depth = max((self.depths[a] for a in args), default=0)
         while not need <= self.blocks[depth].axes:
@@ -124,7 +127,8 @@ class Emitter:
 
     def element(self, tensor: int, coords: Coords, mask: int | None = None, zero: bool = True) -> int:
         """Returns the element of ``tensor`` at ``coords``. If ``mask`` is false, it is zero, or any value unless
-        ``zero``."""
+        ``zero``.
+        """
         if mask is not None and not zero and _inside(coords, self.tensors.tensors[tensor].type.shape):
             mask = None
         key = (tensor, coords, mask, zero or mask is None)
@@ -307,7 +311,8 @@ class Emitter:
 
 def _inside(coords: Coords, shape: Sequence[Dim]) -> bool:
     """True if the coordinates are within ``shape`` for all values of the axes: each runs along its dimension, or is a
-    constant within a known size."""
+    constant within a known size.
+    """
     return all(
         isinstance(i.const, int) and isinstance(size, int) and 0 <= i.const < size
         if i.is_const
@@ -322,7 +327,8 @@ def _inside(coords: Coords, shape: Sequence[Dim]) -> bool:
 
 def spaces(group: Group) -> list[Space]:
     """Returns the chain of the group's spaces, from the empty one. Raises KeelError[bad-graph] if they do not form a
-    chain."""
+    chain.
+    """
     chain = sorted({frozenset(), *(s for m in group.members for s in (m.space, m.body))}, key=len)
     if not all(a < b for a, b in pairwise(chain)):
         raise KeelError("bad-graph", "The spaces of a group form no chain.")
@@ -345,7 +351,8 @@ class _Passes:
 
     def process(self, depth: int, targets: Sequence[Target]) -> None:
         """Emits ``targets``, and the reductions they need whose results are at this depth, into the innermost open
-        block."""
+        block.
+        """
         block = self.emitter.blocks[-1]
         pending: list[Target] = [*self._required(depth, targets), *targets]
         partial: dict[int, tuple[int, ...]] = {}
@@ -397,7 +404,8 @@ class _Passes:
 
     def _settle(self, member: FusedNode) -> None:
         """Evaluates the maps that ``member`` depends on one by one, in order, so that evaluation does not nest
-        deeply."""
+        deeply.
+        """
         below: dict[int, FusedNode] = {}
         todo = [member]
         while todo:
@@ -430,7 +438,8 @@ class _Passes:
 
     def needs(self, member: FusedNode) -> tuple[FusedNode, ...]:
         """Returns the reductions of the group that the member's steps depend on, through inlined nodes and other
-        members."""
+        members.
+        """
         if id(member) not in self._needs:
             folds: dict[int, FusedNode] = {}
             for member_below in self.rests_on(member):
@@ -442,7 +451,8 @@ class _Passes:
 
     def rests_on(self, member: FusedNode) -> tuple[FusedNode, ...]:
         """Returns the members of the group that the member's steps read, through inlined nodes, in the group's
-        order."""
+        order.
+        """
         if id(member) not in self._rests:
             members: dict[int, FusedNode] = {}
             visited: set[int] = set()

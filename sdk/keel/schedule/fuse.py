@@ -133,7 +133,8 @@ class _Fuser:
 
     def _absorb(self, group: _OpenGroup, other: _OpenGroup) -> None:
         """Merges ``other``, whose tensors the group reads, into the group. Leaves both unchanged if one of its nodes
-        does not join or a cycle would arise."""
+        does not join or a cycle would arise.
+        """
         outside = [u for u in self._before(group) if u is not other]
         if len(group.members) + len(other.members) > MAX_GROUP or self.order.reaches(outside, other):
             return
@@ -167,7 +168,8 @@ class _Fuser:
         among equals.
 
         A group that makes none of these tensors must share an eighth of the bytes: merging unrelated groups only
-        extends lifetimes."""
+        extends lifetimes.
+        """
         shared: dict[int, int] = {}
         by_id: dict[int, _OpenGroup] = {}
         makers: set[int] = set()
@@ -217,7 +219,8 @@ class _Fuser:
         """Equates the coordinates at which the node reads the group's tensors with those at which they are made.
 
         A map that is read at another point than the loops' own (a row at its target, for instance) is recomputed there
-        if that is rare; then its operands are read instead. Raises NoSolution."""
+        if that is rare; then its operands are read instead. Raises NoSolution.
+        """
         todo, matched = list(reads), []
         while todo:
             tensor, coords = todo.pop(0)
@@ -250,7 +253,8 @@ class _Fuser:
 
     def _complete(self, group: _OpenGroup, node: LoopNode, own: Sequence[Axis], solution: Solution) -> FusedNode | None:
         """Assigns the digits that no equation determined: to the group's other axes if they match in order, or to new
-        ones."""
+        ones.
+        """
         digits = [d for a in own if a.size != 1 for d in _digits(solution.x.now(index(a)))]
         free = [d for d in digits if d not in solution.matched]
         if not solution.matched and digits:
@@ -313,7 +317,8 @@ class _Fuser:
 
     def _strides_through_memory(self, members: Sequence[FusedNode], placed: FusedNode, chain: Sequence[Space]) -> bool:
         """True if maps of the smallest space (of each channel, say) would make the loops stride through memory: they
-        come first, and neighbors in memory belong to it."""
+        come first, and neighbors in memory belong to it.
+        """
         smallest, *larger = chain
         every = (*members, placed)
         if not smallest or not larger or any(m.is_fold for m in every if m.space == smallest):

@@ -35,7 +35,8 @@ class Inliner:
 
     def _escaping(self) -> set[int]:
         """Returns tensors that must have memory: outputs, operands of library calls, bases of scatters, and the bases
-        of views among those."""
+        of views among those.
+        """
         needed: set[int] = {o for o in self.tensors.outputs if isinstance(o, int)}
         for node in self.tensors.nodes:
             if isinstance(node, ExternCall):
@@ -98,7 +99,8 @@ class Inliner:
 
     def _cone(self, node: LoopNode) -> tuple[int, frozenset[int]]:
         """Returns how many steps the node takes from tensors in memory, many if one is expensive, and which tensors it
-        reads."""
+        reads.
+        """
         ops = [s.op for s in node.definition.steps if isinstance(s, Apply)]
         work, leaves = len(ops) if all(op in CHEAP for op in ops) else MAX_RECOMPUTED + 1, frozenset[int]()
         for t in {node.operands[s.operand] for s in node.definition.steps if isinstance(s, Read)}:

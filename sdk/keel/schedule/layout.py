@@ -75,7 +75,8 @@ def choose_layouts(graph: TensorGraph, hint: Hint, fuel: Fuel | None = None) -> 
 @dataclass(frozen=True)
 class _Wish:
     """A library call with a preference: the images that it then converts no more, and what it takes and returns
-    channels-last, weights too."""
+    channels-last, weights too.
+    """
 
     call: str
     passes: float

@@ -2,7 +2,8 @@
 and renames all.
 
 Kernels that compute the same become equal, whatever their sizes were named. Deduplication and caching use their
-equality and their name, a hash of the text."""
+equality and their name, a hash of the text.
+"""
 
 from __future__ import annotations
 
@@ -209,7 +210,8 @@ def _fuse(body: tuple[Stmt, ...], outer: Axis, inner: Axis, axis: Axis) -> tuple
 
 def rename_canonically(kernel: Kernel) -> Kernel:
     """Returns ``kernel`` with axes, values and buffers numbered in order of appearance, and a name made of its
-    content."""
+    content.
+    """
     values: dict[int, int] = {}
     for stmt in _defining(kernel.body):
         for r in results_of(stmt):

@@ -3,7 +3,8 @@
 Every dimension is written as a mixed-radix sum of digits (axes). A consumer reads a tensor at coordinates c(x), and the
 tensor is made at g(y). They can share loops if c(x) = g(y) has a solution that maps each digit x to one group axis y.
 Reshapes split and merge dimensions, so digits are refined until both sides have the same radices; permutations need no
-refinement. If an equation cannot be divided into digits, there is no solution, and the tensors are not fused."""
+refinement. If an equation cannot be divided into digits, there is no solution, and the tensors are not fused.
+"""
 
 from __future__ import annotations
 

@@ -2,7 +2,8 @@
 
 Best fit by decreasing size over fixed lifetimes (the greedy-by-size rule of Pisarchyk and Lee, Efficient memory
 management for deep neural net inference, 2020): each tensor goes to the lowest sufficient gap between the tensors that
-are alive at the same time."""
+are alive at the same time.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +25,8 @@ class Lifetime:
 
 def pack(lifetimes: Sequence[Lifetime]) -> tuple[tuple[int, ...], int]:
     """Returns an offset in bytes for each lifetime, and the arena's size; tensors alive at the same time do not
-    overlap."""
+    overlap.
+    """
     offsets = [0] * len(lifetimes)
     placed: list[int] = []
     for k in sorted(range(len(lifetimes)), key=lambda k: (-lifetimes[k].size, lifetimes[k].first)):

@@ -53,7 +53,8 @@ class _Place:
 @dataclass(frozen=True, slots=True)
 class _Pad:
     """``tensor`` lies at ``place``, its dimensions in ``order``. A product should read it with the sizes ``read``, from
-    memory with the sizes ``lies``."""
+    memory with the sizes ``lies``.
+    """
 
     tensor: int
     place: _Place

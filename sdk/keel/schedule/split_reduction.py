@@ -47,7 +47,8 @@ ENOUGH = 4096
 @dataclass(frozen=True)
 class SplitKernels:
     """``first`` writes the partial states to new buffers of ``partials`` elements; ``second`` reduces them and does the
-    rest."""
+    rest.
+    """
 
     first: Kernel
     second: Kernel
@@ -119,7 +120,8 @@ def _length(loop: Loop, hint: Hint) -> int:
 
 def _independent(kernel: Kernel, shape: _Shape, limits: Limits, hint: Hint) -> int:
     """Returns how many results the machine can work on at a time: blocks of ``limits.columns`` where the results are
-    neighbors in the largest buffer that the reduction reads, and not what is reduced."""
+    neighbors in the largest buffer that the reduction reads, and not what is reduced.
+    """
     if shape.rows is None:
         return 1
     rows = _length(shape.rows, hint)
@@ -151,7 +153,8 @@ class _Chunks:
 
 def _chunks(axes: Sequence[Axis], target: int, hint: Hint) -> _Chunks | None:
     """Cuts a reduction into at most ``target`` chunks: along its first axes, and the last of these into the largest
-    divisor in [target / 2, target], else into ``target``."""
+    divisor in [target / 2, target], else into ``target``.
+    """
     leading: list[Axis] = []
     for axis in axes:
         size = hint(axis.size)

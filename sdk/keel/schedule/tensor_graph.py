@@ -2,7 +2,8 @@
 
 Every tensor of the graph has a number. It is an input (a placeholder), defined (a lowering rule computes its elements),
 the result of a library call, or a view that shares another tensor's storage. A view is also defined, so kernels can
-read through it."""
+read through it.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +42,8 @@ class Tensor:
 class LoopNode:
     """A node with a lowering rule: ``results[k]`` is computed by ``definition`` from ``operands``.
 
-    ``operator`` is the overload's name, ``line`` the user's line that made it."""
+    ``operator`` is the overload's name, ``line`` the user's line that made it.
+    """
 
     name: str
     definition: LoopDefinition
@@ -54,7 +56,8 @@ class LoopNode:
 @dataclass(frozen=True, slots=True)
 class CheckSite:
     """A bounds check of a kernel: the operator of the index, and the bound below which it must be; with ``wrap``, the
-    index must be at least -bound."""
+    index must be at least -bound.
+    """
 
     operator: str
     line: str | None
@@ -73,7 +76,8 @@ class Slot:
 class ExternCall:
     """A library call: ``args`` and ``kwargs`` have a Slot for each tensor and a SymType for each symbolic integer.
 
-    ``absolute`` says that its offsets count from the start of its operand's storage, not from the operand."""
+    ``absolute`` says that its offsets count from the start of its operand's storage, not from the operand.
+    """
 
     name: str
     extern: Extern
@@ -302,7 +306,8 @@ def _names(gm: fx.GraphModule) -> frozenset[str]:
 def _without_unread(definition: LoopDefinition, operands: Sequence[int]) -> tuple[LoopDefinition, tuple[int, ...]]:
     """Returns the definition and its operands without operands that give no elements, only a type or sizes.
 
-    ``aten.copy`` has such an operand first, so a copy would pass for a view of what it overwrites."""
+    ``aten.copy`` has such an operand first, so a copy would pass for a view of what it overwrites.
+    """
     read = {s.operand for s in definition.steps if isinstance(s, Read)}
     if definition.base is not None:
         read.add(definition.base)

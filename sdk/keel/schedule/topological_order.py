@@ -3,7 +3,8 @@ topological sort algorithm for directed acyclic graphs, ACM Journal of Experimen
 
 A unit is a future step, of one or several nodes. A unit needs another one as a whole: a group that is early because of
 its first node may need a late unit for its last node. So the positions of nodes do not show which unit can reach which,
-but ranks in this order do."""
+but ranks in this order do.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +64,8 @@ class UnitOrder(Generic[Unit]):
 
     def _place(self, low: int, first: Mapping[int, Unit], unit: Unit) -> None:
         """Puts the units of ``first``, by rank, and then ``unit`` at rank ``low`` and after; the others between move
-        behind them."""
+        behind them.
+        """
         high = max([*first, self._rank[id(unit)]])
         if not first and high == low:
             return

@@ -25,7 +25,8 @@ def members(file: BinaryIO, size: int, most: int, packed: Collection[str] = ()) 
     """Returns the members of a zip archive by name, at most ``most`` of them.
 
     Members named in ``packed`` may be compressed and have at most ``MOST_TEXT`` bytes. All others together have at most
-    ``size`` bytes, the size of the file, so that a small file cannot unpack to a large one. Raises Malformed."""
+    ``size`` bytes, the size of the file, so that a small file cannot unpack to a large one. Raises Malformed.
+    """
     if _table(file, size) > most * _ROW:
         raise Malformed("", f"It has more than {most} members, or their names are too long.")
     try:
@@ -58,7 +59,8 @@ def members(file: BinaryIO, size: int, most: int, packed: Collection[str] = ()) 
 
 def _table(file: BinaryIO, size: int) -> int:
     """Returns the size of the table of members, as the end of the archive states it. The archive must have no
-    comment."""
+    comment.
+    """
     file.seek(max(size - 98, 0))
     tail = file.read(98).rjust(98, b"\0")
     if tail[76:80] != _END or tail[96:] != b"\0\0":

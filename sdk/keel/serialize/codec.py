@@ -1,6 +1,7 @@
 """The arguments of nodes and the types of their results, as JSON and back.
 
-JSON's own values stand for themselves. Any other value is an object with one key, which names its kind."""
+JSON's own values stand for themselves. Any other value is an object with one key, which names its kind.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +60,8 @@ def encode(value: Any) -> Data:
 
 def decode(data: Data, node: Callable[[str], fx.Node], graph: Callable[[str], fx.Node]) -> Any:
     """Returns the argument that ``encode`` encoded. Nodes and inner graphs are looked up by name. Raises
-    NotSerializable."""
+    NotSerializable.
+    """
 
     def inner(values: Any) -> list[Any]:
         return [decode(v, node, graph) for v in values]

@@ -2,7 +2,8 @@
 
 ``torch.save`` writes ``constants.pt``. ``pickled`` reads it as a table and bytes, without unpickling. The table gives
 the storage of each tensor, and the place in it. So tensors that share memory still share it, and a tensor with two
-names stays one tensor."""
+names stays one tensor.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +25,8 @@ def plain(constants: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     """Returns the constants as plain tensors, without attributes and hooks and with a lazy conjugation resolved.
 
     Raises KeelError[bad-graph] for a tensor subclass, for a quantized or sparse tensor, and for more than ``MOST``
-    constants."""
+    constants.
+    """
     if len(constants) > MOST:
         raise KeelError(
             "bad-graph", "The graph cannot be saved.", {"constants": f"There are {len(constants)}, more than {MOST}."}

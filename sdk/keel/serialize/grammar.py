@@ -2,7 +2,8 @@
 
 Names become part of the source that PyTorch writes for a graph, so each must be an identifier and not a keyword.
 Operators are members of the opset, values are of the kinds in ``codec``, and ``size_limits`` bounds sizes. Content that
-passes is data: building a graph from it imports nothing and runs no code from the file."""
+passes is data: building a graph from it imports nothing and runs no code from the file.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +38,8 @@ def is_name(text: object) -> bool:
 
 def is_value_name(text: object) -> bool:
     """True if a text may be the name of a value or a symbol: a valid name of an argument that does not start with two
-    underscores and is not ``self``."""
+    underscores and is not ``self``.
+    """
     return is_name(text) and not str(text).startswith("__") and text != "self"
 
 
@@ -63,7 +65,8 @@ def check(data: Any, file: str = "") -> None:
 
 def _symbol(facts: Item) -> int:
     """Returns the number of bits of the symbol's value while tracing, or the most that a size may have if it is
-    unbacked."""
+    unbacked.
+    """
     record = facts.record(("hint", "lower", "upper", "positive", "kind"))
     kind = record["kind"].one_of(("int", "float"), "'int' or 'float'")
     record["positive"].flag()

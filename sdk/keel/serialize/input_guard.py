@@ -1,7 +1,8 @@
 """The check of a loaded graph's arguments: the graph was traced for certain types, and others are refused.
 
 A wrong size would not always fail by itself: a mean that was traced over 12 elements divides by 12. The check is plain
-Python over sizes, so that Dynamo turns it into guards."""
+Python over sizes, so that Dynamo turns it into guards.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +52,8 @@ class InputGuard:
 
     ``names`` are the names of the flat inputs. ``fixed`` has the values that some inputs must have, by number, and
     ``types`` the types of the others. ``written`` are the inputs that the graph writes to. ``tree`` describes how
-    arguments are nested."""
+    arguments are nested.
+    """
 
     names: tuple[str, ...]
     fixed: Mapping[int, Any]

@@ -1,5 +1,6 @@
 """Loads a graph from a file: updates it to this Keel's opset, builds it for this PyTorch, and adds a check of
-arguments."""
+arguments.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +58,8 @@ def load_graph(path: str | os.PathLike[str], *, containers: Collection[type] = (
     listed in ``containers``. A listed class's own code reads the data that its registration wrote into the file.
 
     Raises KeelError[bad-file], with the place and the problem, unless the file is a saved graph. Raises
-    KeelError[opset-version] if it needs another opset, or something that this PyTorch lacks."""
+    KeelError[opset-version] if it needs another opset, or something that this PyTorch lacks.
+    """
     try:
         data, constants = _opened(Path(path))
         return _loaded(data, constants, containers, path)

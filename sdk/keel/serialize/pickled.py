@@ -1,7 +1,8 @@
 """Reads the constants of a file, which ``torch.save`` pickled, without unpickling anything.
 
 ``torch.save`` of a dict of tensors uses a few of pickle's instructions and names a few functions. These are read as
-data, one by one; any other instruction or name is refused. ``pickletools`` decodes the instructions and runs none."""
+data, one by one; any other instruction or name is refused. ``pickletools`` decodes the instructions and runs none.
+"""
 
 from __future__ import annotations
 

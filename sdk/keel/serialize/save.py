@@ -100,7 +100,8 @@ def save_graph(
 
     Raises KeelError[bad-graph] if the graph is not functional, has an operator outside the opset, or exceeds the limits
     of ``load_graph`` (about 60,000 calls and 16,384 constants). Raises KeelError[opset-version] if the graph cannot be
-    expressed in the version ``opset``."""
+    expressed in the version ``opset``.
+    """
     target = CURRENT if opset is None else version(opset)
     data, constants = _exported(graph) if isinstance(graph, ExportedProgram) else _plain(graph)
     data = convert(data, target, lambda v: overloads(v) | frozenset((*NUMBERS, *SIZES)))
@@ -302,7 +303,8 @@ def _graph(gm: fx.GraphModule, constants: Mapping[str, Any], fixed: Mapping[str,
 
 def _call(node: fx.Node) -> dict[str, Any]:
     """Returns an overload's arguments by parameter name; ``default`` names those with their default value. The
-    arguments of any other function are returned unchanged."""
+    arguments of any other function are returned unchanged.
+    """
     if not is_overload(node.target):
         name = Call(node.target, (), {}, ()).name if is_call(node) else _NAMES.get(node.target)  # type: ignore[arg-type]
         if name is None:

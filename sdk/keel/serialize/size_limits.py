@@ -1,7 +1,8 @@
 """Bounds how large an expression of sizes can become, from its data alone, before anything computes with it.
 
 ``10 ** 10 ** 10`` has few characters, but no machine can hold its value. A product of forty sums has a million million
-terms once it is expanded, and PyTorch expands it."""
+terms once it is expanded, and PyTorch expands it.
+"""
 
 from __future__ import annotations
 

@@ -27,7 +27,8 @@ def nested(item: Item) -> Any:
 
     None is a leaf, and each container is an object whose key names it. ``tuple``, ``list``, ``deque`` and ``Size`` have
     a list of their elements; ``dict``, ``OrderedDict`` and ``defaultdict`` have a list of pairs; ``class`` names any
-    other container by the name that it was registered with."""
+    other container by the name that it was registered with.
+    """
     protocol, tree = Item(parsed(item.text(1 << 22), item.place), item.place).items(count=2)
     if protocol.value != 1:
         protocol.refuse("Its protocol version is unknown.")

@@ -79,7 +79,8 @@ def name_of(dtype: torch.dtype) -> str:
 
 def results(op: Op) -> Any:
     """The formulas of the results' types; a sentence where one rule gives them all; None where they follow from the
-    decomposition, or nothing is promised."""
+    decomposition, or nothing is promised.
+    """
     match op.out:
         case None:
             return "What the call was traced with." if op.kind == "primitive" else None

@@ -17,7 +17,8 @@ def bounds(expr: Any, known: Mapping[str, Range] | None = None) -> Range:
     """Returns a range that contains every value of ``expr``, if each symbol is in the range ``known`` for its name.
 
     A symbol that is not in ``known`` has the range of its sympy assumptions: positive integers begin at 1. The range
-    may be wider than necessary."""
+    may be wider than necessary.
+    """
     try:
         return _bounds(expr, known or {})
     except (OverflowError, ValueError, ZeroDivisionError):  # an end without a value

@@ -20,7 +20,8 @@ def evaluate(expr: Any, values: Mapping[str, int | float | bool], kind: Kind | N
     Integers have any size, floats are float64, and a fraction that is not an integer becomes a float. ``kind`` converts
     the result: sympy turns a sum or product of floats that is 0 into an integer. Raises KeyError for a symbol without a
     value, and ZeroDivisionError, OverflowError or ValueError as Python does. Raises KeelError[bad-graph] for a function
-    that is not in the table."""
+    that is not in the table.
+    """
     value = as_integer(_value(expr, values))
     value = float(value) if isinstance(value, Fraction) else value
     return value if kind is None else {"int": int, "float": float, "bool": bool}[kind](value)

@@ -3,7 +3,8 @@
 The functions are PyTorch's own (``torch.utils._sympy.functions``) and those of sympy that PyTorch emits. PyTorch's are
 identified by the names of their classes, since that module is private. Each row says what a function computes on
 Python's numbers, exactly as Python and PyTorch compute it; its text in Python and in C; its range; and, where a kernel
-can compute it on integers, its form in sympy's sums, products, floors, remainders and extremes."""
+can compute it on integers, its form in sympy's sums, products, floors, remainders and extremes.
+"""
 
 from __future__ import annotations
 
@@ -159,8 +160,7 @@ def least(*args: Value) -> Value:
 
 
 def by_cases(*args: Value) -> Value:
-    """Takes value, condition, value, condition ... and returns the first value whose condition holds, or NaN if none
-    does."""
+    """Takes value, condition, value ... and returns the first value whose condition holds, or NaN if none does."""
     return next((value for value, holds in zip(args[::2], args[1::2], strict=True) if holds), math.nan)
 
 

@@ -110,7 +110,8 @@ def python_text(expr: Any, names: Names | None = None, kind: Kind | None = None)
 
     The expression needs ``PYTHON_NAMES`` in its globals. ``kind`` converts the result, if the expression's own type is
     another. Raises KeelError[bad-graph] for a name that is not an identifier or is one of PYTHON_NAMES, and for an
-    unknown function."""
+    unknown function.
+    """
     text = _Python(names or str).text(expr)
     own: Kind | None = None if _fractional(expr) else kind_of(expr)
     if own is None:

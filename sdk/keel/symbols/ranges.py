@@ -1,7 +1,8 @@
 """Ranges of numbers, and what the functions of the symbolic language make of them.
 
 A range may be wider than necessary, but contains every value. Ends are exact where they are integers; infinities are
-floats."""
+floats.
+"""
 
 from __future__ import annotations
 

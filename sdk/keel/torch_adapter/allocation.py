@@ -35,7 +35,8 @@ def allocator_on(device: torch.device) -> Callable[[], Allocator]:
 
 def _quick(device: torch.device) -> Allocator | None:
     """PyTorch's function for generated code, if it has one for this device. It takes the device's index from its
-    surroundings."""
+    surroundings.
+    """
     if device.type not in ("cpu", "cuda"):
         return None
     functions: Any = getattr(torch._C._dynamo, "guards", None)

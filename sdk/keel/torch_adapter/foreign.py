@@ -50,7 +50,8 @@ def torch_compile_backend(name: str) -> Foreign:
 
 def asks_again(raised: BaseException) -> bool:
     """True if an exception is a request to Dynamo to trace again, not a failure: a float becomes a constant, for
-    instance."""
+    instance.
+    """
     from torch._dynamo.exc import RestartAnalysis  # takes a second, unless Dynamo is loaded already
 
     return CompileContext.try_get() is not None and isinstance(raised, RestartAnalysis)

@@ -3,7 +3,8 @@ PyTorch applies the mutations after each call.
 
 A graph that Keel compiles returns the new contents as its last results. AOTAutograd puts an input's mutation into a
 graph if autograd does not have to follow it: ``copy_`` of the new contents, ``set_`` where the program gave the input
-other memory (``x.data = y``), and a resize of its storage. All others it applies itself."""
+other memory (``x.data = y``), and a resize of its storage. All others it applies itself.
+"""
 
 from __future__ import annotations
 

@@ -195,7 +195,8 @@ class _Recorder(TorchDispatchMode):
 
 def _distinct(out: Any) -> Any:
     """Returns results that are distinct tensors. A fake kernel may return one tensor twice although the kernel has
-    separate memory for both results: that of batch norm on CUDA does so for saved and running statistics."""
+    separate memory for both results: that of batch norm on CUDA does so for saved and running statistics.
+    """
     if not isinstance(out, tuple) or len({id(r) for r in out}) == len(out):
         return out
     return tuple(

@@ -405,7 +405,8 @@ def _drop_folded(graph: fx.Graph) -> None:
 
 def _without_results(graph: fx.Graph) -> None:
     """Replaces assertions with unused results by assertions without results, which survive another trace of the
-    graph."""
+    graph.
+    """
     for node in graph.find_nodes(op="call_function", target=_ASSERTED):
         if not node.users:
             node.target, node.args, node.meta["val"] = ASSERT, node.args[:2], None

@@ -1,6 +1,7 @@
 """PyTorch's own catalog of sample calls of its operators (OpInfo), as callables with inputs.
 
-The catalog is part of PyTorch's test suite. It is imported on first use, which takes seconds."""
+The catalog is part of PyTorch's test suite. It is imported on first use, which takes seconds.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
 """Texts of kernels: what is printed reads back as what it was, and the error for a wrong line says what was
-expected."""
+expected.
+"""
 
 from __future__ import annotations
 

@@ -55,7 +55,8 @@ def function_of(program: LaunchProgram) -> Callable[..., tuple[Any, ...]]:
 
 def most_memory(program: LaunchProgram) -> int:
     """The most bytes that tensors of this program have at a time, where all sizes are known: its inputs do not count,
-    nor what a library needs besides its results."""
+    nor what a library needs besides its results.
+    """
     inside: dict[int, set[int]] = {}  # of each memory: the names by which it is held
     memory: dict[int, int] = {}
     size: dict[int, int] = {}
@@ -131,7 +132,8 @@ def swapped(program: LaunchProgram) -> Iterator[LaunchProgram]:
 
 def depends(program: LaunchProgram, number: int, later: Step) -> bool:
     """Whether ``later`` uses a tensor that a step makes, or reads one that it is the first to write. What is not
-    written yet may be viewed, freed and reused."""
+    written yet may be viewed, freed and reused.
+    """
     step, read = program.steps[number], needs_of(later)
     match step:
         case Allocate(tensor) | Reuse(tensor) | MakeView(tensor):

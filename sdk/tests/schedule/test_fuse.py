@@ -100,7 +100,8 @@ def test_fuel_stops_fusion(scheduled):
 
 def test_a_group_is_needed_as_a_whole(scheduled):
     """The product needs the group of ``a`` and ``b``, which needs the maximum: so ``c``, which reads the product, does
-    not join the maximum, though all that the product itself reads stands before it."""
+    not join the maximum, though all that the product itself reads stands before it.
+    """
 
     def fn(x, w, y):
         a = x.exp()

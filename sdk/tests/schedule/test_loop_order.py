@@ -1,3 +1,5 @@
+"""Kernels that do the same are brought into one form."""
+
 import hashlib
 
 import pytest

@@ -1,3 +1,5 @@
+"""The axes of two loop nests are matched, or there is no solution."""
+
 import pytest
 
 from keel.loops.index import Axis, index, unflatten

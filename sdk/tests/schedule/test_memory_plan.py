@@ -1,3 +1,5 @@
+"""Tensors that are alive together do not share memory."""
+
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -61,7 +61,8 @@ def _ratio(what: str, want: torch.Tensor, eager: torch.Tensor, ours: torch.Tenso
 
 def distance(got: torch.Tensor, want: torch.Tensor) -> torch.Tensor:
     """|got - want| in ulps: the gap between neighbors at |want| in the dtype of ``got``. Doubles, which have no better
-    judge than themselves, are not judged more closely than the distance of 1 to its neighbor."""
+    judge than themselves, are not judged more closely than the distance of 1 to its neighbor.
+    """
     facts = torch.finfo(got.dtype)
     _, exponent = torch.frexp(want.abs().clamp(min=facts.smallest_normal).double())
     gap = torch.ldexp(torch.full(want.shape, facts.eps, dtype=torch.float64), exponent - 1)
@@ -72,7 +73,8 @@ def distance(got: torch.Tensor, want: torch.Tensor) -> torch.Tensor:
 
 def within_budget(op: Op, judged: Callable[[Sample], bool] = lambda sample: True) -> None:
     """Eager in each dtype is as near to eager in float64 as the budget says, on the operator's samples of one dtype,
-    and is NaN and infinite where that is; a result that is not a float is equal."""
+    and is NaN and infinite where that is; a result that is not a float is equal.
+    """
     assert op.samples is not None and set(op.budget) == set(op.dtypes)
     for dtype in op.dtypes:
         ulps = op.budget[dtype].ulps

@@ -47,7 +47,8 @@ def family() -> Family:
 
     def rule(args: object) -> tuple[()]:
         """No result
-        at all."""
+        at all.
+        """
         return ()
 
     made.primitive("void", "void", doc="", clauses=(), out=rule)

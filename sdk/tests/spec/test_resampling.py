@@ -73,7 +73,8 @@ def test_weighted(name: str, align: bool, ratio: tuple[list[int], list[float]]) 
 
 def test_a_scale_counts_where_the_size_doubles() -> None:
     """Eager on CPU ignores it in two dimensions and in every gradient, which then is not the gradient of the
-    forward."""
+    forward.
+    """
     x = torch.arange(7.0).view(1, 1, 7)
     forward, backward, _ = pair("upsample_nearest{}d", 1)
     got = decomposition_of(forward)(x, [14], 2.05)

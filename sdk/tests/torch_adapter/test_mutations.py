@@ -281,7 +281,8 @@ FLOAT, INT, BOOL, COMPLEX = torch.float32, torch.int64, torch.bool, torch.comple
 
 def copies(*pairs: tuple[Any, Any], aliased: bool = False) -> tuple[Mutations, fx.GraphModule]:
     """The mutations of a graph that copies the negative of the second tensor of each pair to the first, or if
-    ``aliased`` a view of the next pair's first."""
+    ``aliased`` a view of the next pair's first.
+    """
     graph = fx.Graph()
     targets = [graph.placeholder(f"x{k}") for k in range(len(pairs))]
     given = [graph.placeholder(f"y{k}") for k in range(len(pairs))]

@@ -25,7 +25,8 @@ def one_process() -> Iterator[None]:
 @pytest.mark.parametrize("backends", [["interp", "eager"], ["eager"]], ids=str)
 def test_a_mesh_made_anew_is_returned_as_the_graphs_attribute(one_process: None, backends: list[str]) -> None:
     """PyTorch remembers how equal meshes shard, and returns the first mesh, which is not an input of the second
-    graph."""
+    graph.
+    """
     for _ in range(2):
         mesh = init_device_mesh("cpu", (1,))
         x = distribute_tensor(torch.arange(6.0).view(2, 3), mesh, [Shard(0)])

@@ -1,3 +1,5 @@
+"""Every clause of a member has cases or a reason why it has none."""
+
 from __future__ import annotations
 
 import pytest

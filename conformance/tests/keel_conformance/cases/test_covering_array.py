@@ -1,3 +1,5 @@
+"""A covering array has every valid pair of levels, and no row that a rule bans."""
+
 from __future__ import annotations
 
 from itertools import combinations, product

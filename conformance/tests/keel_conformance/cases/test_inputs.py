@@ -48,7 +48,8 @@ def test_calls_have_equal_types_and_attributes_and_the_same_bits_again(cases: tu
 @cache
 def scales_rows() -> bool:
     """Whether the kernel for a CPU multiplies float8 matrices with a scale for each row; that of PyTorch 2.11 has one
-    scale for a matrix."""
+    scale for a matrix.
+    """
     x = torch.ones(16, 16).to(torch.float8_e5m2)
     try:
         torch._scaled_mm(x, x.t(), torch.ones(16, 1), torch.ones(1, 16), out_dtype=torch.float32)

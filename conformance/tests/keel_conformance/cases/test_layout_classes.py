@@ -1,3 +1,5 @@
+"""A layout moves elements in memory and changes nothing else."""
+
 from __future__ import annotations
 
 import pytest

@@ -1,3 +1,5 @@
+"""The plan of a run depends on the seed, the tier, the profile and the operators alone."""
+
 from __future__ import annotations
 
 import pytest

@@ -1,3 +1,5 @@
+"""The values of operands are the same in every process and different in each call."""
+
 from __future__ import annotations
 
 import pytest

@@ -213,7 +213,8 @@ def mish(b: Builder, x: Value) -> Value:
 
 def mish_backward(b: Builder, grad: Value, x: Value) -> Value:
     """grad * (t + x * sigmoid(x) * (1 - t^2)) with t = tanh(log(1 + e^x)), in powers of e^-|x|: for w = e^x it is t = w
-    (w + 2) / d and sigmoid(x) * (1 - t^2) = 4 w (w + 1) / d^2 with d = w^2 + 2 w + 2, in which no terms cancel."""
+    (w + 2) / d and sigmoid(x) * (1 - t^2) = 4 w (w + 1) / d^2 with d = w^2 + 2 w + 2, in which no terms cancel.
+    """
     e, below = b.apply("exp", -b.apply("abs", x)), x < 0.0
     low = e * (e + 2.0)
     high = 1.0 + 2.0 * e

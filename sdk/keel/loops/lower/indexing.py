@@ -64,7 +64,8 @@ def indexed(
     indices wrap. Indices are checked where ``mask`` is true.
 
     The dimensions of the broadcast index tensors replace the first indexed dimension if the indexed ones are adjacent;
-    otherwise they come first."""
+    otherwise they come first.
+    """
     indexed_dims = [n for n, i in enumerate(indices) if i is not None]
     for n in indexed_dims:
         index = indices[n]

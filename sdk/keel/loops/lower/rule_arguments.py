@@ -143,7 +143,8 @@ def overloads(packet: Any, rule: Rule, *names: str) -> dict[Any, Rule]:
 
 def bounds(b: Builder, low: Any, high: Any, dtype: torch.dtype) -> Iterator[tuple[str, Any]]:
     """Returns a lower and an upper bound (None: unbounded), each with the scalar operator that applies it, without
-    bounds beyond the range of ``dtype``. Raises NotLowerable for a bound that no value of ``dtype`` meets."""
+    bounds beyond the range of ``dtype``. Raises NotLowerable for a bound that no value of ``dtype`` meets.
+    """
     for bound, scalar, upper in ((low, "maximum", False), (high, "minimum", True)):
         if keeps_none(bound, dtype, upper=upper):
             not_lowerable(b, f"cannot hold {bound} in {str(dtype).removeprefix('torch.')}.")

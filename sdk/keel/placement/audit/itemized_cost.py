@@ -1,7 +1,8 @@
 """What a placement costs by the data sheets of its backends, part by part.
 
 The bill is counted from the graph and the parts alone, a call and a tensor at a time. It shares no code with ``solve``,
-which states the same cost as a problem for solvers, so that the certificate can compare the two."""
+which states the same cost as a problem for solvers, so that the certificate can compare the two.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +27,8 @@ from keel.types import Call, TensorType
 @dataclass(frozen=True)
 class PartCost:
     """The seconds of a part: for its calls (``work``), for tensors that come from or go to other backends (``moves``),
-    and for entering it (``launch``)."""
+    and for entering it (``launch``).
+    """
 
     name: str
     work: float
@@ -45,7 +47,8 @@ def itemize(
 
     Sizes have the values that they had while tracing. A tensor that several backends take is charged to the first part
     that reads it on each. With ``per_part``, the traffic of loops is charged to every part, since a part of the same
-    backend reads again what an earlier part had in a cache; solvers do not count that."""
+    backend reads again what an earlier part had in a cache; solvers do not count that.
+    """
     sheets = {b.name: b.cost or FALLBACK_COST for b in plan.backends if b.cost is not None or b.last_resort}
     if len(sheets) < len(plan.backends):
         return None
@@ -115,7 +118,8 @@ class _Ledger:
 
     def _border(self, node: fx.Node, readers: list[fx.Node], image: bool) -> None:
         """Counts a tensor that goes to other backends, which copy it or bring it into their layouts, or that leaves the
-        graph."""
+        graph.
+        """
         maker = self._maker(node)
         if maker is None or _free(maker):
             return
@@ -166,7 +170,8 @@ class _Ledger:
 
     def _roots(self) -> dict[fx.Node, tuple[list[fx.Node], list[fx.Node]]]:
         """Yields, for each tensor that is not a view, the calls other than views that read all of its memory (or the
-        output), and the calls that gather from it."""
+        output), and the calls that gather from it.
+        """
         root: dict[fx.Node, fx.Node] = {}
         results: dict[fx.Node, tuple[list[fx.Node], list[fx.Node]]] = {}
         for node in self.gm.graph.nodes:

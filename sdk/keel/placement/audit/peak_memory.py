@@ -27,7 +27,8 @@ HOME = None
 @dataclass(frozen=True)
 class DeviceUsage:
     """A device, by the names of its backends: the most bytes that are alive on it at once, and the bytes that it
-    has."""
+    has.
+    """
 
     backends: tuple[str, ...]
     used: int
@@ -40,7 +41,8 @@ def peak_usage(gm: fx.GraphModule, plan: Plan) -> tuple[DeviceUsage, ...]:
     Calls run part by part, and in a part in the order of the graph. On its maker's place a tensor, even a view, is
     alive until all its readers have run; on another place it is alive from the first to the last reader there. Inputs
     of the graph are alive from the start, and its results at home to the end. Sizes have the values that they had while
-    tracing."""
+    tracing.
+    """
     sheets = {b.name: b.cost for b in plan.backends if b.cost is not None}
     places: dict[str | None, list[str]] = {}
     for backend in plan.backends:

@@ -1,7 +1,8 @@
 """Checks a placement independently: it runs for every graph and shares no code with the code that made the plan.
 
 Each part must need only earlier parts. That proves three things at once: the quotient graph is acyclic, every part is
-convex, and the listed order is a launch order."""
+convex, and the listed order is a launch order.
+"""
 
 from __future__ import annotations
 
@@ -132,7 +133,8 @@ def _owners(gm: fx.GraphModule, plan: Plan, where: dict[str, int]) -> None:
 
 def _cost(gm: fx.GraphModule, plan: Plan, constants: Collection[str]) -> None:
     """Compares the cost that the plan claims with the bill. The tolerance is the rounding of the prices: a tick for
-    each call, two for each tensor, one for each part."""
+    each call, two for each tensor, one for each part.
+    """
     bills = None if plan.claim is None else itemize(gm, plan, constants)
     if plan.claim is None or bills is None:
         return

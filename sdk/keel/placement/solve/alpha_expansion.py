@@ -2,7 +2,8 @@
 more.
 
 The method is alpha-expansion (Boykov, Veksler, Zabih 2001, "Fast approximate energy minimization via graph cuts"). As
-long as it helps, the best set of bundles moves to one backend; a minimum cut finds that set."""
+long as it helps, the best set of bundles moves to one backend; a minimum cut finds that set.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +34,8 @@ def expand_moves(terms: Terms, start: Ints | None = None) -> Ints:
 
     If all ways of a tensor cost the same, the result costs at most 2(p - 1) times the optimum for p places, and 2 times
     if each tensor has one reader. (Section 6 of the paper: for a tensor whose place the optimum changes, each of two
-    expansions pays for at most p - 1 places, and the optimum for at least one.) ``bound`` certifies more than that."""
+    expansions pays for at most p - 1 places, and the optimum for at least one.) ``bound`` certifies more than that.
+    """
     offers = list(_offers(terms))
     if start is None or len(offers) == 2:
         start = _first(terms, offers)
@@ -60,7 +62,8 @@ def bound(terms: Terms) -> int:
     Divide the backends into two sides. A placement costs at least as much as if each bundle were on the cheapest
     backend of its side, moves within a side were free, and moves between sides cost as little as the cheapest one. The
     best two-sided placement under these prices is a minimum cut. The bound is the best one over all divisions of one
-    place or backend against the others. It is the optimum for two backends."""
+    place or backend against the others. It is the optimum for two backends.
+    """
     alone = int(terms.cost.min(axis=1, initial=FORBIDDEN).sum()) - terms.credit
     return max([alone, *(_sided(terms, side) for side in _sides(terms))])
 
@@ -90,7 +93,8 @@ def _accepted(terms: Terms, offer: Ints) -> Ints:
 
 def _first(terms: Terms, offers: Sequence[Ints]) -> Ints:
     """Returns the best of these: each bundle on its cheapest backend, each offer alone, and the best mixture of two
-    offers."""
+    offers.
+    """
     cheapest = np.argmin(terms.cost, axis=1)
     accepted = [_accepted(terms, offer) for offer in offers]
     starts = [np.where(accepted[i], offers[i], cheapest) for i in range(len(offers))]
@@ -106,7 +110,8 @@ def _first(terms: Terms, offers: Sequence[Ints]) -> Ints:
 
 def _wavering(terms: Terms) -> bool:
     """True if expansions are not exact, because ways of a tensor have different prices. Then ``lean`` ones may find
-    more."""
+    more.
+    """
     for s in terms.stars:
         places = s.price.shape[1]
         if places > 2 and len(s.price):
@@ -118,7 +123,8 @@ def _wavering(terms: Terms) -> bool:
 
 def _sides(terms: Terms) -> list[Ints]:
     """Returns the divisions of backends as masks of one side: those of each place, and each backend alone; each
-    once."""
+    once.
+    """
     place = terms.stars[0].place
     masks = [*(place == p for p in np.unique(place)), *np.eye(terms.backends, dtype=bool)]
     once = {tuple(m if m[0] else ~m): m if m[0] else ~m for m in masks if not m.all()}

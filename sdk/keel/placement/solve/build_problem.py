@@ -46,7 +46,8 @@ Mask = NDArray[np.bool_]
 class Pricing:
     """Prices for ``place``.  ``constants`` are the names of inputs that never change.
 
-    Unless ``compete``, a backend of last resort is priced only for the calls that no other backend takes."""
+    Unless ``compete``, a backend of last resort is priced only for the calls that no other backend takes.
+    """
 
     constants: Collection[str] = ()
     compete: bool = False
@@ -89,7 +90,8 @@ def sheets_of(backends: Sequence[Backend]) -> list[Cost] | None:
 class _Values:
     """The tensors of a graph: its inputs, then the results of units. ``root[i]`` is the tensor whose memory tensor i
     aliases (itself unless a view made it); it comes before i. ``readers[i]`` are the units that read tensor i itself,
-    and ``pickers[i]`` those of them that only gather from it."""
+    and ``pickers[i]`` those of them that only gather from it.
+    """
 
     nodes: list[fx.Node]
     maker: Ints
@@ -145,7 +147,8 @@ def _base(node: fx.Node, unit: int, units: CallGraph, number: Mapping[fx.Node, i
 
 def _made(node: fx.Node, units: CallGraph) -> tuple[int, Type | None]:
     """Returns the unit that makes a value (-1 for an input of the graph) and the type of the value. The type is None if
-    the node is not a value of a call."""
+    the node is not a value of a call.
+    """
     if node.op == "placeholder":
         return -1, type_of(node.meta["val"]) if isinstance(node.meta.get("val"), torch.Tensor) else None
     if (unit := units.numbers.get(node)) is not None:
@@ -201,7 +204,8 @@ def _loops(units: CallGraph, sheets: Sequence[Cost]) -> Mask:
 @dataclass(frozen=True, eq=False)
 class _Rows:
     """Charges on tensors that pass between backends and memory. Memory is numbered after the backends. A row has the
-    maker (-1: memory), the readers, and ``ways[row, from, to]`` in seconds."""
+    maker (-1: memory), the readers, and ``ways[row, from, to]`` in seconds.
+    """
 
     made_by: Ints
     readers: list[list[int]]
@@ -254,7 +258,8 @@ def _traffic(values: _Values, free: Mask, loops: Mask, sheets: Sequence[Cost]) -
 
 def _borders(values: _Values, free: Mask, convolves: bool, sheets: Sequence[Cost]) -> tuple[_Rows | None, Floats]:
     """Returns the cost of bringing tensors from one backend to another, through any views, and what makers pay for the
-    tensors that the graph returns, [units, backends]."""
+    tensors that the graph returns, [units, backends].
+    """
     paces = np.array([[across(s, image) for s in sheets] + [0.0] for image in (False, True)])
     fixed = np.zeros((len(free), len(sheets)))
     if not paces.any():
@@ -340,7 +345,8 @@ def _memory(sheets: Sequence[Cost], place: Ints) -> Floats:
 
 def _together(units: CallGraph, free: Mask, supported: Mask) -> Ints:
     """Keeps each view together with the maker of its operand or, if that is an input of the graph, with the view's
-    first reader; unless a backend that takes this neighbor refuses the view."""
+    first reader; unless a backend that takes this neighbor refuses the view.
+    """
     lead = list(range(len(units.nodes)))
     heads: dict[int, list[int]] = {}  # views of inputs, each with the views of it
     for u in np.nonzero(free)[0].tolist():

@@ -1,7 +1,8 @@
 """The optimum with launches, by integer programming.
 
 It is the reference for the fast method on graphs of a few dozen units. Its linear relaxation gives a bound for graphs
-of a few thousand."""
+of a few thousand.
+"""
 
 from __future__ import annotations
 
@@ -73,7 +74,8 @@ def solve_ilp(terms: Terms, needs: Sequence[Sequence[int]], most: int) -> Ints |
 
 def lp_bound(terms: Terms) -> int:
     """Returns a lower bound, in ticks, of every placement without launches: the value of the linear relaxation, less a
-    millionth for the solver's tolerance."""
+    millionth for the solver's tolerance.
+    """
     scale = _scale(terms)
     program = _Program()
     _assignment(program, terms, scale)
@@ -117,7 +119,8 @@ def _assignment(program: _Program, terms: Terms, scale: float) -> Ints:
 def _ways(program: _Program, stars: Stars, at: Ints, scale: float) -> None:
     """Adds columns for tensor t and place q: whether a reader is there, and from which place the tensor comes. A way is
     used only if the maker is on its place, and as many ways are used as readers ask for (the local polytope, except for
-    several readers)."""
+    several readers).
+    """
     places = range(stars.price.shape[1])
     readers = (
         np.split(stars.reader, np.cumsum(np.bincount(stars.star, minlength=len(stars.maker)))[:-1])

@@ -1,5 +1,6 @@
 """Computes the bytes that a placement keeps alive on each place, and finds a placement that fits if they are too
-many."""
+many.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ def fit_budget(
 
     If a place is too small, each byte that units make there gets a price. The price rises until the placement that
     ``solve`` finds fits, and then falls as long as it fits: the same relaxation as for launches. The cheapest placement
-    that fits is not always among those."""
+    that fits is not always among those.
+    """
     over = _over(problem, terms, initial)
     weight = _made_in(problem, terms, over)
     heaviest = int(weight.max(initial=0))
@@ -79,7 +81,8 @@ def peaks(problem: Problem, bundle: Ints, placed: Placed) -> Ints:
 
     Units run group by group and in order within. On its maker's place a tensor is alive until all its readers have run;
     on another place it is alive from the first to the last reader there. Inputs of the graph are alive from the start,
-    and tensors that must end on some place stay alive to the end."""
+    and tensors that must end on some place stay alive to the end.
+    """
     labels, groups = placed
     t, units = problem.tensors, len(problem.compute)
     if not units:

@@ -1,7 +1,8 @@
 """Finds the best mixture of two placements by one minimum cut: exact for two backends, a step of the method for more.
 
 A tensor's transfer is charged once for all its readers on a place, so the charge is not a sum over edges. It takes one
-more node of the network for each tensor and place (Kohli, Ladicky, Torr 2009, "Robust higher order potentials")."""
+more node of the network for each tensor and place (Kohli, Ladicky, Torr 2009, "Robust higher order potentials").
+"""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ def best_mix_of_two(terms: Terms, low: Ints, high: Ints, *, lean: bool = False) 
     The result is optimal, and of all optima the one with the most from ``low``, in two cases: ``low`` and ``high`` have
     one backend each (apart from bundles on which they agree); or ``high`` is one backend and all ways of a tensor cost
     the same. Otherwise some charges are overestimated. ``lean`` overestimates others, so its result may be better or
-    worse. A maximum flow: cubic in the worst case, near-linear on graphs of models as measured."""
+    worse. A maximum flow: cubic in the worst case, near-linear on graphs of models as measured.
+    """
     net = _Network(low, high)
     both = np.arange(len(low))
     net.weigh(both, terms.cost[both, high] - terms.cost[both, low])
@@ -34,7 +36,8 @@ def best_mix_of_two(terms: Terms, low: Ints, high: Ints, *, lean: bool = False) 
 
 class _Network:
     """A network between *low* (the start) and *high* (the end). An arc costs its ticks if its tail is low and its head
-    high; a node costs its tilt if it is high. Bundles that are the same in both are left out."""
+    high; a node costs its tilt if it is high. Bundles that are the same in both are left out.
+    """
 
     def __init__(self, low: Ints, high: Ints) -> None:
         self.open = low != high
@@ -105,7 +108,8 @@ def _cut(tilt: Ints, tails: Ints, heads: Ints, ticks: Ints) -> Any:
 
 def _beyond(tilt: Ints, tails: Ints, heads: Ints, ticks: Ints) -> Any:
     """Returns the nodes beyond a minimum cut, as few as possible: those from which the residual network reaches the
-    end."""
+    end.
+    """
     from scipy.sparse import csr_matrix
     from scipy.sparse.csgraph import breadth_first_order
 
@@ -124,7 +128,8 @@ def _drained(left: Any, start: int) -> Any:
     """Returns the residual capacities after a maximum flow from ``start`` to the node after it.
 
     SciPy's flow uses 32-bit numbers and overflows silently. So larger capacities are first reduced by a flow of their
-    leading bits, and then by a flow of the rest."""
+    leading bits, and then by a flow of the rest.
+    """
     from scipy.sparse.csgraph import maximum_flow
 
     shift = max(0, int(left.data.max(initial=0)).bit_length() - _BITS)

@@ -29,7 +29,8 @@ class Tensors:
     ``transfer[t, p, q]`` are the seconds to bring it from place p to place q. They are charged once, however many units
     on place q read it, and inf if there is no way. ``ends[t]`` is the place where it must end, or -1. ``handover[t]``
     are the seconds charged once for each backend other than its maker's that reads it, on any place: the two would save
-    them if they were one. ``size[t]`` is its size in bytes."""
+    them if they were one. ``size[t]`` is its size in bytes.
+    """
 
     maker: Ints
     first: Ints
@@ -51,7 +52,8 @@ class Saving:
     """A pattern that a backend runs as one: ``seconds`` are saved if ``backend`` has all of ``units``.
 
     A ``chain`` saves time only in one part. Its units are in order, and only units of the chain wait for any but the
-    last."""
+    last.
+    """
 
     units: tuple[int, ...]
     backend: int
@@ -68,7 +70,8 @@ class Problem:
     b keeps its tensors; ``launch[b]`` are the seconds that each part of b costs; ``memory[p]`` is the size of place p
     in bytes, inf without a limit; units with equal numbers in ``together`` go to one backend, for the sum of their
     costs. ``passed`` are tensors as in ``tensors``, but between backends instead of places: a place for each backend,
-    and one more, without a backend, for tensors that are there when the graph starts."""
+    and one more, without a backend, for tensors that are there when the graph starts.
+    """
 
     compute: Floats
     needs: Sequence[Sequence[int]]
@@ -96,7 +99,8 @@ def tensors(
     size: ArrayLike = 0,
 ) -> Tensors:
     """Makes tensors from a list of readers for each. Every other argument is an array over tensors, or one value for
-    all; ``transfer`` may lack the axis of tensors."""
+    all; ``transfer`` may lack the axis of tensors.
+    """
     count = len(readers)
     first = np.zeros(count + 1, np.int64)
     np.cumsum([len(r) for r in readers], out=first[1:])
@@ -163,7 +167,8 @@ def pinned(original: Problem, pins: Mapping[int, int]) -> Problem:
 class Stars:
     """Charges on tensors between places: ``price[t, p, q]`` ticks once, if the maker of t is on place p and some reader
     of it on place q. ``star[i]`` and ``reader[i]`` are a tensor and one of its readers; ``place[b]`` is the place of
-    backend b; ``home`` and ``ends`` as in :class:`Tensors`. A tensor's maker is not among its readers."""
+    backend b; ``home`` and ``ends`` as in :class:`Tensors`. A tensor's maker is not among its readers.
+    """
 
     place: Ints
     maker: Ints
@@ -187,7 +192,8 @@ class Wholes:
 @dataclass(frozen=True, eq=False)
 class Terms:
     """A problem for solvers: ``cost[v, b]`` of bundle v on backend b in ticks of ``tick`` seconds, FORBIDDEN where it
-    is refused; ``bundle[u]`` is the bundle of unit u; ``launch`` in ticks; ``credit`` is the sum of all savings."""
+    is refused; ``bundle[u]`` is the bundle of unit u; ``launch`` in ticks; ``credit`` is the sum of all savings.
+    """
 
     cost: Ints
     stars: tuple[Stars, ...]
@@ -207,7 +213,8 @@ def scaled(original: Problem) -> Terms:
     (each unit on its most expensive backend, each tensor on its most expensive way) stay below half of FORBIDDEN.
 
     Only the costs are rounded, each to the nearest tick. So the cost of a placement is off by at most half a tick for
-    each unit, tensor, saving and part."""
+    each unit, tensor, saving and part.
+    """
     tick = _tick(original)
 
     def ticks(seconds: Floats) -> Ints:
@@ -297,7 +304,8 @@ def sources(stars: Stars, at: Ints) -> Ints:
 
 def _drawn(stars: Stars, into: Ints, count: int) -> Stars:
     """Returns the stars between merged bundles: each reader once, without the maker, and without tensors that only
-    their maker reads."""
+    their maker reads.
+    """
     maker = np.where(stars.maker >= 0, into[stars.maker], -1) if len(into) else stars.maker
     reader = into[stars.reader]
     once = np.unique(stars.star * count + reader)

@@ -4,7 +4,8 @@ A cut cannot express launches: their number is the number of parts, which is the
 But a cut can express the changes on one path, and any average over paths. Such a price on edges bounds the launches of
 every placement from below (Lagrangian duality: Geoffrion 1974), and the best placement under it is one to try. Prices
 follow the paths on which the placements found so far change most; each round adds one path (the subgradient method:
-Shor 1985)."""
+Shor 1985).
+"""
 
 from __future__ import annotations
 
@@ -48,7 +49,8 @@ class SolvedPlacement:
 
     ``seconds`` is the total cost: ``work`` of the units, ``moves`` between places and backends less what patterns save,
     and ``launches`` of the parts. No placement costs less than ``bound``. ``over`` has the bytes by which places are
-    too small for it. ``tick`` is the unit, in seconds, that each price was rounded to."""
+    too small for it. ``tick`` is the unit, in seconds, that each price was rounded to.
+    """
 
     backend: Ints
     group: tuple[int, ...]
@@ -95,7 +97,8 @@ def solve_placement(problem: Problem, *, exact: bool = False) -> SolvedPlacement
     For two backends without launch costs the placement is optimal, in the fewest parts. Otherwise it is the best one
     found on the way to ``bound``; ``exact`` finds the optimum by integer programming, for a few dozen units. If places
     have limits, a price per byte is added there until the tensors alive at once fit; ``over`` is not empty if no
-    placement that fits was found."""
+    placement that fits was found.
+    """
     terms = scaled(problem)
     order = _Order(problem.needs, users_of(problem.needs), [s for s in problem.savings if s.chain])
 
@@ -170,7 +173,8 @@ def _parted(terms: Terms, order: _Order, labels: Ints) -> _Candidate:
 
 def _in_one(groups: list[int], colors: Sequence[int], chains: Sequence[Saving]) -> list[int]:
     """Moves each chain whose backend has all of it into the group of its last unit. Its other units may run that late,
-    since only units of the chain wait for them."""
+    since only units of the chain wait for them.
+    """
     for chain in chains:
         if all(colors[u] == chain.backend for u in chain.units):
             for u in chain.units:
@@ -234,7 +238,8 @@ def _links(makers: Ints, readers: Ints, price: Ints) -> Stars:
 
 def _merged(terms: Terms, order: _Order, best: _Candidate) -> _Candidate:
     """Moves whole parts to other backends as long as that helps. For two backends the best set of parts moves at once:
-    parts in a row that change their backend cost a launch each, which is a cut again."""
+    parts in a row that change their backend cost a launch each, which is a cut again.
+    """
     for _ in range(next(r for size, r in ROUNDS if len(order) <= size)):
         into = _together(best.groups, terms.bundle, len(terms.cost))
         coarse = contracted(terms, into)

@@ -1,5 +1,6 @@
 """The strides of Fourier transforms, which PyTorch 2.11 promises wrongly: some promised layouts put several elements in
-one place."""
+one place.
+"""
 
 from __future__ import annotations
 

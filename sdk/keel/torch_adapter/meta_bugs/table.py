@@ -69,7 +69,8 @@ def _with_dtype(bug: MetaBug, args: Sequence[Any], value: Any) -> Any:
 
 def fix_strides(op: Any, args: Sequence[Any], kwargs: NamedArguments, value: Any) -> Any:
     """``said``, the promised result of a call, with eager's strides, and without the results that eager leaves out.
-    Runs under the fake mode of ``said``."""
+    Runs under the fake mode of ``said``.
+    """
     bug, absent = bug_of(op), _ABSENT.get(op, ())
     if bug is None and not absent:
         return value

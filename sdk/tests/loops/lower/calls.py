@@ -72,7 +72,8 @@ def check(op: Any, *args: Any, rtol: float | None = None, atol: float | None = N
 
 def one_by_one(op: Any, *tensors: Tensor, parameters: Sequence[Any] = ()) -> Any:
     """What ``op`` gives on each element alone: eager's scalar code, from which its vectorized code sometimes
-    differs."""
+    differs.
+    """
     rows = [op(*elements, *parameters) for elements in zip(*(t.split(1) for t in tensors), strict=True)]
     return tuple(map(torch.cat, zip(*rows, strict=True))) if isinstance(rows[0], tuple) else torch.cat(rows)
 
@@ -91,7 +92,8 @@ def compare(call: Call, got: Sequence[Tensor], want: Any, rtol: float | None = N
 
 def check_symbolic(function: Callable[..., Any], *tensors: Tensor) -> list[LoopDefinition]:
     """Traces ``function`` with symbolic sizes and asserts that each of its operators is lowered, with symbols, to what
-    the static one gives when the symbols are bound.  Returns the definitions that do have symbols."""
+    the static one gives when the symbols are bound.  Returns the definitions that do have symbols.
+    """
     from keel.graph.calls import call_of as call_of_node
     from keel.torch_adapter import hint_of
 

@@ -193,7 +193,8 @@ def pairs(x: torch.dtype, y: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
 
 def divisible(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Without those that eager cannot divide: integers by zero, the least one by -1 (which traps), and floats whose
-    quotient overflows (where its vectorized fmod is NaN)."""
+    quotient overflows (where its vectorized fmod is NaN).
+    """
     if x.is_floating_point() or y.is_floating_point():
         keep = ~((x.float() / y.float()).isinf() & x.isfinite() & (y != 0))
     else:
