@@ -50,7 +50,8 @@ gradients.function(
 
 def written_through_views(x: Tensor, w: Tensor) -> tuple[Tensor, ...]:
     """Backward of such a write copies the gradient into fresh memory. Where there are convolutions, compilers choose
-    layouts and remove copies."""
+    layouts and remove copies.
+    """
     joined = torch.cat([x, F.conv2d(x, w, padding=1)], 1)
     entire = joined[:, :7]
     entire += joined.sum(0)

@@ -263,7 +263,8 @@ class _Reader:
     def _separate_results(self) -> None:
         """Gives memory of their own to undeclared views that would share an input's, or another result's.
 
-        Results may share memory only as schemas declare, since the caller may write to one of them."""
+        Results may share memory only as schemas declare, since the caller may write to one of them.
+        """
         views = library_views(self.out.nodes)
         owners: dict[int, int] = {}
         outside = {self._declared(t) for t in (*self.out.inputs, *self.out.outputs) if isinstance(t, int)}
