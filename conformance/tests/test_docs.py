@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import builtins
 import os
+import pkgutil
 import re
 import shutil
 import subprocess
@@ -21,6 +23,8 @@ import keel
 ROOT = Path(__file__).parents[2]
 HOW = ROOT / "docs" / "how"
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+NO_OBJECTS = {"keel.backends", "keel.serialise"}
+"""Dotted names that are not objects of Python: a group of entry points, and a room's old name."""
 
 
 def code(page: Path) -> str:
@@ -54,10 +58,37 @@ def test_links_lead_somewhere(page: Path) -> None:
     assert not broken
 
 
-@pytest.mark.parametrize("page", [ROOT / "docs" / "tour.md", *sorted((ROOT / "docs" / "maintainers").glob("*.md"))])
-def test_files_that_pages_for_maintainers_name_are_there(page: Path) -> None:
-    named = set(re.findall(r"`((?:sdk|conformance|reference_backends|docs|templates)/[\w./]+)`", page.read_text()))
-    assert not {name for name in named if not (ROOT / name).exists()}
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_files_that_pages_name_are_there(page: Path) -> None:
+    """A path begins at the root of the repository; one that begins with ``run/`` is in the folder of a run."""
+    named = re.findall(r"`([\w.-]+(?:/[\w.-]+)+/?|\w+\.py)`", page.read_text())
+    paths = {name for name in named if not name.startswith("run/") and not name.endswith("...")}
+    assert not {path for path in paths if not (ROOT / path).exists()}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_names_of_keel_that_pages_use_are_there(page: Path) -> None:
+    """A deprecated name warns, so it fails too."""
+    named = set(re.findall(r"`(keel(?:\.\w+)+)(?:\([^`]*\))?`", page.read_text()))
+    for name in sorted(named - NO_OBJECTS):
+        pkgutil.resolve_name(name)
+
+
+def test_rows_of_where_is_what_name_what_their_files_define() -> None:
+    """Checked are names with a dot, an underscore or a capital letter, unless they are PyTorch's or Python's."""
+    missing = set()
+    for row in (ROOT / "docs" / "maintainers" / "where-is-what.md").read_text().splitlines():
+        named = re.findall(r"`([^`]+)`", row) if row.startswith("|") else []
+        paths = [ROOT / name for name in named if "/" in name and (ROOT / name).exists()]
+        files = {file for path in paths for file in (path.rglob("*.py") if path.is_dir() else [path])}
+        text = "\n".join(file.read_text() for file in files)
+        for name in named:
+            identifier = re.fullmatch(r"(?!aten\.|torch\.)[A-Za-z_][\w.]*[_.A-Z][\w.]*|[A-Z]\w*", name)
+            last = name.split(".")[-1]
+            defined = re.search(rf'(?m)(?:def|class) {last}\b|^\s*{last}\b.*[=:]|"{last}"', text)
+            if identifier and not defined and not hasattr(builtins, name):
+                missing.add(name)
+    assert not missing
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))

@@ -2,7 +2,8 @@
 
 The rest is in the public rooms: ``keel.plugin`` (all that a vendor writes), ``keel.loops`` (kernels as data),
 ``keel.opset`` (the operators), ``keel.testing`` (what a backend's tests need), ``keel.cost`` (data sheets),
-``keel.cache`` (what compilers made) and ``keel.serialize`` (graphs as files).
+``keel.cache`` (compiled code in files), ``keel.launcher`` (launchers of kernels in C) and ``keel.serialize`` (graphs as
+files).
 
 ``import keel`` loads neither PyTorch nor the rooms of Keel: a name loads its room when it is first used (PEP 562).
 The imports under ``TYPE_CHECKING`` say the same as the tables below to type checkers and editors.

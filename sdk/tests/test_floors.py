@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
@@ -65,7 +66,6 @@ FLOORS = (
     "explanation",
     "testing",
     "explain_page",
-    "minify",
     "opt",
     "new",
     "spec_commands",
@@ -150,6 +150,12 @@ def test_rooms_import_only_from_the_floors_below(package: Path, floors: tuple[st
         if (reached := room_of(package, module, name)) is not None and reached not in allowed
     ]
     assert not upward, "\n".join(upward)
+
+
+def test_the_architecture_lists_rooms_in_the_order_of_floors() -> None:
+    rows = (ROOT / "docs" / "architecture.md").read_text().partition("## Rooms")[2].partition("\n## ")[0].splitlines()
+    listed = [room for row in rows if row.startswith("| `") for room in re.findall(r"`(\w+)`", row.split("|")[1])]
+    assert tuple(listed) == FLOORS
 
 
 def test_the_audit_of_placements_imports_nothing_of_the_solver() -> None:
