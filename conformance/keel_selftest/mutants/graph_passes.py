@@ -164,6 +164,22 @@ def casts_away(gm: fx.GraphModule) -> Called:
     return lambda *inputs: run(gm, inputs, do)
 
 
+@broken(
+    breaks=("contract.graphs", "contract.models", "contract.calls", "contract.gradients"),
+    programs=(*GRAPHS, "gradients-*"),
+)
+def copies_of_the_destination(gm: fx.GraphModule) -> Called:
+    """Where images lie as convolutions want, a copy passes for its destination, since that lies as the result does."""
+    laid_out = any("convolution" in packet(n) for n in gm.graph.nodes)
+
+    def do(node: fx.Node, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        result = run_eager(node, args, kwargs)
+        removed = laid_out and packet(node) == "aten.copy" and args[0].stride() == args[1].stride()
+        return args[0].clone() if removed else result
+
+    return lambda *inputs: run(gm, inputs, do)
+
+
 @broken(breaks="contract.shapes", programs=("shapes-*",))
 def sizes_rounded_up(gm: fx.GraphModule) -> Called:
     """With sizes that change, what comes after the last whole multiple of 8 of the first size is left out."""
