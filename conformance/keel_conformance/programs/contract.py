@@ -13,9 +13,9 @@ CHAPTERS: Mapping[str, tuple[str, tuple[str, ...]]] = {
         "Mutation of arguments",
         (
             "An argument that the program does not write to holds after the call, bit for bit, what it held before.",
-            "What the program writes to an argument is seen by the caller, in the same memory.",
+            "A write of the program to an argument is seen by the caller, in the same memory.",
             "A result computed before a write does not see it; one computed after it does.",
-            "A write through a view is seen in what it is a view of, and the other way round.",
+            "A write through a view is seen in the view's base, and the other way round.",
             "A write touches the elements of the tensor that is written, and nothing between, before or after them.",
             "Where two arguments share memory, a write through one is seen through the other.",
             "A change of an argument's sizes or strides (``t_``, ``unsqueeze_``) is seen by the caller.",
@@ -24,9 +24,9 @@ CHAPTERS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "views": (
         "Views",
         (
-            "A result that is a view of an argument shares its memory: what is written to one is seen in the other.",
+            "A result that is a view of an argument shares its memory: a write to one is seen in the other.",
             "A view of a view has the elements, sizes, strides and offset that eager PyTorch gives it.",
-            "A result that eager PyTorch copies is a copy: what is written to it does not reach the argument.",
+            "A result that eager PyTorch copies is a copy: a write to it does not reach the argument.",
         ),
     ),
     "aliases": (
@@ -55,7 +55,7 @@ CHAPTERS: Mapping[str, tuple[str, tuple[str, ...]]] = {
             "An argument used several times gets the sum of its gradients.",
             "``backward`` adds to a gradient that is there already.",
             "A result requires a gradient exactly where it does in eager PyTorch.",
-            "A result that takes no part in what is differentiated counts as one with a gradient of zeros.",
+            "A result that the differentiated value does not depend on counts as one with a gradient of zeros.",
             "``detach`` and regions without gradients stop gradients.",
             "With ``retain_graph`` a second backward pass gives what the first one gave.",
         ),
@@ -66,7 +66,7 @@ CHAPTERS: Mapping[str, tuple[str, tuple[str, ...]]] = {
             "With the same seed a program draws the same numbers.",
             "Another call, or another seed, draws other numbers.",
             "The backward pass uses the mask that the forward pass drew.",
-            "What is computed again for the backward pass draws the numbers of the forward pass.",
+            "A value that is computed again for the backward pass draws the numbers of the forward pass.",
             "Dropout keeps an element with the probability asked for and scales what it keeps; ``eval`` turns it off.",
             "Two random operators of one program draw independently of each other.",
             "Random numbers lie in the range, and have the dtype, that their operator promises.",
@@ -100,9 +100,9 @@ CHAPTERS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "calls": (
         "One call after another",
         (
-            "Each call's results follow from that call's arguments, whatever was given before and wherever they lie.",
+            "Each call's results follow from that call's arguments, whatever earlier calls got and wherever they lie.",
             "A result keeps its values when the program is called again.",
-            "Nothing is kept from one call to the next but what the program itself keeps.",
+            "Only state of the program itself is kept from one call to the next.",
             "Calls from several threads at once do not disturb each other.",
         ),
     ),
@@ -154,17 +154,17 @@ CHAPTERS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "errors": (
         "Exceptions",
         (
-            "What raises in eager PyTorch raises, and an exception of the program's own reaches the caller as it is.",
+            "A program that raises in eager PyTorch raises, and its own exceptions reach the caller unchanged.",
             "After an exception the next call gives what it would have given.",
         ),
     ),
     "assertions": (
-        "Assertions on what only a run tells",
+        "Assertions on values that are known only at run time",
         (
             "An assertion that does not hold raises RuntimeError at each call that breaks it, whether or not anything "
             "relies on it; one that holds changes nothing.",
-            "What relies on an assertion, by a size, an index or a value, or stands behind it, runs after it: where it "
-            "does not hold, nothing is read, written or raised in its place.",
+            "A call that relies on an assertion, by a size, an index or a value, or that follows it in the program, "
+            "runs after it: if the assertion does not hold, no such call reads, writes or raises anything.",
         ),
     ),
     "partition": (
@@ -178,8 +178,8 @@ CHAPTERS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "control": (
         "Control flow",
         (
-            "Of two branches that one is run which the value at hand chooses.",
-            "A loop runs as often as in eager PyTorch, not at all included, on the values of its last turn.",
+            "Of two branches, the one that the predicate selects is run.",
+            "A loop runs as often as in eager PyTorch, also zero times; each turn gets the values of the turn before.",
             "A scan and a map take the elements in order and give each one's result; a scan carries its values on.",
             "Attention gives each score with its own place to the program's function, and sees nothing that a "
             "mask hides.",
@@ -188,7 +188,7 @@ CHAPTERS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "collectives": (
         "Collectives",
         (
-            "A collective gives what eager PyTorch makes of what all processes of the group put in.",
+            "A collective gives the result of eager PyTorch for the inputs of all processes of the group.",
             "A program makes its collectives in its order, each as often as it says, those whose results are not used "
             "included.",
             "A collective's result is read only once it was waited for; several may be on their way.",

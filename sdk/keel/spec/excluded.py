@@ -1,7 +1,7 @@
 """What Opset 1.0 leaves out by decision and not by chance: layouts, dtypes and operators, each with its reason.
 
 A tensor of a layout or dtype that is left out has no type, so calls on one run in eager PyTorch, or are refused where
-the user is strict. An operator that is left out is one that nobody need take; a backend of last resort may run it.
+the user is strict. No backend has to take an operator that is left out, but a backend of last resort may run it.
 """
 
 from __future__ import annotations
@@ -63,9 +63,9 @@ EXCLUSIONS: tuple[Exclusion, ...] = (
     Exclusion(
         "sparse layouts",
         "a sparse tensor (COO, CSR, CSC, BSR, BSC)",
-        "How many elements it holds depends on data, and it is several tensors under one name: no sizes and strides "
-        "say where an element lies, which is what every type rule, loop and buffer here is about. PyTorch's own Dynamo "
-        "ends a graph at one, and tracing the backward of some products ends the process.",
+        "The number of its elements depends on data, and it consists of several tensors. Sizes and strides do not say "
+        "where an element lies, but every type rule, loop and buffer of Keel relies on them. Dynamo ends a graph at "
+        "such a tensor, and tracing the backward of some products ends the process.",
         "Convert it with to_dense(), keep that code out of the compiled function, or pass its parts (indices and "
         "values) as tensors of their own: index_select, index_add, scatter_add and segment_reduce work on them.",
         _aten(
@@ -125,8 +125,8 @@ EXCLUSIONS: tuple[Exclusion, ...] = (
     Exclusion(
         "complex of half precision",
         "complex32 (chalf) and bcomplex32",
-        "PyTorch computes conversions and little else with it on a CPU, so there is nothing to hold a result to; what "
-        "its fake tensors promise, no kernel gives.",
+        "PyTorch computes conversions and little else with it on a CPU, so there is no reference for a result. No "
+        "kernel gives the results that its fake tensors promise.",
         "Use complex64, or keep the parts in a float16 tensor with a last dimension of 2.",
         dtypes=_dtypes("complex32", "bcomplex32"),
     ),
@@ -142,7 +142,7 @@ EXCLUSIONS: tuple[Exclusion, ...] = (
     Exclusion(
         "named tensors",
         "a tensor whose dimensions have names",
-        "PyTorch has given them up, and its compiler never took them.",
+        "PyTorch no longer develops them, and its compiler never supported them.",
         "Count dimensions.",
         _aten(
             "empty.names full.names ones.names zeros.names rand.names rand.generator_with_names randn.names "
@@ -152,7 +152,7 @@ EXCLUSIONS: tuple[Exclusion, ...] = (
     Exclusion(
         "weights packed for one library",
         "weights in the packing of one library's kernel",
-        "What the bytes mean is the kernel's own, and differs between devices.",
+        "Each kernel defines the meaning of the bytes, which differs between devices.",
         "Use int8 weights with scales (_weight_int8pack_mm, quantized_decomposed), or unpack with shifts and masks.",
         _aten("*int4pack* _dyn_quant_* _mixed_dtypes_linear _wrapped_*"),
     ),
@@ -170,7 +170,7 @@ EXCLUSIONS: tuple[Exclusion, ...] = (
         "optimizers as one call",
         "a fused optimizer's step",
         "PyTorch keeps its compiler out of them, and fails to make them functional where a list is empty.",
-        "Make the optimizer without fused=True: what foreach=True and single tensors run compiles.",
+        "Make the optimizer without fused=True: the operators of foreach=True and of single tensors compile.",
         _aten("_fused_adam* _fused_sgd* _fused_adagrad*"),
     ),
     Exclusion(
@@ -181,7 +181,7 @@ EXCLUSIONS: tuple[Exclusion, ...] = (
         _aten("batch_norm_gather_stats* batch_norm_update_stats"),
     ),
     Exclusion(
-        "operators whose types PyTorch tells wrongly",
+        "operators whose fake kernels give wrong types",
         "an operator whose fake kernel promises other dtypes than it gives",
         "A program that is compiled to the promise computes in other dtypes than eager PyTorch.",
         "Use choose_qparams_per_token_asymmetric.",
@@ -189,7 +189,7 @@ EXCLUSIONS: tuple[Exclusion, ...] = (
     ),
     Exclusion(
         "observers of eager quantization",
-        "an observer of torch.ao's eager quantization, or what only autograd takes apart",
+        "an observer of torch.ao's eager quantization, or a call that only autograd decomposes",
         "It decides by the values of switches on the host, and PyTorch has deprecated it.",
         "aminmax, choose_qparams and the fake_quantize operators are members.",
         (*_aten("_fused_moving_avg_obs_fq_helper*"), "quantized_decomposed.fake_quant_per_channel.default"),
@@ -198,15 +198,15 @@ EXCLUSIONS: tuple[Exclusion, ...] = (
         "sequences packed by length",
         "a PackedSequence",
         "The sizes of its parts are read off lengths on the host, and PyTorch ends a graph there.",
-        "Pad the sequences, and mask what is beyond their lengths.",
+        "Pad the sequences, and mask the elements beyond their lengths.",
         _aten("_pack_padded_sequence*"),
     ),
     Exclusion(
-        "what autograd and functionalization use among themselves",
+        "internals of autograd and functionalization",
         "a call that only PyTorch's own machinery makes",
         "It is gone before a graph is captured: duals of forward gradients, storage that changes hands, inverses of "
         "views, memory that is only named.",
-        "Nothing need be done: no program calls it.",
+        "There is nothing to do: no program calls it.",
         (
             *_aten(
                 "_fw_primal* _make_dual* _new_zeros_with_same_feature_meta _has_same_storage_numel is_set_to set "
@@ -227,9 +227,9 @@ EXCLUSIONS: tuple[Exclusion, ...] = (
         ),
     ),
     Exclusion(
-        "what acts on the host",
+        "calls that act on the host",
         "a mark in a profile, a stream, an event",
-        "It computes nothing, and when it happens is for the host to say.",
+        "It computes nothing, and the host decides when it happens.",
         "Profile, and choose streams, around the compiled function.",
         ("profiler.*", "streams.*"),
     ),
@@ -261,8 +261,8 @@ EXCLUSIONS: tuple[Exclusion, ...] = (
     ),
     Exclusion(
         "operators of one compiler",
-        "a region or operator for one compiler, or what one has made of it",
-        "What it means is that compiler's own, or there is no graph left to read.",
+        "a region or operator for one compiler, or the code that one has compiled",
+        "That compiler defines its meaning, or no graph is left to read.",
         "Hand the model to Keel before that compiler.",
         (
             *_higher(

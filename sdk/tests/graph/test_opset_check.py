@@ -193,7 +193,7 @@ def test_what_nobody_takes_says_why_it_is_left_out() -> None:
     universe.trace(choose, [torch.ones(2, 3)], closure.watching(watch))
     [(call, why)] = ends[0].outside
     assert call.name == "quantized_decomposed.choose_qparams_per_token.default"
-    assert "It is left out of the opset (operators whose types PyTorch tells wrongly): A program" in why
+    assert "It is left out of the opset (operators whose fake kernels give wrong types): A program" in why
 
 
 def test_every_layout_and_dtype_of_this_pytorch_has_a_type_or_is_left_out() -> None:

@@ -88,7 +88,7 @@ def test_members_are_never_left_out() -> None:
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("aten._to_sparse", "left out of opset 1.0 .sparse layouts.: How many elements"),
+        ("aten._to_sparse", "left out of opset 1.0 .sparse layouts.: The number of its elements"),
         ("aten.dist.default", "table"),
         ("aten.linear", "dispatcher"),
         ("aten.add_.Tensor", "functional form"),
