@@ -225,6 +225,11 @@ def rename_canonically(kernel: Kernel) -> Kernel:
     return Kernel(f"k_{digest}", buffers, body)
 
 
+def renumbered(body: tuple[Stmt, ...], values: Mapping[int, int], names: Mapping[str, str]) -> tuple[Stmt, ...]:
+    """Returns the statements with other numbers for their values, and other names for their buffers."""
+    return _renamed(body, 0, {}, values, names)
+
+
 def _content(value: Hashable) -> str:
     """``repr(value)``, but each symbolic size is printed once: every index of a deep network's loops holds them."""
     names = _printed_fields(type(value))

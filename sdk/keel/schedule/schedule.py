@@ -12,6 +12,8 @@ from keel.loops.ir import Kernel, Scan, Store
 from keel.plugin import Limits
 from keel.schedule.emit import Emitter, Group
 from keel.schedule.fuse import Fusion, fuse
+from keel.schedule.horizontal_fusion import fuse_horizontally
+from keel.schedule.kernel_launch import KernelLaunch
 from keel.schedule.loop_order import canonicalize
 from keel.schedule.split_ranges import split_ranges
 from keel.schedule.split_reduction import split_reduction
@@ -19,22 +21,6 @@ from keel.schedule.tensor_graph import ExternCall, LoopNode, Tensor, TensorGraph
 from keel.types import Dim, TensorType
 
 Hint = Callable[[Dim], int]
-
-
-@dataclass(frozen=True)
-class KernelLaunch:
-    """One kernel run: ``tensors`` are the numbers of its buffers, in the kernel's order."""
-
-    kernel: Kernel
-    tensors: tuple[int, ...]
-
-    @property
-    def reads(self) -> tuple[int, ...]:
-        return tuple(t for t, b in zip(self.tensors, self.kernel.buffers, strict=True) if b.role != "out")
-
-    @property
-    def writes(self) -> tuple[int, ...]:
-        return tuple(t for t, b in zip(self.tensors, self.kernel.buffers, strict=True) if b.role != "in")
 
 
 @dataclass(frozen=True)
@@ -68,6 +54,7 @@ class Schedule:
 
 def schedule(tensors: TensorGraph, limits: Limits, hint: Hint, fuel: Fuel | None = None) -> Schedule:
     """Fuses, emits and orders the kernels of a part. ``hint`` estimates symbolic sizes."""
+    fuel = fuel or Fuel()
     fusion = fuse(tensors, limits, hint, fuel)
     steps: list[KernelLaunch | ExternCall] = []
     for step in fusion.steps:
@@ -80,7 +67,7 @@ def schedule(tensors: TensorGraph, limits: Limits, hint: Hint, fuel: Fuel | None
             case LoopNode():
                 for emit in _alone(tensors, step):
                     steps += _launches(tensors, limits, hint, _kernel(tensors, fusion, emit))
-    return Schedule(tensors, tuple(steps))
+    return Schedule(tensors, fuse_horizontally(tensors, steps, limits, hint, fuel))
 
 
 def _of_group(group: Group) -> Callable[[Emitter], Kernel]:
