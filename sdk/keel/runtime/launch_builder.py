@@ -34,7 +34,8 @@ from keel.runtime.launch_program import (
 )
 from keel.runtime.launch_reuse import with_reuse
 from keel.runtime.launch_symbols import LaunchSymbols
-from keel.schedule.schedule import KernelLaunch, Schedule
+from keel.schedule.kernel_launch import KernelLaunch
+from keel.schedule.schedule import Schedule
 from keel.schedule.tensor_graph import CheckSite, ExternCall, Slot, library_views
 from keel.types import TensorType, leaves, symbols_of
 

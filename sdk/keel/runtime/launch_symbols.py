@@ -9,7 +9,8 @@ import sympy
 from keel.errors import KeelError
 from keel.loops.ir import Kernel
 from keel.runtime.launch_program import BindSymbol, Compute, InputNumber, SizeOf, Source, Step, StrideOf
-from keel.schedule.schedule import KernelLaunch, Schedule
+from keel.schedule.kernel_launch import KernelLaunch
+from keel.schedule.schedule import Schedule
 from keel.schedule.tensor_graph import ExternCall
 from keel.symbols import BitsOfFloat, FloatOfBits, free_symbols, solve_linear
 from keel.types import Dim, SymType, TensorType, leaves, symbols_of

@@ -11,7 +11,8 @@ import torch
 import keel
 import keel_interp
 from keel.loop_level import compile_part, refuse, schedule_part
-from keel.schedule.schedule import KernelLaunch, Schedule
+from keel.schedule.kernel_launch import KernelLaunch
+from keel.schedule.schedule import Schedule
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from keel.fuel import Fuel
 from keel.plugin import Limits
 from keel.schedule.fuse import fuse
-from keel.schedule.schedule import KernelLaunch
+from keel.schedule.kernel_launch import KernelLaunch
 
 
 def wanting(*shape):

@@ -13,7 +13,8 @@ from torch import Tensor
 import keel
 import keel_interp
 from keel.plugin import BiasPass
-from keel.schedule.schedule import KernelLaunch, Schedule
+from keel.schedule.kernel_launch import KernelLaunch
+from keel.schedule.schedule import Schedule
 from keel.schedule.tensor_graph import ExternCall
 
 FORWARD, BACKWARD = "aten.convolution.default", "aten.convolution_backward.default"

@@ -15,7 +15,8 @@ from torch import Tensor
 from keel.loops.index import Axis, index
 from keel.loops.ir import Apply, Kernel, Load, Loop, Stmt, walk
 from keel.plugin import Limits
-from keel.schedule.schedule import KernelLaunch, Schedule
+from keel.schedule.kernel_launch import KernelLaunch
+from keel.schedule.schedule import Schedule
 from keel.schedule.split_ranges import ENDS, changes, compared
 
 PIECES = Limits(pieces=16)

@@ -14,7 +14,8 @@ from torch import Tensor
 
 from keel.loops import Axis, Kernel, Loop, walk
 from keel.plugin import Limits
-from keel.schedule.schedule import KernelLaunch, Schedule
+from keel.schedule.kernel_launch import KernelLaunch
+from keel.schedule.schedule import Schedule
 from keel.schedule.split_reduction import _chunks
 
 LIMITS = Limits(parallel=64, columns=8)
