@@ -76,7 +76,7 @@ class _Gatherer:
         return (
             not kernel.symbols
             and all(isinstance(s, Const) or _is_elementwise(s) for s in kernel.body)
-            and self._bytes([launch]) <= SMALL
+            and launch.traffic(self.hint) <= SMALL
         )
 
     def _has_room(self, launches: Sequence[KernelLaunch]) -> bool:
@@ -86,11 +86,8 @@ class _Gatherer:
             len(devices) == 1
             and len({t for t, _ in sizes}) == len(sizes) <= self.limits.max_buffers
             and sum(isinstance(s, Loop) for launch in launches for s in launch.kernel.body) <= LOOPS
-            and self._bytes(launches) <= TOGETHER
+            and sum(launch.traffic(self.hint) for launch in launches) <= TOGETHER
         )
-
-    def _bytes(self, launches: Sequence[KernelLaunch]) -> int:
-        return sum(self.hint(b.size) * b.dtype.itemsize for launch in launches for b in launch.kernel.buffers)
 
 
 def _is_elementwise(stmt: Stmt) -> bool:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from keel.loops.ir import Kernel
+from keel.types import Dim
 
 
 @dataclass(frozen=True)
@@ -21,3 +23,7 @@ class KernelLaunch:
     @property
     def writes(self) -> tuple[int, ...]:
         return tuple(t for t, b in zip(self.tensors, self.kernel.buffers, strict=True) if b.role != "in")
+
+    def traffic(self, hint: Callable[[Dim], int]) -> int:
+        """Returns the bytes of its buffers, each once. ``hint`` estimates symbolic sizes."""
+        return sum(hint(b.size) * b.dtype.itemsize for b in self.kernel.buffers)

@@ -42,7 +42,7 @@ class Schedule:
             else {
                 "kind": "kernel",
                 "name": s.kernel.name,
-                "bytes": sum(hint(b.size) * b.dtype.itemsize for b in s.kernel.buffers),
+                "bytes": s.traffic(hint),
             }
             for s in self.steps
         ]
