@@ -19,6 +19,7 @@ from operator import and_
 import torch
 
 from keel.loops.builder import Builder, LoopDefinition, Operand, Value, trace_rule
+from keel.schedule.row_blocks import blocks_of_rows
 from keel.schedule.tensor_graph import ExternCall, LoopNode, Node, Slot, Tensor, TensorGraph, copy_node, with_slots
 from keel.types import Call, Dim, TensorType, contiguous_strides
 
@@ -161,6 +162,9 @@ class _Padder:
         call = with_slots(call, slots)
         if product.columns == type.shape[-1]:
             yield call
+            return
+        if result in self.in_memory and (blocks := blocks_of_rows(self.tensors, call)):
+            yield replace(call, extern=replace(call.extern, run=blocks, out=None))
             return
         wide = self._new(f"{self.tensors[result].name}_padded", type, (*type.shape[:-1], product.columns))
         yield replace(call, results=(wide,))

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 import keel_interp
+from keel.schedule import row_blocks
 from keel.schedule.schedule import Schedule
 from keel.schedule.tensor_graph import ExternCall, Slot
 
@@ -54,6 +55,23 @@ def test_a_result_is_copied(scheduled: Any) -> None:
     (schedule,) = scheduled(lambda x, w: x @ w.sign(), matrix(70, 64), matrix(64, 1001), externs=EXTERNS)
     assert products(schedule) == [((70, 64), (64, 1008), (70, 1008))]
     assert kernels(schedule) == 2
+
+
+@pytest.mark.parametrize("bias", [False, True], ids=["mm", "addmm"])
+def test_a_large_result_is_computed_by_blocks_of_rows(
+    scheduled: Any, bias: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last block is shorter. No tensor has the size of the padded result."""
+    monkeypatch.setattr(row_blocks, "LARGE", 2 * 70 * 1001)
+
+    def fn(x: Tensor, b: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
+        logits = torch.addmm(b, x, w.sign()) if bias else x @ w.sign()
+        return logits, logits.sign()
+
+    (schedule,) = scheduled(fn, matrix(70, 72), matrix(1001), matrix(72, 1001), externs=EXTERNS)
+    (call,) = [s for s in schedule.steps if isinstance(s, ExternCall)]
+    assert isinstance(call.extern.run, row_blocks.RowBlocks)
+    assert all(t.type.shape != (70, 1008) for t in schedule.tensors.tensors)
 
 
 def test_an_input_is_copied(scheduled: Any) -> None:
