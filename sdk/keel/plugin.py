@@ -283,13 +283,14 @@ class LayoutPreference:
 class Extern:
     """An operator that a loop target runs by a library call: contraction, convolution, sort …
 
-    ``run`` takes the call's arguments (tensors for tensors) and returns fresh output tensors; ``out``, if given, takes
-    the same and ``out=`` a tensor to fill (which may be any dense strided view). ``refuse`` restricts which calls are
-    taken. ``view`` says that the one result is not a fresh tensor but aliases the first tensor argument. ``layout`` is
-    the layout in which it is fastest, if it has one; ``bias`` what it does to a bias in a pass of its own.
-    ``aligned_rows`` is the number of bytes of which the rows of its matrices should be a multiple, and the sums along
-    them, so that it can use its fastest kernels. Its last two tensor arguments are then the matrices of a product, and
-    those before are added to it; each may have a gap behind its rows.
+    ``run`` takes the call's arguments (tensors for tensors) and returns fresh output tensors, which kernels may
+    overwrite and which it must not keep; ``out``, if given, takes the same and ``out=`` a tensor to fill (which may
+    be any dense strided view). ``refuse`` restricts which calls are taken. ``view`` says that the one result is not
+    a fresh tensor but aliases the first tensor argument. ``layout`` is the layout in which it is fastest, if it has
+    one; ``bias`` what it does to a bias in a pass of its own. ``aligned_rows`` is the number of bytes of which the
+    rows of its matrices should be a multiple, and the sums along them, so that it can use its fastest kernels. Its
+    last two tensor arguments are then the matrices of a product, and those before are added to it; each may have a
+    gap behind its rows.
     """
 
     run: Callable[..., Any]

@@ -55,6 +55,7 @@ class _Builder:
         self.binds = self.symbols.bind_inputs()
         self.key = self.symbols.key()
         self.held = library_views(schedule.steps)
+        self.written = {t for s in schedule.steps if isinstance(s, KernelLaunch) for t in s.writes}
         self.checks = self._check_memory()
         self.used = self._used()
         self.arena_tensors = self._in_arena() if arena else {}
@@ -101,10 +102,14 @@ class _Builder:
         }
         known = set(self.key)
         made: dict[int, None] = {}
-        for step in self.schedule.steps:
-            filled = step.writes if isinstance(step, KernelLaunch) else step.results if _fills(step) else ()
-            made |= dict.fromkeys(filled)
         other = shown | self.tensors.checks.keys()
+        for step in self.schedule.steps:
+            if isinstance(step, KernelLaunch):
+                made |= dict.fromkeys(step.writes)
+            elif _fills(step):
+                made |= dict.fromkeys(step.results)
+            else:
+                other.update(step.results)
         return {t: None for t in made if t not in other and known.issuperset(self._type(t).symbols)}
 
     def _kept_views(self) -> dict[int, None]:
@@ -185,7 +190,7 @@ class _Builder:
         self.ready |= set(made)
         for t in made:
             steps += self.symbols.bind_sizes(t)
-        return [*steps, *(LayOut(t) for t in made if t in self.used)]
+        return [*steps, *(LayOut(t, step.operands if t in self.written else ()) for t in made if t in self.used)]
 
     def _allocate(self, tensor: int) -> list[Step]:
         if tensor in self.ready:
@@ -204,8 +209,10 @@ class _Builder:
 def tensors_of(step: Step) -> tuple[int, ...]:
     """The tensors whose memory a step touches, in any way; those that a call returns are not touched by that."""
     match step:
-        case Allocate(tensor) | LayOut(tensor) | Free(tensor):
+        case Allocate(tensor) | Free(tensor):
             return (tensor,)
+        case LayOut(tensor, arguments):
+            return (tensor, *arguments)
         case MakeView(tensor, base) | Reuse(tensor, base):
             return (base, tensor)
         case LaunchKernel(tensors=tensors) | CheckIndices(tensors):

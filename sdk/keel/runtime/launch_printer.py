@@ -171,10 +171,8 @@ class _Printer:
                 out.do(call(launcher, [*map(self._tensor, tensors), *map(self.host.symbol, symbols)]))
             case CallLibrary():
                 self._call(step)
-            case LayOut(tensor):
-                type, name = self.program.tensors[tensor], self._tensor(tensor)
-                arguments = [name, self.host.numbers(type.shape), self.host.numbers(type.strides)]
-                out.assign(name, call(self._object(fit, "fit"), arguments))
+            case LayOut():
+                self._lay_out(step)
             case CheckIndices(tensors):
                 self._check(tensors)
             case SettleChecks(after):
@@ -243,6 +241,16 @@ class _Printer:
                 self.out.assign(self._made(result), called)
             case results:
                 self.out.unpack([*map(self._made, results)], called)
+
+    def _lay_out(self, step: LayOut) -> None:
+        type, name = self.program.tensors[step.tensor], self._tensor(step.tensor)
+        laid_out = call(
+            self._object(fit, "fit"), [name, self.host.numbers(type.shape), self.host.numbers(type.strides)]
+        )
+        self.out.assign(name, laid_out)
+        if step.arguments:
+            arguments = map(self._tensor, step.arguments)
+            self.out.assign(name, call(self._object(in_own_memory, "in_own_memory"), [name, *arguments]))
 
     def _made(self, result: int) -> Name:
         return self._variable("unused") if result < 0 else self._tensor(result)
@@ -315,3 +323,11 @@ def fit(tensor: torch.Tensor | None, shape: tuple[int, ...], strides: tuple[int,
     part = tensor[one]
     made = torch.empty_strided(part.shape, strides, dtype=tensor.dtype, device=tensor.device).copy_(part)
     return made.expand(tensor.shape)
+
+
+def in_own_memory(tensor: torch.Tensor, *arguments: torch.Tensor) -> torch.Tensor:
+    """``tensor``, or a copy of it if it begins where one of ``arguments`` does."""
+    start = tensor.data_ptr()
+    if all(a.data_ptr() != start for a in arguments):
+        return tensor
+    return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=tensor.device).copy_(tensor)

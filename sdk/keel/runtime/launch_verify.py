@@ -61,6 +61,7 @@ class _Verifier:
         self.allocated: set[int] = set()
         self.freed: set[int] = set()
         self.unchecked: set[int] = set()  # what a library returned, in a shape that nobody has seen
+        self.returned: dict[int, set[int]] = {}  # what libraries returned, which may be one of these arguments
         self.symbols: set[str] = set()
         self.lives = {k.tensor: (k.first, k.last) for k in program.arena.tensors}
         self.arena: tuple[int, ...] = (*self.lives, *(v.tensor for v in program.arena.views))
@@ -112,10 +113,8 @@ class _Verifier:
                 self._launch(step)
             case CallLibrary():
                 self._call(step)
-            case LayOut(tensor):
-                self._use(tensor)
-                self._known(self._type(tensor).symbols)
-                self.unchecked.discard(tensor)
+            case LayOut():
+                self._lay_out(step)
             case CheckIndices(tensors):
                 for t in tensors:
                     self._checked(t)
@@ -168,6 +167,8 @@ class _Verifier:
         memory = self._use(tensor)
         if memory in self.inputs:
             raise _Wrong(f"writes to t{tensor}, which lies in the input t{memory}")
+        if self.returned.get(memory):
+            raise _Wrong(f"writes to t{tensor}, which may be an argument of the library that returned it")
         self.written.add(memory)
 
     def _known(self, symbols: Iterable[str]) -> None:
@@ -313,6 +314,15 @@ class _Verifier:
             self.memory |= dict.fromkeys(made, memory)
         self._define(made, written=True)
         self.unchecked |= set(made)
+        self.returned |= {t: set(slots(step)) for t in made}
+
+    def _lay_out(self, step: LayOut) -> None:
+        self._use(step.tensor)
+        for argument in step.arguments:
+            self._use(argument)
+        self._known(self._type(step.tensor).symbols)
+        self.unchecked.discard(step.tensor)
+        self.returned.get(step.tensor, set()).difference_update(step.arguments)
 
     def _checked(self, tensor: int) -> None:
         self._use(tensor)

@@ -25,5 +25,7 @@ class KernelLaunch:
         return tuple(t for t, b in zip(self.tensors, self.kernel.buffers, strict=True) if b.role != "in")
 
     def traffic(self, hint: Callable[[Dim], int]) -> int:
-        """Returns the bytes of its buffers, each once. ``hint`` estimates symbolic sizes."""
-        return sum(hint(b.size) * b.dtype.itemsize for b in self.kernel.buffers)
+        """Returns the bytes of its buffers, twice for those that are both read and written. ``hint`` estimates symbolic
+        sizes.
+        """
+        return sum(hint(b.size) * b.dtype.itemsize * (1 + (b.role == "inout")) for b in self.kernel.buffers)

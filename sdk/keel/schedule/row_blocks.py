@@ -38,7 +38,7 @@ class RowBlocks:
 
     def __call__(self, *args: Any, **kwargs: Any) -> torch.Tensor:
         before, (left, *after) = args[: self.at], args[self.at :]
-        result = left.new_empty((left.shape[0], self.columns), dtype=self.dtype)
+        result: torch.Tensor = left.new_empty((left.shape[0], self.columns), dtype=self.dtype)
         size = -(-left.shape[0] // BLOCKS)
         for rows, block in zip(left.split(size), result.split(size), strict=True):
             block.copy_(self.product(*before, rows, *after, **kwargs)[:, : self.columns])

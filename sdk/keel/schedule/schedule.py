@@ -13,8 +13,10 @@ from keel.plugin import Limits
 from keel.schedule.emit import Emitter, Group
 from keel.schedule.fuse import Fusion, fuse
 from keel.schedule.horizontal_fusion import fuse_horizontally
+from keel.schedule.in_place import write_in_place
 from keel.schedule.kernel_launch import KernelLaunch
 from keel.schedule.loop_order import canonicalize
+from keel.schedule.read_types import type_as_read
 from keel.schedule.split_ranges import split_ranges
 from keel.schedule.split_reduction import split_reduction
 from keel.schedule.tensor_graph import ExternCall, LoopNode, Tensor, TensorGraph
@@ -67,7 +69,8 @@ def schedule(tensors: TensorGraph, limits: Limits, hint: Hint, fuel: Fuel | None
             case LoopNode():
                 for emit in _alone(tensors, step):
                     steps += _launches(tensors, limits, hint, _kernel(tensors, fusion, emit))
-    return Schedule(tensors, fuse_horizontally(tensors, steps, limits, hint, fuel))
+    fused = fuse_horizontally(tensors, steps, limits, hint, fuel)
+    return Schedule(*write_in_place(*type_as_read(tensors, fused), fuel))
 
 
 def _of_group(group: Group) -> Callable[[Emitter], Kernel]:

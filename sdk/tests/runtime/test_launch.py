@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -9,8 +11,9 @@ import keel
 import keel_interp
 from keel import KeelError
 from keel.loop_level import compile_part
-from keel.runtime.launch_printer import CHUNK, fit
-from keel.runtime.launch_program import CallLibrary, LaunchProgram, LayOut, Return
+from keel.loops.parser import parse
+from keel.runtime.launch_printer import CHUNK, fit, in_own_memory, python_function
+from keel.runtime.launch_program import CallLibrary, LaunchKernel, LaunchProgram, LayOut, Return
 from keel.runtime.launch_verify import verify_program
 from keel.schedule.tensor_graph import Slot
 from keel.types import SymType, TensorType
@@ -95,3 +98,25 @@ def test_a_view_that_counts_from_the_start_of_a_view_finds_it_there() -> None:
 
     x, y = torch.randn(4, 6), torch.randn(6, 4)
     torch.testing.assert_close(keel.compile(fn, backends=["interp"])(x, y), fn(x, y))
+
+
+def test_what_a_library_returns_is_overwritten_only_where_it_is_none_of_its_arguments() -> None:
+    type = TensorType.dense(torch.float32, (4,))
+    kernel = parse(
+        "kernel k(a: inout f32[4]) -> ():\n  parallel i < 4:\n    %0 = load a[i]\n    %1 = neg %0\n    store a[i] %1\n"
+    )
+    call = CallLibrary(lambda x, y: y, (Slot(0), Slot(1)), {}, (2,))
+    ends = LaunchKernel(kernel, (2,)), Return((2,))
+    program = LaunchProgram((type, type, type), (0, 1), (call, LayOut(2, (0, 1)), *ends))
+    verify_program(program)
+    run, x, y = python_function(program, {kernel: keel_interp.launcher(str(kernel))}), torch.ones(4), torch.ones(4)
+    assert torch.equal(run(x, y)[0], -torch.ones(4)) and torch.equal(y, torch.ones(4))
+    with pytest.raises(KeelError, match="may be an argument of the library that returned it"):
+        verify_program(replace(program, steps=(call, LayOut(2, (0,)), *ends)))
+
+
+def test_a_copy_lies_as_what_it_is_copied_from() -> None:
+    x = torch.randn(4, 6)[:, ::2]
+    copy = in_own_memory(x, torch.ones(2), x)
+    assert copy.stride() == x.stride() and torch.equal(copy, x) and copy.data_ptr() != x.data_ptr()
+    assert in_own_memory(x, torch.ones(2)) is x

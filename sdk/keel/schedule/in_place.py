@@ -1,0 +1,156 @@
+"""Kernels that write over what they read for the last time, so that both take the memory of one.
+
+A kernel may do so where each iteration reads one element and then writes the same one. The buffer that it read from is
+``inout`` then, and what it wrote is gone from the schedule: later steps read the tensor that was overwritten.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import replace
+
+from keel.fuel import Fuel
+from keel.loops.index import Axis, axes_of, loaded_of
+from keel.loops.ir import Buffer, Kernel, Load, Loop, Stmt, Store, results_of, walk
+from keel.schedule.kernel_launch import KernelLaunch
+from keel.schedule.loop_order import rename_canonically, renumbered
+from keel.schedule.read_types import is_same_memory
+from keel.schedule.tensor_graph import ExternCall, TensorGraph, library_views, with_slots
+
+Step = KernelLaunch | ExternCall
+
+
+def write_in_place(graph: TensorGraph, steps: Sequence[Step], fuel: Fuel) -> tuple[TensorGraph, tuple[Step, ...]]:
+    """Returns the graph and its steps with results written over dead tensors of the same size, each for one ``fuel``.
+
+    No input of the part is overwritten, nor what a library returned together with other tensors.
+    """
+    overwriting = _Overwriting(graph, steps, fuel)
+    changed = tuple(overwriting.step(k, step) for k, step in enumerate(steps))
+    return overwriting.graph(), tuple(s for s in changed if isinstance(s, ExternCall) or not _copies_itself(s.kernel))
+
+
+class _Overwriting:
+    def __init__(self, graph: TensorGraph, steps: Sequence[Step], fuel: Fuel):
+        self.tensors, self.fuel = graph, fuel
+        self.instead: dict[int, int] = {}  # of each result that is not there any more: the tensor with its elements
+        self.made: set[int] = set()  # the tensors that a step has written to so far
+        self.own: set[int] = set()  # those of them whose memory is theirs alone
+        self.types = {n: t.type for n, t in enumerate(graph.tensors)}
+        self.typed = {t for s in steps if isinstance(s, ExternCall) for t in (*s.operands, *s.results)}
+        self.typed.update(o for o in graph.outputs if isinstance(o, int))  # which somebody else than kernels is given
+        self.views = library_views(steps)
+        self.last = self._last_uses(steps)
+
+    def _last_uses(self, steps: Sequence[Step]) -> dict[int, int]:
+        """The number of the last step that uses the memory of a tensor, or a later one for what the caller has."""
+        last: dict[int, int] = {}
+
+        def use(tensors: Iterable[object], when: int) -> None:
+            for tensor in tensors:
+                if isinstance(tensor, int):
+                    last.update(dict.fromkeys(self.tensors.memories(tensor, self.views), when))
+
+        for k, step in enumerate(steps):
+            use(step.tensors if isinstance(step, KernelLaunch) else (*step.operands, *step.results), k)
+        use((*self.tensors.inputs, *self.tensors.outputs, *self.tensors.checks), len(steps))
+        return last
+
+    def graph(self) -> TensorGraph:
+        """The graph without the results that are written over other tensors."""
+        tensors = [
+            replace(t, type=self.types[n], alias=t.alias and (self._present(t.alias[0]), t.alias[1]))
+            for n, t in enumerate(self.tensors.tensors)
+        ]
+        outputs = [self._present(o) if isinstance(o, int) else o for o in self.tensors.outputs]
+        return replace(self.tensors, tensors=tensors, outputs=outputs)
+
+    def _present(self, tensor: int) -> int:
+        return self.instead.get(tensor, tensor)
+
+    def step(self, number: int, step: Step) -> Step:
+        """The step as it is among those that have changed."""
+        if isinstance(step, ExternCall):
+            results = [t for t in step.results if t >= 0]
+            self.own.update(results if len(results) == 1 and not step.extern.view else ())
+            self.made.update(results)
+            return with_slots(step, self.instead) if self.instead.keys() & step.operands else step
+        launch = KernelLaunch(step.kernel, tuple(map(self._present, step.tensors)))
+        written = [t for t in launch.writes if t not in self.made]
+        for result in written:
+            launch = self._in_place(number, launch, result)
+        new = [t for t in written if t not in self.instead]
+        self.own.update(new)
+        self.made.update(new)
+        return launch
+
+    def _in_place(self, number: int, launch: KernelLaunch, result: int) -> KernelLaunch:
+        """The launch with ``result`` written over a tensor that it reads, if there is one."""
+        buffers = dict(zip(launch.tensors, launch.kernel.buffers, strict=True))
+        viewed = {self._present(m) for t in launch.tensors for m in self.tensors.memories(t, self.views) if m != t}
+        for dead, buffer in buffers.items():
+            if (
+                buffer.role == "in"
+                and dead in self.own
+                and dead not in viewed
+                and self.last[dead] == number
+                and self._fits(dead, result)
+                and buffers[result].role == "out"
+                and can_overwrite(launch.kernel, buffer.name, buffers[result].name)
+                and self.fuel.take()
+            ):
+                self.instead[result] = dead
+                self.last[dead] = self.last[result]
+                if result in self.typed:
+                    self.typed.add(dead)
+                    self.types[dead] = self.types[result]
+                return _overwriting(launch, dead, result)
+        return launch
+
+    def _fits(self, dead: int, result: int) -> bool:
+        """Whether one tensor can be both: one that only kernels are given may have any type of its size."""
+        have, need = self.types[dead], self.types[result]
+        return have == need or (not self.typed.issuperset((dead, result)) and is_same_memory(have, need))
+
+
+def can_overwrite(kernel: Kernel, source: str, target: str) -> bool:
+    """True if every iteration reads one element of ``source`` and then writes the same one of ``target``, and no other
+    statement touches either buffer.
+    """
+    touching = [(axes, s) for axes, s in _accesses(kernel.body) if s.buffer in (source, target)]
+    *loads, (axes, store) = touching
+    return (
+        isinstance(store, Store)
+        and store.mode == "write"
+        and not loaded_of(store.index)
+        and axes_of(store.index) >= axes
+        and all(isinstance(s, Load) and s.index == store.index and within is axes for within, s in loads)
+    )
+
+
+def _copies_itself(kernel: Kernel) -> bool:
+    """True if the kernel only writes what it reads where it reads it, as the copy before a scatter may."""
+    return len(kernel.buffers) == 1 and all(isinstance(s, Load | Store | Loop) for s in walk(kernel.body))
+
+
+def _accesses(body: Iterable[Stmt], axes: Set[Axis] = frozenset()) -> Iterator[tuple[Set[Axis], Load | Store]]:
+    """Yields the loads and stores in order, each with the axes of the loops around it; statements of one block have the
+    same set.
+    """
+    for stmt in body:
+        if isinstance(stmt, Load | Store):
+            yield axes, stmt
+        elif isinstance(stmt, Loop):
+            yield from _accesses(stmt.body, axes | set(stmt.axes))
+
+
+def _overwriting(launch: KernelLaunch, dead: int, result: int) -> KernelLaunch:
+    """Returns the launch without ``result``, whose elements it writes to ``dead``."""
+    buffers = dict(zip(launch.tensors, launch.kernel.buffers, strict=True))
+    names: Mapping[str, str] = {b.name: buffers[dead if t == result else t].name for t, b in buffers.items()}
+    left: dict[int, Buffer] = {
+        t: replace(b, role="inout") if t == dead else b for t, b in buffers.items() if t != result
+    }
+    values = {r: r for s in walk(launch.kernel.body) for r in results_of(s)}
+    kernel = Kernel(launch.kernel.name, tuple(left.values()), renumbered(launch.kernel.body, values, names))
+    return KernelLaunch(rename_canonically(kernel), tuple(left))
