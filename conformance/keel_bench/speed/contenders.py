@@ -22,6 +22,12 @@ INDUCTORS_BEST: Mapping[tuple[str, str], Mapping[str, Any]] = {
 """Arguments of ``torch.compile``, by device and mode. Inductor has no better mode for training on a CPU. Its mode
 ``max-autotune`` has CUDA graphs.
 """
+INDUCTORS_ENVIRONMENT: Mapping[tuple[str, str], Mapping[str, str]] = {
+    ("cpu", "inference"): {"TORCHINDUCTOR_FREEZING": "1"},
+}
+"""Environment of Inductor in its best mode. Dynamo reads this setting outside the backend, where the options of
+``torch.compile`` are not in force: with them alone, nothing is frozen.
+"""
 KEELS_BEST: Mapping[tuple[str, str], Mapping[str, Any]] = {
     ("cuda", "inference"): {"mode": "reduce-overhead"},
     ("cuda", "training"): {"mode": "reduce-overhead"},
@@ -34,6 +40,11 @@ def contenders(job: Job) -> tuple[str, ...]:
     where = (job.device, job.mode)
     best = [name for name, table in ((INDUCTOR_BEST, INDUCTORS_BEST), (KEEL_BEST, KEELS_BEST)) if where in table]
     return (EAGER, INDUCTOR, KEEL, *best)
+
+
+def environment_of(contender: str, job: Job) -> Mapping[str, str]:
+    """What a contender's process needs in its environment, besides this process's own."""
+    return INDUCTORS_ENVIRONMENT.get((job.device, job.mode), {}) if contender == INDUCTOR_BEST else {}
 
 
 def compiled_by(contender: str, fn: Callable[..., Any], job: Job) -> Callable[..., Any]:

@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from ..jobs import BATCHES, PRECISIONS, Job, Selection
 from ..models.published import MODELS, build
 from ..run_time import alone
 from .contender_process import FIRST, MEMORY, ROUND, Contender
-from .contenders import contenders
+from .contenders import contenders, environment_of
 
 ROUNDS, LEAST_ROUNDS = 5, 5
 """Rounds for each round that the user asks for, and how many are measured however long they take."""
@@ -65,7 +66,7 @@ def measure(job: Job, build: Callable[[Job], ModelCase] = built) -> dict[str, An
     race = Race()
     with ExitStack() as stack:
         for name in contenders(job):
-            start = fresh(Contender(job, name, build), environment)
+            start = fresh(Contender(job, name, build), partial(environment, environment_of(name, job)))
             race.pools[name] = stack.enter_context(closing(WorkerPool(start, last_lines=LAST_LINES)))
             race.ask(name, FIRST, FIRST_LIMIT)
             if name == EAGER and race.has_failed(name):
@@ -77,10 +78,11 @@ def measure(job: Job, build: Callable[[Job], ModelCase] = built) -> dict[str, An
     return {"contenders": race.figures}
 
 
-def environment(request: Any, folder: Path) -> Mapping[str, str]:
-    """This process's environment, with caches in the contender's own folder."""
+def environment(more: Mapping[str, str], request: Any, folder: Path) -> Mapping[str, str]:
+    """This process's environment and ``more``, with caches in the contender's own folder."""
     return {
         **os.environ,
+        **more,
         "TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor"),
         "KEEL_CACHE_DIR": str(folder / "keel"),
         "TRITON_CACHE_DIR": str(folder / "triton"),

@@ -14,7 +14,7 @@ from keel_bench.models.published import MODELS
 from keel_bench.run_time import LOCK
 from keel_bench.speed import contender_process, side_by_side
 from keel_bench.speed.contender_process import FIRST, MEMORY, ROUND, Contender
-from keel_bench.speed.contenders import compiled_by, contenders
+from keel_bench.speed.contenders import compiled_by, contenders, environment_of
 from keel_conformance.models.model_case import ModelCase
 
 JOB = Job("speed-cpu", "linear", "eager", rounds=1, batch=2)
@@ -43,6 +43,13 @@ def test_there_is_a_best_mode_where_a_compiler_has_one() -> None:
     assert contenders(Job("speed-cpu", "m", "cpp", "training")) == ("eager", "inductor", "keel")
     on_gpu = contenders(Job("speed-gpu", "m", "triton", "training", device="cuda"))
     assert on_gpu == ("eager", "inductor", "keel", "inductor-best", "keel-best")
+
+
+def test_inductor_freezes_only_in_its_best_mode_of_inference_on_a_cpu() -> None:
+    best = {"TORCHINDUCTOR_FREEZING": "1"}
+    assert environment_of("inductor-best", Job("speed-cpu", "m", "cpp")) == best
+    assert not environment_of("inductor", Job("speed-cpu", "m", "cpp"))
+    assert not environment_of("inductor-best", Job("speed-gpu", "m", "triton", device="cuda"))
 
 
 @pytest.mark.parametrize("contender", contenders(Job("speed-gpu", "m", "cpp", device="cuda")))
