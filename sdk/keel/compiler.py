@@ -29,6 +29,7 @@ from keel.placement.support_cache import Fault
 from keel.plugin import CompileContext
 from keel.runtime.autotune import Candidate, PlanTiming, autotuned, devices_of, reason
 from keel.runtime.compile_parts import PartFailure, Runs, compile_parts, report_failures
+from keel.runtime.freed_memory import give_back_freed_memory
 from keel.runtime.link import link
 from keel.saved_images import saved_images
 from keel.selection import Planner, Selection
@@ -62,7 +63,9 @@ class DynamoBackend:
         with unwrapped(), no_collection():
             reject_excluded_inputs(gm)
             images = partial(saved_images, backends=self.settings.backends)
-            return capture(gm, example_inputs, compiler, images, Decompositions(self.settings.backends))
+            run = capture(gm, example_inputs, compiler, images, Decompositions(self.settings.backends))
+        give_back_freed_memory()
+        return run
 
 
 @in_one_chunk
@@ -123,7 +126,7 @@ def compile_graph(captured: Captured, settings: Settings, folder: Path | None, l
     planner.support.warn()
 
     # Compile parts. If a backend cannot compile one, place the graph again without that claim.
-    ctx = CompileContext(dump=folder, fuel=Fuel(settings.fuel))
+    ctx = CompileContext(dump=folder, fuel=Fuel(settings.fuel), lasting=_lasting(captured))
     compiled: Runs = {}
     failures: list[PartFailure] = []
     while True:
@@ -139,6 +142,14 @@ def compile_graph(captured: Captured, settings: Settings, folder: Path | None, l
     graph = GraphCompiled(captured.kind, captured.gm, gm, plan, tuple(parts), planner.constants)
     listen(graph)
     return _autotune(graph, run, selection, planner, ctx, listen) if settings.placement == "measured" else run
+
+
+def _lasting(captured: Captured) -> frozenset[str]:
+    """The names of an inference graph's inputs that are parameters and buffers, and of its constants."""
+    if captured.kind != "inference":
+        return frozenset()
+    inputs = [n.name for n in captured.gm.graph.find_nodes(op="placeholder")]
+    return frozenset((*captured.constants, *(inputs[i] for i in captured.static)))
 
 
 def _autotune(
@@ -167,7 +178,7 @@ def _autotune(
         plan = planner.verified(gm, plan)
         inside = dump.inside(ctx.dump, f"alone-{plan.parts[0].owner.name}")
         dump.write(inside, "legalized", partial(dump.graph_text, gm))
-        own = CompileContext(dump=inside, fuel=Fuel(ctx.fuel.left))
+        own = replace(ctx, dump=inside, fuel=Fuel(ctx.fuel.left))
         parts, failures = compile_parts(gm, plan, own, {}, strict=True)
         if failures:
             failed.append(replace(_expected(plan), why=reason(failures[0].error)))

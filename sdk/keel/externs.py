@@ -16,11 +16,11 @@ import torch
 
 from keel.extern_limits import Limit, corrected, limit_of
 from keel.loops.lower import lower
-from keel.plugin import Extern, LayoutPreference, Refusal
+from keel.plugin import Extern, LayoutPreference, PackedForm, Refusal
 from keel.spec import MEMBERS, Op
 from keel.spec.op import names
 from keel.spec.pytorch_kernels import ALIGNED_ROWS, Library
-from keel.torch_adapter import may_alias
+from keel.torch_adapter import may_alias, pack_convolution, packed_convolution, packs_dtype
 from keel.types import DTYPE_NAMES, Call, TensorType
 
 aten = torch.ops.aten
@@ -40,7 +40,7 @@ def aten_externs(device: str, dtypes: Collection[torch.dtype] = tuple(DTYPE_NAME
     """PyTorch's kernels for a device type (``cpu``, ``cuda``), by overload name, as ``LoopTarget.externs`` takes them.
 
     Results, including random ones, are bitwise equal to eager's, with two exceptions: float16 on CUDA if its kernels
-    keep partial sums in float16, and images and matrices that Keel passes in the layout, or with the pads, that a
+    keep partial sums in float16, and images and matrices that Keel passes in the layout, with the pads, or packed, as a
     kernel prefers. Calls that these kernels cannot run, or for which they disagree with the operator set, are refused
     with the reason. On a CPU every primitive of the operator set is covered. A primitive that has a lowering on
     ``dtypes``, the dtypes of the target, is lowered to loops, unless an extern is better.
@@ -65,7 +65,8 @@ def _extern(op: Op, run: Any, device: str, has_loops: Limit) -> Extern | None:
     elif name in _INSTEAD:
         return Extern(run=_INSTEAD[name])
     elif library is not None and library.before_loops:
-        extern = Extern(run=run, view=bool(may_alias(run)), layout=_layout(library), bias=library.bias)
+        view, layout, packed = bool(may_alias(run)), _layout(library), _packed(library)
+        extern = Extern(run=run, view=view, layout=layout, bias=library.bias, packed=packed)
     elif library is not None or (device == "cpu" and _is_kernel(op)):
         extern = Extern(run=run, refuse=has_loops, view=bool(may_alias(run)))
     else:
@@ -82,6 +83,12 @@ def _layout(library: Library) -> LayoutPreference | None:
     return LayoutPreference(
         arguments=images.arguments, results=images.results, passes=2, converted=images.weights, dtypes=images.dtypes
     )
+
+
+def _packed(library: Library) -> PackedForm | None:
+    if library.packed is None:
+        return None
+    return PackedForm(facts=library.packed, takes=packs_dtype, pack=pack_convolution, run=packed_convolution)
 
 
 def _has(library: Library, op: Op, overload: str, device: str) -> bool:

@@ -4,7 +4,7 @@ render, build.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from typing import Any
 
 import torch
@@ -23,6 +23,7 @@ from keel.loops.verify import verify
 from keel.plugin import Backend, CompileContext, Launcher, LoopTarget, Refusal, Source, Staged
 from keel.runtime.launch import program
 from keel.schedule.layout import choose_layouts
+from keel.schedule.pack_weights import pack_weights
 from keel.schedule.pad_products import pad_products
 from keel.schedule.schedule import Schedule, schedule
 from keel.schedule.separate_bias import separate_biases
@@ -126,7 +127,7 @@ def begin_part(
     target: LoopTarget, gm: fx.GraphModule, ctx: CompileContext
 ) -> Callable[[], Callable[..., tuple[Any, ...]]]:
     """Runs all stages but building the kernels, and returns a function that builds them."""
-    plan = schedule_part(target, gm, ctx.fuel)
+    plan = schedule_part(target, gm, ctx.fuel, ctx.lasting)
     kernels = {k: verified(fitted(k, target)) for k in plan.kernels()}
     sources = [Source(k, _rendered(target, k)) for k in kernels.values()]
     for source in sources:
@@ -171,9 +172,14 @@ def fitted(kernel: Kernel, target: LoopTarget) -> Kernel:
     return expand(known, target.scalars, target.reductions, target.dtypes)
 
 
-def schedule_part(target: LoopTarget, gm: fx.GraphModule, fuel: Fuel | None = None) -> Schedule:
-    """The kernels and library calls of a part, before they are rendered."""
-    tensors = separate_biases(build_tensor_graph(gm, lower, target.externs))
+def schedule_part(
+    target: LoopTarget, gm: fx.GraphModule, fuel: Fuel | None = None, lasting: Set[str] = frozenset()
+) -> Schedule:
+    """The kernels and library calls of a part, before they are rendered. Placeholders in ``lasting`` are the same
+    tensors in every call.
+    """
+    packed = pack_weights(gm, target.externs, lasting, fuel or Fuel())
+    tensors = separate_biases(build_tensor_graph(gm, lower, target.externs, packed))
     hint = hints_of(gm, tensors.host)
     return schedule(pad_products(choose_layouts(tensors, hint, fuel)), target.limits, hint, fuel)
 

@@ -37,7 +37,7 @@ from keel.registration import (
     table,
     texts,
 )
-from keel.spec.pytorch_kernels import BiasPass
+from keel.spec.pytorch_kernels import BiasPass, Packed
 from keel.torch_adapter import cuda_stream, torch_compile_backend
 from keel.types import DTYPE_NAMES, Call, Dim, SymType, TensorType
 
@@ -143,6 +143,9 @@ class CompileContext:
     """The folder of the whole graph under ``KEEL_DUMP``, for stages of the part; None if nothing is dumped."""
     fuel: Fuel = field(default_factory=Fuel)
     """The limit of optimizations in the whole graph: ``fuel.take()`` is True if one more is allowed."""
+    lasting: frozenset[str] = frozenset()
+    """The placeholders of an inference graph that are the same tensors in every call: parameters and buffers. What is
+    computed from them may be kept until one of them changes."""
 
 
 def with_context(function: Callable[..., Result], ctx: CompileContext) -> Callable[[fx.GraphModule], Result]:
@@ -280,6 +283,22 @@ class LayoutPreference:
 
 
 @dataclass(frozen=True, kw_only=True)
+class PackedForm:
+    """A form of a library call for weights that last from call to call: they are packed once.
+
+    ``facts`` are the positions of its arguments, and what it may apply to its result. ``takes`` says which dtypes it
+    has. ``pack`` takes the weight, the sizes of the first argument, and the arguments behind the bias. ``run`` takes
+    the first argument, the packed weight, a bias or None, and the arguments behind the bias. Then come a tensor that is
+    added to the result and the library's name of an operator to apply; at least one of them is None.
+    """
+
+    facts: Packed
+    takes: Callable[[torch.dtype], bool]
+    pack: Callable[..., Any]
+    run: Callable[..., torch.Tensor]
+
+
+@dataclass(frozen=True, kw_only=True)
 class Extern:
     """An operator that a loop target runs by a library call: contraction, convolution, sort …
 
@@ -290,7 +309,7 @@ class Extern:
     one; ``bias`` what it does to a bias in a pass of its own. ``aligned_rows`` is the number of bytes of which the
     rows of its matrices should be a multiple, and the sums along them, so that it can use its fastest kernels. Its
     last two tensor arguments are then the matrices of a product, and those before are added to it; each may have a
-    gap behind its rows.
+    gap behind its rows. ``packed`` is its form for weights that last.
     """
 
     run: Callable[..., Any]
@@ -300,6 +319,7 @@ class Extern:
     layout: LayoutPreference | None = None
     bias: BiasPass | None = None
     aligned_rows: int = 1
+    packed: PackedForm | None = None
 
     def __post_init__(self) -> None:
         checked_call("An Extern", "run", self.run, "it takes the call's arguments, and returns fresh tensors")
@@ -308,6 +328,7 @@ class Extern:
         checked_flag("An Extern", "view", self.view)
         checked_type("An Extern", "layout", self.layout, (LayoutPreference, type(None)), "a LayoutPreference, or none")
         checked_count("An Extern", "aligned_rows", self.aligned_rows)
+        checked_type("An Extern", "packed", self.packed, (PackedForm, type(None)), "a PackedForm, or none")
         checked_type("An Extern", "bias", self.bias, (BiasPass, type(None)), "a BiasPass, or none")
         if (b := self.bias) and ((b.added is None) == (b.summed is None) or (b.summed is None) != (b.mask is None)):
             bad("The BiasPass of an Extern names both or neither of added and summed, or no mask.", "Name one.")
@@ -423,6 +444,8 @@ __all__ = [
     "LayoutPreference",
     "Limits",
     "LoopTarget",
+    "Packed",
+    "PackedForm",
     "Refusal",
     "Refuses",
     "Rule",

@@ -156,17 +156,29 @@ def with_slots(node: ExternCall, slots: Mapping[int, int]) -> ExternCall:
 Lower = Callable[[Call, HostNumbers], LoopDefinition | str]
 
 
-def build_tensor_graph(gm: fx.GraphModule, lower: Lower, externs: Mapping[str, Extern]) -> TensorGraph:
+@dataclass(frozen=True)
+class Instead:
+    """Library calls that take the place of several nodes: each by the last of its nodes, with the tensors that it
+    takes. ``absorbed`` are the other nodes, whose values nothing else uses.
+    """
+
+    calls: Mapping[fx.Node, tuple[Extern, tuple[fx.Node, ...]]] = field(default_factory=dict)
+    absorbed: Set[fx.Node] = frozenset()
+
+
+def build_tensor_graph(
+    gm: fx.GraphModule, lower: Lower, externs: Mapping[str, Extern], instead: Instead | None = None
+) -> TensorGraph:
     """Builds the tensor graph of ``gm``, with sizes and numbers that kernels can compute.
 
     Raises KeelError[no-lowering] for a node that has neither a rule nor an extern.
     """
-    return _Reader(lower, externs).read(gm)
+    return _Reader(lower, externs, instead or Instead()).read(gm)
 
 
 class _Reader:
-    def __init__(self, lower: Lower, externs: Mapping[str, Extern]):
-        self.lower, self.externs = lower, externs
+    def __init__(self, lower: Lower, externs: Mapping[str, Extern], instead: Instead):
+        self.lower, self.externs, self.instead = lower, externs, instead
         self.out = TensorGraph()
         self.values: dict[fx.Node, Any] = {}  # tensor number, SymType, or a tuple of them
         self.undeclared: set[int] = set()  # the tensors that are views though their schemas declare fresh memory
@@ -183,8 +195,12 @@ class _Reader:
                     self.values[node] = value
                 case "output":
                     self.out.outputs.extend(self._value(a) for a in node.args[0])
-                case "call_function":
+                case "call_function" if node in self.instead.calls:
+                    self.values[node] = self._instead(node, *self.instead.calls[node])
+                case "call_function" if node not in self.instead.absorbed:
                     self.values[node] = self._node(node)
+                case "call_function":
+                    pass
                 case _:
                     raise KeelError("bad-graph", f"A part holds {node.format_node()}, which no loop backend takes.")
         self._separate_results()
@@ -243,6 +259,11 @@ class _Reader:
             self.undeclared.update(results)
         self.out.nodes.append(LoopNode(node.name, definition, operands, results, call.name, source_line(node)))
         return results if several else results[0]
+
+    def _instead(self, node: fx.Node, extern: Extern, operands: Sequence[fx.Node]) -> int:
+        result = self._fresh(node.name, self._type(node.meta["val"]))
+        self.out.nodes.append(ExternCall(node.name, extern, tuple(map(self._slots, operands)), {}, (result,)))
+        return result
 
     def _slots(self, arg: Any) -> Any:
         if isinstance(arg, fx.Node):

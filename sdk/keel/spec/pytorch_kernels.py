@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 
@@ -37,6 +37,20 @@ class BiasPass:
     mask: int | None = None
 
 
+@dataclass(frozen=True, kw_only=True)
+class Packed:
+    """A form of a kernel whose weight is packed once, and that applies other operators to its result on the way out."""
+
+    weight: int
+    """The number of the argument that is packed."""
+    bias: int
+    """The number of the argument that is added to each channel of the result."""
+    worth: Callable[[Args], bool]
+    """True if the form exists for a call, and is faster."""
+    then: Mapping[str, str] = field(default_factory=dict)
+    """By overload, the library's name for an operator of one tensor that may be applied to the result."""
+
+
 @dataclass(frozen=True)
 class Library:
     """PyTorch's kernels of an operator, for a loop target to call instead of loops or a decomposition.
@@ -55,6 +69,8 @@ class Library:
     """What they work on channels-last; they convert it at each call if it lies row-major."""
     bias: BiasPass | None = None
     """What they do in a pass of its own."""
+    packed: Packed | None = None
+    """The form that is used where the weight lasts from call to call."""
 
 
 EVERY_DEVICE = (Library(),)

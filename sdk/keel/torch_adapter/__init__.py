@@ -18,6 +18,7 @@ from keel.torch_adapter.cuda_graphs import GraphPair
 from keel.torch_adapter.decompositions import LEFT_OUT, Decomposition, decomposition_of
 from keel.torch_adapter.fakes import Fakes, SymbolFacts, expression_data, facts_of
 from keel.torch_adapter.foreign import asks_again, given_to, torch_compile_backend
+from keel.torch_adapter.lasting_values import LastingValue
 from keel.torch_adapter.meta_bugs.fft_strides import Transformed
 from keel.torch_adapter.meta_bugs.table import bug_of, fix_strides
 from keel.torch_adapter.modes import without_autocast, without_modes
@@ -43,6 +44,11 @@ from keel.torch_adapter.operators import (
     writes,
 )
 from keel.torch_adapter.overload_calls import Asked, captured_calls, recorded
+from keel.torch_adapter.packed_convolution import (
+    pack_convolution,
+    packed_convolution,
+    packs_dtype,
+)
 from keel.torch_adapter.recorder import fake_mode_of, fake_mode_of_value, record
 from keel.torch_adapter.streams import cuda_stream, works_on_streams
 from keel.torch_adapter.sympy_expressions import (
@@ -81,6 +87,7 @@ __all__ = [
     "Fakes",
     "GraphPair",
     "Kind",
+    "LastingValue",
     "NotRecorded",
     "Parameter",
     "SymbolFacts",
@@ -128,6 +135,9 @@ __all__ = [
     "of_some",
     "operator_named",
     "overload_names",
+    "pack_convolution",
+    "packed_convolution",
+    "packs_dtype",
     "parameters",
     "promise",
     "real_tensors",

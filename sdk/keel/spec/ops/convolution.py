@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -12,7 +11,7 @@ from keel.spec.clause import About, Clause
 from keel.spec.dtype_groups import COMPLEX, FLOATS
 from keel.spec.numerics import Numerics, Results
 from keel.spec.op import Budget, Family, Requires, Sample
-from keel.spec.pytorch_kernels import BiasPass, Images, Library
+from keel.spec.pytorch_kernels import BiasPass, Images, Library, Packed
 from keel.spec.rules import Args, LayoutRule, Out, Shape, ShapeRule, like, number, sizes
 from keel.spec.rules_windows import (
     channels_last_strides,
@@ -32,10 +31,33 @@ Tensor = torch.Tensor
 Sizes = Sequence[Any]
 
 
-def _libraries(overload: str, images: Images, bias: BiasPass) -> tuple[Library, ...]:
+def _libraries(overload: str, images: Images, bias: BiasPass, packed: Packed | None = None) -> tuple[Library, ...]:
     """oneDNN on CPUs, cuDNN on GPUs, which has no bias, and what others have."""
-    onednn = Library((overload,), "cpu", channels_last=images)
-    return onednn, replace(onednn, device="cuda", bias=bias), Library((overload,))
+    onednn = Library((overload,), "cpu", channels_last=images, packed=packed)
+    return onednn, Library((overload,), "cuda", channels_last=images, bias=bias), Library((overload,))
+
+
+def _worth_packing(args: Args) -> bool:
+    """True for images of more than one pixel: PyTorch has a faster kernel for one pixel."""
+    x, weight = args["input"], args["weight"]
+    if args["transposed"] or x.rank != 4 or not all(isinstance(n, int) and n for n in (*x.shape, *weight.shape)):
+        return False
+    batch, _, height, width = _sizes(args)
+    return int(batch * height * width) > 1
+
+
+# oneDNN's relu, clamp and hardsigmoid give a number for NaN, and its gelu gives NaN for infinity.
+_PACKED = Packed(
+    weight=1,
+    bias=2,
+    worth=_worth_packing,
+    then={
+        "aten.hardswish.default": "hardswish",
+        "aten.silu.default": "swish",
+        "aten.sigmoid.default": "sigmoid",
+        "aten.tanh.default": "tanh",
+    },
+)
 
 
 def _sizes(args: Args) -> Shape:
@@ -191,7 +213,7 @@ family.primitive(
     requires=_REQUIRES,
     tags=frozenset({"convolution"}),
     numerics=_SUMS,
-    libraries=_libraries("convolution", Images((0,), (0,), (1,)), BiasPass(added=2)),
+    libraries=_libraries("convolution", Images((0,), (0,), (1,)), BiasPass(added=2), _PACKED),
 )
 
 
