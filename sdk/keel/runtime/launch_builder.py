@@ -190,7 +190,11 @@ class _Builder:
         self.ready |= set(made)
         for t in made:
             steps += self.symbols.bind_sizes(t)
-        return [*steps, *(LayOut(t, step.operands if t in self.written else ()) for t in made if t in self.used)]
+        for t in made:
+            if t in self.used:
+                others = (*step.operands, *(r for r in made if r != t)) if t in self.written else ()
+                steps.append(LayOut(t, others))
+        return steps
 
     def _allocate(self, tensor: int) -> list[Step]:
         if tensor in self.ready:
@@ -211,8 +215,8 @@ def tensors_of(step: Step) -> tuple[int, ...]:
     match step:
         case Allocate(tensor) | Free(tensor):
             return (tensor,)
-        case LayOut(tensor, arguments):
-            return (tensor, *arguments)
+        case LayOut(tensor, others):
+            return (tensor, *others)
         case MakeView(tensor, base) | Reuse(tensor, base):
             return (base, tensor)
         case LaunchKernel(tensors=tensors) | CheckIndices(tensors):

@@ -248,9 +248,9 @@ class _Printer:
             self._object(fit, "fit"), [name, self.host.numbers(type.shape), self.host.numbers(type.strides)]
         )
         self.out.assign(name, laid_out)
-        if step.arguments:
-            arguments = map(self._tensor, step.arguments)
-            self.out.assign(name, call(self._object(in_own_memory, "in_own_memory"), [name, *arguments]))
+        if step.others:
+            others = map(self._tensor, step.others)
+            self.out.assign(name, call(self._object(in_own_memory, "in_own_memory"), [name, *others]))
 
     def _made(self, result: int) -> Name:
         return self._variable("unused") if result < 0 else self._tensor(result)
@@ -325,9 +325,9 @@ def fit(tensor: torch.Tensor | None, shape: tuple[int, ...], strides: tuple[int,
     return made.expand(tensor.shape)
 
 
-def in_own_memory(tensor: torch.Tensor, *arguments: torch.Tensor) -> torch.Tensor:
-    """``tensor``, or a copy of it if it begins where one of ``arguments`` does."""
+def in_own_memory(tensor: torch.Tensor, *others: torch.Tensor | None) -> torch.Tensor:
+    """``tensor``, or a copy of it if it begins where one of ``others`` does."""
     start = tensor.data_ptr()
-    if all(a.data_ptr() != start for a in arguments):
+    if all(other is None or other.data_ptr() != start for other in others):
         return tensor
     return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=tensor.device).copy_(tensor)

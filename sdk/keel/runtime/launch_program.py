@@ -132,12 +132,12 @@ class LayOut:
     """Gives ``tensor``, which a library returned, the strides of its type: as it is if it has them, else as a copy.
     Raises KeelError[wrong-result] if it does not have the shape of its type.
 
-    A kernel overwrites it if ``arguments`` has those of the library call: it becomes a copy if the library, against its
-    promise, returned one of them.
+    A kernel overwrites it if ``others`` has the arguments and the other results of the library call: it becomes a copy
+    if the library, against its promise, returned one of them.
     """
 
     tensor: int
-    arguments: tuple[int, ...] = ()
+    others: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

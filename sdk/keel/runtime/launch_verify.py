@@ -61,7 +61,7 @@ class _Verifier:
         self.allocated: set[int] = set()
         self.freed: set[int] = set()
         self.unchecked: set[int] = set()  # what a library returned, in a shape that nobody has seen
-        self.returned: dict[int, set[int]] = {}  # what libraries returned, which may be one of these arguments
+        self.returned: dict[int, set[int]] = {}  # what libraries returned, which may be one of these tensors
         self.symbols: set[str] = set()
         self.lives = {k.tensor: (k.first, k.last) for k in program.arena.tensors}
         self.arena: tuple[int, ...] = (*self.lives, *(v.tensor for v in program.arena.views))
@@ -168,7 +168,7 @@ class _Verifier:
         if memory in self.inputs:
             raise _Wrong(f"writes to t{tensor}, which lies in the input t{memory}")
         if self.returned.get(memory):
-            raise _Wrong(f"writes to t{tensor}, which may be an argument of the library that returned it")
+            raise _Wrong(f"writes to t{tensor}, which may be an argument or another result of a library")
         self.written.add(memory)
 
     def _known(self, symbols: Iterable[str]) -> None:
@@ -314,15 +314,15 @@ class _Verifier:
             self.memory |= dict.fromkeys(made, memory)
         self._define(made, written=True)
         self.unchecked |= set(made)
-        self.returned |= {t: set(slots(step)) for t in made}
+        self.returned |= {t: {*slots(step), *made} - {t} for t in made}
 
     def _lay_out(self, step: LayOut) -> None:
         self._use(step.tensor)
-        for argument in step.arguments:
-            self._use(argument)
+        for other in step.others:
+            self._use(other)
         self._known(self._type(step.tensor).symbols)
         self.unchecked.discard(step.tensor)
-        self.returned.get(step.tensor, set()).difference_update(step.arguments)
+        self.returned.get(step.tensor, set()).difference_update(step.others)
 
     def _checked(self, tensor: int) -> None:
         self._use(tensor)

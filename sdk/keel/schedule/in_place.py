@@ -23,7 +23,7 @@ Step = KernelLaunch | ExternCall
 def write_in_place(graph: TensorGraph, steps: Sequence[Step], fuel: Fuel) -> tuple[TensorGraph, tuple[Step, ...]]:
     """Returns the graph and its steps with results written over dead tensors of the same size, each for one ``fuel``.
 
-    No input of the part is overwritten, nor what a library returned together with other tensors.
+    No input of the part is overwritten.
     """
     overwriting = _Overwriting(graph, steps, fuel)
     changed = tuple(overwriting.step(k, step) for k, step in enumerate(steps))
@@ -72,7 +72,7 @@ class _Overwriting:
         """The step as it is among those that have changed."""
         if isinstance(step, ExternCall):
             results = [t for t in step.results if t >= 0]
-            self.own.update(results if len(results) == 1 and not step.extern.view else ())
+            self.own.update(() if step.extern.view else results)
             self.made.update(results)
             return with_slots(step, self.instead) if self.instead.keys() & step.operands else step
         launch = KernelLaunch(step.kernel, tuple(map(self._present, step.tensors)))
