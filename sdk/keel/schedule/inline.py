@@ -71,7 +71,24 @@ class Inliner:
                     inlined.add(node.results[0])
                     self.cones[node.results[0]] = self._cone(node)
                     depth[node.results[0]] = below
+                elif (source := self._narrower_source(node)) in inlined:
+                    inlined.remove(source)
+                    inlined.add(node.results[0])
+                    self.cones[node.results[0]] = 1, frozenset([source])
+                    depth[node.results[0]] = 1
         return inlined
+
+    def _narrower_source(self, node: LoopNode) -> int | None:
+        """Returns the tensor that the node only casts to a wider dtype. Memory for it is smaller than for the result,
+        and readers that compute the cast in place read less.
+        """
+        match node.definition.steps:
+            case (Read() as read, Apply(op="cast")):
+                *_, source = self._through_views(node.operands[read.operand])
+                types = [self.tensors.tensors[t].type for t in (source, node.results[0])]
+                same_size = types[0].numel == types[1].numel
+                return source if same_size and types[0].dtype.itemsize < types[1].dtype.itemsize else None
+        return None
 
     def _is_alias(self, node: LoopNode) -> bool:
         return self.tensors.tensors[node.results[0]].alias is not None

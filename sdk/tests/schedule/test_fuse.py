@@ -185,3 +185,17 @@ def test_any_schedule_computes_what_eager_does(scheduled, program):
 
     torch.manual_seed(0)
     scheduled(fn, torch.randn(shape), torch.randn(shape))
+
+
+def test_what_is_cast_for_several_readers_has_memory_and_not_the_cast(scheduled):
+    """A wider dtype takes more memory, and says no more."""
+
+    def fn(x, y, z):
+        wide = (x.sin() * y + z).float()
+        return wide.cumsum(0), wide.cumsum(1)
+
+    args = [torch.randn(40, 30).bfloat16() for _ in range(3)]
+    (schedule,) = scheduled(fn, *args, tolerance=1e-5)
+    made, *scans = (s.kernel.buffers for s in schedule.steps)
+    assert [b.dtype for b in made if b.role == "out"] == [torch.bfloat16]
+    assert [b.dtype for scan in scans for b in scan if b.role == "in"] == [torch.bfloat16, torch.bfloat16]
