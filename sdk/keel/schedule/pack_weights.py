@@ -25,7 +25,7 @@ from keel.torch_adapter import has_effect, is_random, map_leaves
 from keel.types import TensorType
 
 Calls = Mapping[fx.Node, tuple[Extern, tuple[fx.Node, ...]]]
-MOST_BYTES = 2**26
+MOST_BYTES = 3 * 2**25
 """The most bytes of packed weights in a part: they are held besides the parameters."""
 
 
