@@ -5,7 +5,8 @@ addresses, and sums and rows of the result that are whole numbers of such loads.
 vocabulary of 50,257 words, a library falls back to kernels that take several times as long.
 
 A product here reads padded matrices, and kernels read a part of its result. The pads and the parts are ordinary nodes:
-fusion decides whether the kernel that makes a matrix pads it at once, or another copies it.
+fusion decides whether the kernel that makes a matrix pads it at once, or another copies it. A large result that is
+needed without its pad is computed by blocks of rows (``row_blocks``).
 """
 
 from __future__ import annotations
