@@ -13,12 +13,11 @@ from dataclasses import replace
 from keel.fuel import Fuel
 from keel.loops.ir import Buffer, Check, Const, Kernel, Loop, Stmt, Store, results_of, walk
 from keel.plugin import Limits
-from keel.schedule.kernel_launch import KernelLaunch
+from keel.schedule.kernel_launch import KernelLaunch, Step
 from keel.schedule.loop_order import rename_canonically, renumbered
 from keel.schedule.tensor_graph import ExternCall, TensorGraph, library_views
 from keel.types import Dim
 
-Step = KernelLaunch | ExternCall
 Hint = Callable[[Dim], int]
 SMALL = 2**22
 """How many bytes a device moves in about the time of a launch: a larger kernel gains nothing."""
@@ -80,7 +79,7 @@ class _Gatherer:
         )
 
     def _has_room(self, launches: Sequence[KernelLaunch]) -> bool:
-        sizes = {(t, b.size) for launch in launches for t, b in _buffers(launch)}
+        sizes = {(t, b.size) for launch in launches for t, b in launch.arguments()}
         devices = {self.graph.tensors[t].type.device for t, _ in sizes}
         return (
             len(devices) == 1
@@ -97,10 +96,6 @@ def _is_elementwise(stmt: Stmt) -> bool:
     return all(s.mode == "write" for s in stmt.body if isinstance(s, Store))
 
 
-def _buffers(launch: KernelLaunch) -> Iterator[tuple[int, Buffer]]:
-    return zip(launch.tensors, launch.kernel.buffers, strict=True)
-
-
 def _joined(launches: Sequence[KernelLaunch]) -> KernelLaunch:
     """Returns one launch with the loops of all, in order. None of them reads what another writes."""
     if len(launches) == 1:
@@ -109,9 +104,9 @@ def _joined(launches: Sequence[KernelLaunch]) -> KernelLaunch:
     body: list[Stmt] = []
     count = 0
     for launch in launches:
-        for tensor, buffer in _buffers(launch):
+        for tensor, buffer in launch.arguments():
             buffers.setdefault(tensor, replace(buffer, name=f"b{len(buffers)}"))
-        names = {b.name: buffers[t].name for t, b in _buffers(launch)}
+        names = {b.name: buffers[t].name for t, b in launch.arguments()}
         results = [r for s in walk(launch.kernel.body) for r in results_of(s)]
         body += renumbered(launch.kernel.body, {r: count + k for k, r in enumerate(results)}, names)
         count += len(results)

@@ -12,12 +12,10 @@ from dataclasses import replace
 from keel.fuel import Fuel
 from keel.loops.index import Axis, axes_of, loaded_of
 from keel.loops.ir import Buffer, Kernel, Load, Loop, Stmt, Store, results_of, walk
-from keel.schedule.kernel_launch import KernelLaunch
+from keel.schedule.kernel_launch import KernelLaunch, Step
 from keel.schedule.loop_order import rename_canonically, renumbered
 from keel.schedule.read_types import is_same_memory
 from keel.schedule.tensor_graph import ExternCall, TensorGraph, library_views, with_slots
-
-Step = KernelLaunch | ExternCall
 
 
 def write_in_place(graph: TensorGraph, steps: Sequence[Step], fuel: Fuel) -> tuple[TensorGraph, tuple[Step, ...]]:
@@ -74,7 +72,7 @@ class _Overwriting:
             results = [t for t in step.results if t >= 0]
             self.own.update(() if step.extern.view else results)
             self.made.update(results)
-            return with_slots(step, self.instead) if self.instead.keys() & step.operands else step
+            return with_slots(step, self.instead)
         launch = KernelLaunch(step.kernel, tuple(map(self._present, step.tensors)))
         written = [t for t in launch.writes if t not in self.made]
         for result in written:
@@ -86,7 +84,7 @@ class _Overwriting:
 
     def _in_place(self, number: int, launch: KernelLaunch, result: int) -> KernelLaunch:
         """The launch with ``result`` written over a tensor that it reads, if there is one."""
-        buffers = dict(zip(launch.tensors, launch.kernel.buffers, strict=True))
+        buffers = dict(launch.arguments())
         viewed = {self._present(m) for t in launch.tensors for m in self.tensors.memories(t, self.views) if m != t}
         for dead, buffer in buffers.items():
             if (
@@ -104,7 +102,7 @@ class _Overwriting:
                 if result in self.typed:
                     self.typed.add(dead)
                     self.types[dead] = self.types[result]
-                return _overwriting(launch, dead, result)
+                return _merged(launch, dead, result)
         return launch
 
     def _fits(self, dead: int, result: int) -> bool:
@@ -144,9 +142,9 @@ def _accesses(body: Iterable[Stmt], axes: Set[Axis] = frozenset()) -> Iterator[t
             yield from _accesses(stmt.body, axes | set(stmt.axes))
 
 
-def _overwriting(launch: KernelLaunch, dead: int, result: int) -> KernelLaunch:
+def _merged(launch: KernelLaunch, dead: int, result: int) -> KernelLaunch:
     """Returns the launch without ``result``, whose elements it writes to ``dead``."""
-    buffers = dict(zip(launch.tensors, launch.kernel.buffers, strict=True))
+    buffers = dict(launch.arguments())
     names: Mapping[str, str] = {b.name: buffers[dead if t == result else t].name for t, b in buffers.items()}
     left: dict[int, Buffer] = {
         t: replace(b, role="inout") if t == dead else b for t, b in buffers.items() if t != result

@@ -32,7 +32,7 @@ MOST_BYTES = 3 * 2**25
 def pack_weights(gm: fx.GraphModule, externs: Mapping[str, Extern], lasting: Set[str], fuel: Fuel) -> Instead:
     """Returns the calls with packed weights. ``lasting`` are the names of placeholders that last from call to call.
 
-    Calls whose results are large beside their weights come first: they gain most for each byte that is held.
+    Calls whose results are large relative to their weights come first: they gain most for each byte that is held.
     """
     if not lasting or not any(e.packed for e in externs.values()):
         return Instead()

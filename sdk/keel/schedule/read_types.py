@@ -1,6 +1,6 @@
 """Gives what kernels make the types in which libraries and the caller read it.
 
-A kernel takes memory, whatever shape and strides it is said to have. A library that reads a kernel's result as another
+A kernel takes memory, and its shape and strides do not matter. A library that reads a kernel's result as another
 shape of the same memory needs a view, which costs the host a call each time. None is needed if the memory is allocated
 in that shape.
 """
@@ -11,11 +11,9 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from keel.schedule.kernel_launch import KernelLaunch
+from keel.schedule.kernel_launch import KernelLaunch, Step
 from keel.schedule.tensor_graph import ExternCall, Tensor, TensorGraph, with_slots
 from keel.types import TensorType
-
-Step = KernelLaunch | ExternCall
 
 
 def type_as_read(graph: TensorGraph, steps: Sequence[Step]) -> tuple[TensorGraph, tuple[Step, ...]]:

@@ -1,7 +1,7 @@
 """Products with padded rows whose result is wanted without the pad: computed and copied some rows at a time.
 
-The padded result of a projection to a vocabulary can be the largest tensor of a model. Beside its copy without the pad
-it would double the peak of memory.
+The padded result of a projection to a vocabulary can be the largest tensor of a model. Together with its copy
+without the pad, it would double the peak of memory.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from keel.schedule.emit import Emitter, Group
 from keel.schedule.fuse import Fusion, fuse
 from keel.schedule.horizontal_fusion import fuse_horizontally
 from keel.schedule.in_place import write_in_place
-from keel.schedule.kernel_launch import KernelLaunch
+from keel.schedule.kernel_launch import KernelLaunch, Step
 from keel.schedule.loop_order import canonicalize
 from keel.schedule.read_types import type_as_read
 from keel.schedule.split_ranges import split_ranges
@@ -30,7 +30,7 @@ class Schedule:
     """The launches in order, and their tensors."""
 
     tensors: TensorGraph
-    steps: tuple[KernelLaunch | ExternCall, ...]
+    steps: tuple[Step, ...]
 
     def kernels(self) -> tuple[Kernel, ...]:
         """Returns the distinct kernels, in order of first use."""
@@ -58,7 +58,7 @@ def schedule(tensors: TensorGraph, limits: Limits, hint: Hint, fuel: Fuel | None
     """Fuses, emits and orders the kernels of a part. ``hint`` estimates symbolic sizes."""
     fuel = fuel or Fuel()
     fusion = fuse(tensors, limits, hint, fuel)
-    steps: list[KernelLaunch | ExternCall] = []
+    steps: list[Step] = []
     for step in fusion.steps:
         match step:
             case ExternCall():
