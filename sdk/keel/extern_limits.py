@@ -1,6 +1,6 @@
 """Limits of PyTorch's kernels on a device: calls that disagree with the operator set are refused or corrected.
 
-The declaration of an operator says how its kernel differs (``Op.cuda``).
+The declaration of an operator says how its kernels differ (``Op.cuda``, ``Library``).
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from keel.spec import Op, bind
 from keel.types import Call, TensorType
 
 HALVES = (torch.float16, torch.bfloat16)
+BLOCK = 16
+"""How many channels oneDNN's kernels take at a time with AVX-512, which is the most."""
 Limit = Callable[[Call], Refusal | None]
 """Returns why a kernel cannot be used for a call, or None if it can."""
 
@@ -75,6 +77,39 @@ def without_padding(run: Callable[..., Any]) -> Callable[..., Any]:
     return settled
 
 
+def without_strided_pixels(run: Callable[..., Any]) -> Callable[..., Any]:
+    """Wraps the ``run`` of a convolution's gradients so that oneDNN does not take strides for weights of one pixel.
+
+    The pixels that these meet are copied first, and have no stride then.
+    """
+
+    def settled(
+        grad: Tensor,
+        x: Tensor,
+        weight: Tensor,
+        bias_sizes: list[int] | None,
+        stride: list[int],
+        padding: list[int],
+        dilation: list[int],
+        transposed: bool,
+        output_padding: list[int],
+        groups: int,
+        mask: list[bool],
+    ) -> Any:
+        rest = (dilation, transposed, output_padding, groups)
+        few = weight.shape[1] < BLOCK and all(n == 1 for n in weight.shape[2:])
+        of_weight = mask[1] or mask[2]  # oneDNN makes these two together
+        if transposed or not (few and of_weight) or any(padding) or all(n == 1 for n in stride):
+            return run(grad, x, weight, bias_sizes, stride, padding, *rest, mask)
+        met = x[:, :, *(slice(None, None, n) for n in stride * (x.ndim - 2 if len(stride) == 1 else 1))].contiguous()
+        of_image, *others = run(grad, met, weight, bias_sizes, [1] * len(stride), padding, *rest, [False, *mask[1:]])
+        if mask[0]:
+            of_image, *_ = run(grad, x, weight, bias_sizes, stride, padding, *rest, [True, False, False])
+        return of_image, *others
+
+    return settled
+
+
 def _dtype(call: Call) -> torch.dtype | None:
     return next((t.dtype for t in call.out if isinstance(t, TensorType)), None)
 
@@ -94,6 +129,8 @@ def limit_of(op: Op, device: str) -> Limit | None:
 
 def corrected(op: Op, device: str, run: Callable[..., Any]) -> Callable[..., Any]:
     """A kernel of a device, corrected to agree with the operator set."""
+    if any(x.overruns_strided_pixels for x in op.libraries if x.device == device):
+        return without_strided_pixels(run)
     if device != "cuda":
         return run
     run = in_float32(run) if op.cuda.narrow_sums else run

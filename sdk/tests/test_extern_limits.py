@@ -1,12 +1,14 @@
-"""What PyTorch's CUDA kernels lack is refused in a sentence, and halves are summed in float32."""
+"""What PyTorch's kernels lack is refused in a sentence, or corrected."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import pytest
 import torch
 
 from keel import Refusal, aten_externs
-from keel.extern_limits import in_float32, without_padding
+from keel.extern_limits import in_float32, without_padding, without_strided_pixels
 from keel.opset import MEMBERS
 from keel.spec.pytorch_kernels import AS_SPECIFIED
 from keel.types import Call, TensorType
@@ -139,3 +141,35 @@ def test_indices_stay_integers() -> None:
     out, at = aten.adaptive_max_pool2d.default(x, [2, 2])
     run = in_float32(aten.adaptive_max_pool2d_backward.default)
     assert torch.equal(run(out, x, at), aten.adaptive_max_pool2d_backward.default(out, x, at))
+
+
+@pytest.mark.parametrize("mask", [[True, True, True], [False, True, False], [True, False, True], [False, True, True]])
+@pytest.mark.parametrize("stride", [[2, 2], [1, 3], [2], [1, 1]])
+@pytest.mark.parametrize(("channels", "groups"), [(3, 1), (6, 2), (32, 1)])
+def test_weights_of_one_pixel_and_few_channels_meet_no_stride(
+    channels: int, groups: int, stride: list[int], mask: list[bool]
+) -> None:
+    strided = []
+
+    def run(*args: Any) -> Any:
+        if any(args[-1][1:]) and args[2].shape[1] < 16:
+            strided.append(any(n > 1 for n in args[4]))
+        return aten.convolution_backward.default(*args)
+
+    x = torch.randn(2, channels, 7, 8).to(memory_format=torch.channels_last)
+    weight = torch.randn(4, channels // groups, 1, 1)
+    rest = ([0, 0], [1, 1], False, [0, 0], groups)
+    grad = torch.randn_like(aten.convolution.default(x, weight, None, stride, *rest))
+    got = without_strided_pixels(run)(grad, x, weight, [4], stride, *rest, mask)
+    want = aten.convolution_backward.default(
+        grad.contiguous(), x.contiguous(), weight, [4], stride, *rest, [True, True, True]
+    )
+    assert not any(strided) and len(strided) == (channels < 32)
+    for a, b, wanted in zip(got, want, mask, strict=True):
+        if wanted:
+            torch.testing.assert_close(a, b)
+
+
+def test_gradients_of_convolutions_are_corrected_on_a_cpu() -> None:
+    assert aten_externs("cpu")["aten.convolution_backward.default"].run is not aten.convolution_backward.default
+    assert CUDA["aten.convolution_backward.default"].run is aten.convolution_backward.default

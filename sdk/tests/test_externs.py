@@ -26,8 +26,9 @@ FILLING = {
 
 
 def test_names_are_overloads() -> None:
-    for name, extern in CPU.items():
-        assert str(extern.run) == name.replace("_conj.", "_conj_physical.")
+    corrected = set(MEMBERS["convolution_backward"].overloads)
+    for name in CPU.keys() - corrected:
+        assert str(CPU[name].run) == name.replace("_conj.", "_conj_physical.")
 
 
 def test_views_are_known_as_such() -> None:

@@ -31,9 +31,9 @@ Tensor = torch.Tensor
 Sizes = Sequence[Any]
 
 
-def _libraries(overload: str, images: Images, bias: BiasPass, packed: Packed | None = None) -> tuple[Library, ...]:
+def _libraries(overload: str, images: Images, bias: BiasPass, **onednn_has: Any) -> tuple[Library, ...]:
     """oneDNN on CPUs, cuDNN on GPUs, which has no bias, and what others have."""
-    onednn = Library((overload,), "cpu", channels_last=images, packed=packed)
+    onednn = Library((overload,), "cpu", channels_last=images, **onednn_has)
     return onednn, Library((overload,), "cuda", channels_last=images, bias=bias), Library((overload,))
 
 
@@ -213,7 +213,7 @@ family.primitive(
     requires=_REQUIRES,
     tags=frozenset({"convolution"}),
     numerics=_SUMS,
-    libraries=_libraries("convolution", Images((0,), (0,), (1,)), BiasPass(added=2), _PACKED),
+    libraries=_libraries("convolution", Images((0,), (0,), (1,)), BiasPass(added=2), packed=_PACKED),
 )
 
 
@@ -246,7 +246,12 @@ family.primitive(
     requires=_REQUIRES,
     tags=frozenset({"convolution"}),
     numerics=_SUMS,
-    libraries=_libraries("convolution_backward", Images((0, 1), (0,), (2,)), BiasPass(summed=2, mask=10)),
+    libraries=_libraries(
+        "convolution_backward",
+        Images((0, 1), (0,), (2,)),
+        BiasPass(summed=2, mask=10),
+        overruns_strided_pixels=True,
+    ),
 )
 
 
