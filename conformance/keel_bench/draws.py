@@ -26,6 +26,17 @@ class Measure:
         return leavings(self.step, twin, run(self.step, twin, twin.model))
 
     @cached_property
+    def eager_channels_last(self) -> Left | None:
+        """What eager PyTorch leaves if images and their weights lie channels-last; None without images.
+
+        None in training, too, where oneDNN may write beyond its memory (``Library.overruns_strided_pixels``).
+        """
+        if self.step.mode == "training" or not any(p.ndim == 4 for p in self.drawn.model.parameters()):
+            return None
+        twin = prepare(self.step, self.drawn.twin().channels_last())
+        return leavings(self.step, twin, run(self.step, twin, twin.model))
+
+    @cached_property
     def exact(self) -> Left:
         """What is left in float64. Raises what PyTorch raises there."""
         return reference(self.step, self.drawn)

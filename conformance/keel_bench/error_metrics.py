@@ -9,6 +9,9 @@ A compiler may be ``TIMES`` as far off as eager PyTorch. Where eager is nearly e
 double precision on a CPU), twice its error would be less than one rounding of the result, which no computation in the
 tensor's own dtype can be held to. So eager's error counts as at least ``FLOOR_ULPS`` ulp of the tensor's norm.
 
+Eager's kernels sum in another order where images lie channels-last, and for some models their errors are twice as large
+then.  Compilers choose layouts, so a tensor that is over its budget is judged by the larger of the two errors.
+
 Running means are measured against the spread of the data they are means of, not against themselves: behind another
 normalization the mean is exactly zero in exact arithmetic, and its relative error is noise over noise.
 

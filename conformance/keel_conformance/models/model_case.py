@@ -47,6 +47,19 @@ class ModelCase:
             targets={k: moved(v) for k, v in self.targets.items()},
         )
 
+    def channels_last(self) -> ModelCase:
+        """The same model with its images and their weights moved to ``torch.channels_last``."""
+
+        def moved(value: Any) -> Any:
+            is_image = isinstance(value, Tensor) and value.ndim == 4
+            return value.contiguous(memory_format=torch.channels_last) if is_image else value
+
+        # Module.to(memory_format=...) has no type for its keyword alone.
+        model = self.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        return replace(
+            self, model=model, args=tuple(map(moved, self.args)), kwargs={k: moved(v) for k, v in self.kwargs.items()}
+        )
+
     def twin(self, dtype: torch.dtype | None = None) -> ModelCase:
         """A deep copy that shares no storage; with ``dtype``, its floating parameters, buffers and inputs cast."""
         model = copy.deepcopy(self.model)

@@ -11,9 +11,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from keel_bench.accuracy_trial import AccuracyTrial
+from keel_bench.accuracy_trial import AccuracyTrial, in_any_layout
 from keel_bench.draws import Measure, measures
-from keel_bench.error_metrics import compare
+from keel_bench.error_metrics import compare, judge
 from keel_bench.kinks import MOVES, UNIT, motion, perturbed
 from keel_bench.training_step import Step, reference
 from keel_conformance.models import ModelCase
@@ -212,3 +212,38 @@ def test_a_planted_error_is_called_wrong(plant: Callable[[nn.Sequential], None],
     found = AccuracyTrial(TRAINING, case.model, case, more=3).judge(cache(measures(TRAINING, convolutions)), 1)
     over = {v.name for v in found if not v.holds}
     assert (wrong in over) if wrong else not over
+
+
+def test_eager_counts_in_its_worse_layout() -> None:
+    measure = Measure(Step(), convolutions(0))
+    exact = torch.ones(4, dtype=torch.float64)
+    vars(measure).update(
+        exact={"output": exact},
+        eager={"output": (exact + 1e-3).float()},
+        eager_channels_last={"output": (exact - 2e-3).float()},
+    )
+    before = compare({"output": (exact + 3e-3).float()}, measure.eager, measure.exact)
+    (of_one,), (of_both,) = (judge([draw]) for draw in (before, in_any_layout(measure, before)))
+    assert of_one.times == pytest.approx(3, rel=1e-3) and of_both.times == pytest.approx(1.5, rel=1e-3)
+
+
+def test_images_lie_channels_last_in_inference_alone() -> None:
+    seen = []
+
+    def drawn(seed: int) -> ModelCase:
+        case = convolutions(seed)
+        case.model[3].register_forward_hook(lambda m, args, out: seen.append((args[0], m.weight)))
+        return case
+
+    assert Measure(Step(), drawn(0)).eager_channels_last is not None
+    assert all(t.is_contiguous(memory_format=torch.channels_last) for each in seen for t in each)
+    assert Measure(TRAINING, drawn(0)).eager_channels_last is None
+    no_images = ModelCase("vectors", nn.Linear(3, 2), (torch.randn(4, 3),), {}, {}, Tensor.sum)
+    assert Measure(Step(), no_images).eager_channels_last is None
+
+
+def test_a_planted_error_is_wrong_in_every_layout() -> None:
+    case = convolutions(0)
+    _swapped(case.model.eval())
+    found = AccuracyTrial(Step(), case.model, case, more=3).judge(cache(measures(Step(), convolutions)), 1)
+    assert not any(v.holds for v in found)
