@@ -20,7 +20,15 @@ from keel.plugin import Extern, LayoutPreference, PackedForm, Refusal
 from keel.spec import MEMBERS, Op
 from keel.spec.op import names
 from keel.spec.pytorch_kernels import ALIGNED_ROWS, Library
-from keel.torch_adapter import may_alias, pack_convolution, packed_convolution, packs_dtype
+from keel.torch_adapter import (
+    may_alias,
+    pack_convolution,
+    pack_linear,
+    packed_convolution,
+    packed_linear,
+    packs_dtype,
+    packs_linear_dtype,
+)
 from keel.types import DTYPE_NAMES, Call, TensorType
 
 aten = torch.ops.aten
@@ -61,7 +69,7 @@ def _extern(op: Op, run: Any, device: str, has_loops: Limit) -> Extern | None:
     library = next((x for x in op.libraries if _has(x, op, name, device)), None)
     if op.blas and name.endswith(".default"):
         out = _overload(f"{name.removesuffix('.default')}.out")
-        extern = Extern(run=run, out=out, aligned_rows=ALIGNED_ROWS.get(device, 1))
+        extern = Extern(run=run, out=out, aligned_rows=ALIGNED_ROWS.get(device, 1), packed=_packed(library))
     elif name in _INSTEAD:
         return Extern(run=_INSTEAD[name])
     elif library is not None and library.before_loops:
@@ -85,9 +93,11 @@ def _layout(library: Library) -> LayoutPreference | None:
     )
 
 
-def _packed(library: Library) -> PackedForm | None:
-    if library.packed is None:
+def _packed(library: Library | None) -> PackedForm | None:
+    if library is None or library.packed is None:
         return None
+    if library.packed.kind == "linear":
+        return PackedForm(facts=library.packed, takes=packs_linear_dtype, pack=pack_linear, run=packed_linear)
     return PackedForm(facts=library.packed, takes=packs_dtype, pack=pack_convolution, run=packed_convolution)
 
 

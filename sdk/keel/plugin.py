@@ -287,9 +287,9 @@ class PackedForm:
     """A form of a library call for weights that last from call to call: they are packed once.
 
     ``facts`` are the positions of its arguments, and what it may apply to its result. ``takes`` says which dtypes it
-    has. ``pack`` takes the weight, the sizes of the first argument, and the arguments behind the bias. ``run`` takes
-    the first argument, the packed weight, a bias or None, and the arguments behind the bias. Then come a tensor that is
-    added to the result and the library's name of an operator to apply; at least one of them is None.
+    has. ``pack`` takes the weight, the sizes of the argument that it is applied to, and the arguments behind these and
+    the bias. ``run`` takes the argument, the packed weight, a bias or None, and the arguments behind these. Then come a
+    tensor that is added to the result and the library's name of an operator to apply; at least one of them is None.
     """
 
     facts: Packed

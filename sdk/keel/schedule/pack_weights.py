@@ -26,7 +26,9 @@ from keel.types import TensorType
 
 Calls = Mapping[fx.Node, tuple[Extern, tuple[fx.Node, ...]]]
 MOST_BYTES = 3 * 2**25
-"""The most bytes of packed weights in a part: they are held besides the parameters."""
+"""The most bytes of packed weights in a part, unless half the bytes of its parameters are more: so much are 16-bit
+copies, which eager PyTorch, too, keeps during autocast.  They are held besides the parameters.
+"""
 
 
 def pack_weights(gm: fx.GraphModule, externs: Mapping[str, Extern], lasting: Set[str], fuel: Fuel) -> Instead:
@@ -38,9 +40,10 @@ def pack_weights(gm: fx.GraphModule, externs: Mapping[str, Extern], lasting: Set
         return Instead()
     finder = _Finder(gm, externs, lasting)
     chains = [c for n in gm.graph.nodes if (c := finder.chain(n)) is not None]
+    most = max(MOST_BYTES, sum(_bytes(n) for n in finder.lasting if n.op == "placeholder") // 2)
     held, calls, absorbed = 0, dict[fx.Node, tuple[Extern, tuple[fx.Node, ...]]](), set[fx.Node]()
     for chain in sorted(chains, key=lambda c: c.bytes / _bytes(c.last)):
-        if held + chain.bytes <= MOST_BYTES and fuel.take():
+        if held + chain.bytes <= most and fuel.take():
             held += chain.bytes
             calls[chain.last] = finder.call(chain)
             absorbed.update(chain.nodes[:-1])
@@ -62,6 +65,7 @@ def _unused(gm: fx.GraphModule, calls: Calls, absorbed: Set[fx.Node]) -> Set[fx.
 class _Chain:
     """A call, and the nodes behind it that it takes over. ``operands`` are those of ``folded``, in order."""
 
+    extern: Extern
     form: PackedForm
     nodes: list[fx.Node]
     folded: list[str] = field(default_factory=list)
@@ -106,9 +110,9 @@ class _Finder:
         """Returns the call of ``node`` with the nodes behind it; None if its weight cannot be packed."""
         extern = self.externs.get(str(node.target)) if node.op == "call_function" else None
         form = extern.packed if extern is not None else None
-        if form is None or not self._takes(form, node):
+        if extern is None or form is None or not self._takes(form, node):
             return None
-        chain = _Chain(form, [node])
+        chain = _Chain(extern, form, [node])
         while (user := self._only_user(chain.last)) is not None and self._folds(chain, user):
             chain.nodes.append(user)
         if (user := self._only_user(chain.last)) is not None:
@@ -121,7 +125,8 @@ class _Finder:
         facts, call = form.facts, call_of(node)
         assert call is not None
         (out,) = call.out
-        image, weight, bias = (node.args[k] for k in (0, facts.weight, facts.bias))
+        image, weight = node.args[facts.image], node.args[facts.weight]
+        bias = None if facts.bias is None else node.args[facts.bias]
         if not isinstance(out, TensorType) or out.device.type != "cpu" or not form.takes(out.dtype):
             return False
         parameters = weight in self.lasting and (bias is None or bias in self.lasting)
@@ -174,15 +179,19 @@ class _Finder:
 
     def call(self, chain: _Chain) -> tuple[Extern, tuple[fx.Node, ...]]:
         first, facts = chain.nodes[0], chain.form.facts
-        values = [chain.weight, first.args[facts.bias], *chain.operands]
+        places = {facts.image, facts.weight, facts.bias}
+        bias = None if facts.bias is None else first.args[facts.bias]
+        values = [chain.weight, bias, *chain.operands]
         parameters, recipe = self._recipe(values)
-        rest = tuple(first.args[facts.bias + 1 :])
+        rest = tuple(a for k, a in enumerate(first.args) if k not in places)
         adds = chain.other is not None
         then = None if chain.then is None else (chain.last.target, chain.then)
         run = PackedCall(chain.form, rest, recipe, tuple(chain.folded), adds, then)  # type: ignore[arg-type]
-        images = (0, 1) if adds else (0,)
-        extern = Extern(run=run, layout=LayoutPreference(arguments=images, results=(0,), passes=2))
-        tensors = [first.args[0], *([chain.other] if adds else []), *parameters]
+        layout = None
+        if chain.extern.layout is not None:
+            layout = LayoutPreference(arguments=(0, 1) if adds else (0,), results=(0,), passes=2)
+        extern = Extern(run=run, layout=layout)
+        tensors = [first.args[facts.image], *([chain.other] if adds else []), *parameters]
         return extern, tuple(tensors)  # type: ignore[arg-type]
 
     def _recipe(self, values: list[Any]) -> tuple[list[fx.Node], Recipe]:

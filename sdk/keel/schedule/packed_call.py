@@ -85,7 +85,7 @@ class PackedCall:
 
     def _packed(self, image: tuple[int, ...], *parameters: torch.Tensor) -> _Packed:
         weight, bias, *operands = self.recipe.run(parameters)
-        folded = _folded(weight, bias, tuple(zip(self.folded, operands, strict=True)))
+        folded = _folded(weight, bias, self.form.facts.channels, tuple(zip(self.folded, operands, strict=True)))
         if folded is not None:
             weight, bias = folded
             return _Packed(self.form.pack(weight, image, self.rest), bias)
@@ -94,15 +94,16 @@ class PackedCall:
 
 
 def _folded(
-    weight: torch.Tensor, bias: torch.Tensor | None, operations: Sequence[tuple[str, Any]]
+    weight: torch.Tensor, bias: torch.Tensor | None, dim: int, operations: Sequence[tuple[str, Any]]
 ) -> tuple[torch.Tensor, torch.Tensor | None] | None:
-    """Returns the weight and the bias whose results are those of ``operations`` on the result.
+    """Returns the weight, with channels along ``dim``, and the bias whose results are those of ``operations`` on the
+    result.
 
     They are computed in float64 and rounded once. Returns None if a factor, a weight or a bias is not finite.
     """
     if not operations:
         return weight, bias
-    channels = weight.shape[0]
+    channels = weight.shape[dim]
     scale = torch.ones(channels, dtype=torch.float64)
     shift = torch.zeros(channels, dtype=torch.float64) if bias is None else bias.double()
     for name, operand in operations:
@@ -110,6 +111,6 @@ def _folded(
         if name in ("aten.mul.Tensor", "aten.div.Tensor"):
             scale = ARITHMETIC[name](scale, value)
         shift = ARITHMETIC[name](shift, value)
-    scaled = (weight * scale.reshape(-1, *[1] * (weight.dim() - 1))).to(weight.dtype)
+    scaled = (weight * scale.reshape(-1, *[1] * (weight.dim() - 1 - dim))).to(weight.dtype)
     shift = shift.to(weight.dtype)
     return (scaled, shift) if all(bool(t.isfinite().all()) for t in (scale, scaled, shift)) else None

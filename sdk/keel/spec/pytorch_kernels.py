@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
 import torch
 
@@ -41,12 +42,18 @@ class BiasPass:
 class Packed:
     """A form of a kernel whose weight is packed once, and that applies other operators to its result on the way out."""
 
+    kind: Literal["convolution", "linear"]
+    """Which functions pack the weight and run the form."""
     weight: int
     """The number of the argument that is packed."""
-    bias: int
-    """The number of the argument that is added to each channel of the result."""
+    bias: int | None
+    """The number of the argument that is added to each channel of the result; None if it has none."""
     worth: Callable[[Args], bool]
     """True if the form exists for a call, and is faster."""
+    image: int = 0
+    """The number of the argument that the weight is applied to."""
+    channels: int = 0
+    """The dimension of the weight that is the channels of the result."""
     then: Mapping[str, str] = field(default_factory=dict)
     """By overload, the library's name for an operator of one tensor that may be applied to the result."""
 

@@ -49,6 +49,7 @@ from keel.torch_adapter.packed_convolution import (
     packed_convolution,
     packs_dtype,
 )
+from keel.torch_adapter.packed_linear import pack_linear, packed_linear, packs_linear_dtype
 from keel.torch_adapter.recorder import fake_mode_of, fake_mode_of_value, record
 from keel.torch_adapter.streams import cuda_stream, works_on_streams
 from keel.torch_adapter.sympy_expressions import (
@@ -136,8 +137,11 @@ __all__ = [
     "operator_named",
     "overload_names",
     "pack_convolution",
+    "pack_linear",
     "packed_convolution",
+    "packed_linear",
     "packs_dtype",
+    "packs_linear_dtype",
     "parameters",
     "promise",
     "real_tensors",

@@ -18,6 +18,7 @@ from keel.schedule.kernel_launch import KernelLaunch
 from keel.schedule.packed_call import PackedCall
 from keel.schedule.schedule import Schedule
 from keel.schedule.tensor_graph import ExternCall
+from keel.torch_adapter import packs_linear_dtype
 
 IMAGE = torch.randn(2, 4, 6, 5, generator=torch.Generator().manual_seed(0))
 
@@ -35,14 +36,17 @@ def compiled(fn: Callable[..., Any], fuel: int | None = None) -> tuple[Callable[
     return keel.compile(fn, backends=[backend], strict=True), found
 
 
+def packed_in(schedule: Schedule) -> list[PackedCall]:
+    return [s.extern.run for s in schedule.steps if isinstance(s, ExternCall) and isinstance(s.extern.run, PackedCall)]
+
+
 def run(model: nn.Module, fuel: int | None = None) -> tuple[list[PackedCall], int]:
     """The packed calls of a model in inference, whose result is compared with eager's, and the number of kernels."""
     fast, found = compiled(model, fuel)
     with torch.no_grad():
         torch.testing.assert_close(fast(IMAGE), model(IMAGE), rtol=1e-5, atol=1e-5)
     (schedule,) = found
-    calls = [s.extern.run for s in schedule.steps if isinstance(s, ExternCall)]
-    return [c for c in calls if isinstance(c, PackedCall)], sum(isinstance(s, KernelLaunch) for s in schedule.steps)
+    return packed_in(schedule), sum(isinstance(s, KernelLaunch) for s in schedule.steps)
 
 
 def norm() -> nn.BatchNorm2d:
@@ -115,14 +119,13 @@ def test_weights_of_other_values_are_not_packed() -> None:
     fast, found = compiled(lambda x, w: torch.nn.functional.conv2d(x, w))
     with torch.no_grad():
         fast(IMAGE, torch.randn(4, 4, 3, 3))
-    assert not any(isinstance(s, ExternCall) and isinstance(s.extern.run, PackedCall) for s in found[0].steps)
+    assert not packed_in(found[0])
 
 
 def test_training_does_not_pack() -> None:
     fast, found = compiled(block(nn.SiLU()))
     fast(IMAGE).sum().backward()
-    steps = [s for schedule in found for s in schedule.steps]
-    assert not any(isinstance(s, ExternCall) and isinstance(s.extern.run, PackedCall) for s in steps)
+    assert not any(map(packed_in, found))
 
 
 class Batch(nn.Module):
@@ -145,3 +148,33 @@ def test_the_bytes_that_are_held_are_bounded(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_fuel_bounds_what_is_packed() -> None:
     assert not run(block(), fuel=0)[0]
+
+
+# -- products with matrices -------------------------------------------------------------------------------------------
+
+
+def perceptron() -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(64, 96), nn.GELU(), nn.Linear(96, 64, bias=False)).eval()
+
+
+@pytest.mark.skipif(not packs_linear_dtype(torch.bfloat16), reason="oneDNN has no bfloat16 on this processor")
+def test_matrices_are_cast_and_packed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pack_weights, "MOST_BYTES", 0)  # 16 bits of each parameter may be held even so
+    fast, found = compiled(model := perceptron())
+    with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16):
+        for rows in (torch.randn(3, 5, 64), torch.randn(2, 4, 64)):
+            torch.testing.assert_close(fast(rows), model(rows), rtol=2e-2, atol=2e-2)
+    assert all(len(packed_in(schedule)) == 2 for schedule in found)
+    with torch.no_grad():
+        model[2].weight.neg_()
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            torch.testing.assert_close(fast(rows), model(rows), rtol=2e-2, atol=2e-2)
+
+
+def test_matrices_of_float32_are_not_packed() -> None:
+    fast, found = compiled(model := perceptron())
+    rows = torch.randn(5, 64)
+    with torch.no_grad():
+        torch.testing.assert_close(fast(rows), model(rows))
+    assert not packed_in(found[0])

@@ -29,7 +29,7 @@ def test_a_weight_is_packed_once_for_each_version() -> None:
         result = torch.nn.functional.conv2d(image, weight, bias)
         return result if other is None else result + other
 
-    facts = Packed(weight=1, bias=2, worth=lambda args: True)
+    facts = Packed(kind="convolution", weight=1, bias=2, worth=lambda args: True)
     form = PackedForm(facts=facts, takes=lambda dtype: True, pack=pack, run=run)
     folded = ("aten.mul.Tensor", "aten.sub.Tensor")
     call = PackedCall(form, REST, Recipe((), (Slot(0), None, Slot(1), 0.5)), folded, True, None)

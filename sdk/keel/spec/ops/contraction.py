@@ -16,9 +16,10 @@ from keel.spec.dtype_groups import COMPLEX, FLOATS, INTS, NUMBERS
 from keel.spec.numerics import Numerics, Results
 from keel.spec.op import Budget, Family, Requires, Sample
 from keel.spec.ops.statistics import accurate
-from keel.spec.pytorch_kernels import NO_INTEGERS
+from keel.spec.pytorch_kernels import NO_INTEGERS, Library, Packed
 from keel.spec.rules import (
     DENSE,
+    Args,
     Out,
     ShapeRule,
     chosen,
@@ -30,6 +31,8 @@ aten = torch.ops.aten
 family = Family("contraction")
 
 Tensor = torch.Tensor
+PACKED_ELEMENTS = 2**12
+"""A matrix with fewer elements is not packed: the call takes longer than the product."""
 FP8 = (torch.float8_e4m3fn, torch.float8_e5m2)
 _ADDS = (
     "Each element is the sum over k of the products; the order of the sum, and whether products are rounded before it, "
@@ -81,6 +84,14 @@ def _batches(dtype: torch.dtype) -> Iterator[Sample]:
     yield Sample((drawn(dtype, 1, 3, 4, seed=5).expand(2, 3, 4), drawn(dtype, 4, 2, 3, seed=6).permute(1, 0, 2)))
 
 
+def _worth_packing(args: Args) -> bool:
+    """True for a product with a matrix of some size, plus a number for each column or nothing."""
+    weight, bias = args["mat2"], args["self"] if "mat1" in args else None
+    if not all(isinstance(n, int) for n in weight.shape) or weight.shape[0] * weight.shape[1] < PACKED_ELEMENTS:
+        return False
+    return bias is None or (args["beta"] == args["alpha"] == 1 and bias.shape == (weight.shape[1],))
+
+
 family.primitive(
     "mm",
     "mm",
@@ -95,6 +106,9 @@ family.primitive(
     tags=frozenset({"contraction"}),
     numerics=Numerics(results=Results.SUMS),
     blas=True,
+    libraries=(
+        Library(("mm",), "cpu", packed=Packed(kind="linear", weight=1, bias=None, worth=_worth_packing, channels=1)),
+    ),
     cuda=NO_INTEGERS,
 )
 family.primitive(
@@ -156,6 +170,13 @@ def _baddbmm_dtype(x: Tensor, a: Tensor, b: Tensor, out_dtype: torch.dtype, *, b
     "addmm",
     "addmm.dtype",
     blas=True,
+    libraries=(
+        Library(
+            ("addmm",),
+            "cpu",
+            packed=Packed(kind="linear", image=1, weight=2, bias=0, worth=_worth_packing, channels=1),
+        ),
+    ),
     clauses=_PLUS,
     forms={"aten.addmm.dtype": _addmm_dtype},
     tags=frozenset({"contraction"}),

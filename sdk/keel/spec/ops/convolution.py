@@ -48,6 +48,7 @@ def _worth_packing(args: Args) -> bool:
 
 # oneDNN's relu, clamp and hardsigmoid give a number for NaN, and its gelu gives NaN for infinity.
 _PACKED = Packed(
+    kind="convolution",
     weight=1,
     bias=2,
     worth=_worth_packing,
