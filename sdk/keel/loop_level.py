@@ -178,7 +178,7 @@ def schedule_part(
     """The kernels and library calls of a part, before they are rendered. Placeholders in ``lasting`` are the same
     tensors in every call.
     """
-    packed = pack_weights(gm, target.externs, lasting, fuel or Fuel())
+    packed = pack_weights(gm, target.externs, lasting, hints_of(gm), fuel or Fuel())
     tensors = separate_biases(build_tensor_graph(gm, lower, target.externs, packed))
     hint = hints_of(gm, tensors.host)
     return schedule(pad_products(choose_layouts(tensors, hint, fuel)), target.limits, hint, fuel)

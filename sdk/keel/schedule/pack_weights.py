@@ -16,8 +16,9 @@ import torch
 from torch import fx
 
 from keel.fuel import Fuel
-from keel.graph.calls import call_of
+from keel.graph.calls import call_of, type_of
 from keel.plugin import Extern, LayoutPreference, PackedForm
+from keel.schedule.inline import Hint, bytes_of
 from keel.schedule.packed_call import ARITHMETIC, PackedCall, Recipe
 from keel.schedule.tensor_graph import Instead, Slot
 from keel.spec import bind
@@ -31,20 +32,27 @@ copies, which eager PyTorch, too, keeps during autocast.  They are held besides 
 """
 
 
-def pack_weights(gm: fx.GraphModule, externs: Mapping[str, Extern], lasting: Set[str], fuel: Fuel) -> Instead:
+def pack_weights(
+    gm: fx.GraphModule, externs: Mapping[str, Extern], lasting: Set[str], hint: Hint, fuel: Fuel
+) -> Instead:
     """Returns the calls with packed weights. ``lasting`` are the names of placeholders that last from call to call.
 
     Calls whose results are large relative to their weights come first: they gain most for each byte that is held.
+    ``hint`` estimates symbolic sizes.
     """
     if not lasting or not any(e.packed for e in externs.values()):
         return Instead()
     finder = _Finder(gm, externs, lasting)
     chains = [c for n in gm.graph.nodes if (c := finder.chain(n)) is not None]
-    most = max(MOST_BYTES, sum(_bytes(n) for n in finder.lasting if n.op == "placeholder") // 2)
+
+    def size(node: Any) -> int:
+        return bytes_of(hint, _tensor(node))
+
+    most = max(MOST_BYTES, sum(size(n) for n in finder.lasting if n.op == "placeholder") // 2)
     held, calls, absorbed = 0, dict[fx.Node, tuple[Extern, tuple[fx.Node, ...]]](), set[fx.Node]()
-    for chain in sorted(chains, key=lambda c: c.bytes / _bytes(c.last)):
-        if held + chain.bytes <= most and fuel.take():
-            held += chain.bytes
+    for chain in sorted(chains, key=lambda c: size(c.weight) / max(1, size(c.last))):
+        if held + size(chain.weight) <= most and fuel.take():
+            held += size(chain.weight)
             calls[chain.last] = finder.call(chain)
             absorbed.update(chain.nodes[:-1])
     return Instead(calls, _unused(gm, calls, absorbed))
@@ -80,10 +88,6 @@ class _Chain:
     @property
     def weight(self) -> Any:
         return self.nodes[0].args[self.form.facts.weight]
-
-    @property
-    def bytes(self) -> int:
-        return _bytes(self.weight)
 
 
 class _Finder:
@@ -137,21 +141,23 @@ class _Finder:
         (user, *more) = node.users
         if more or user.op != "call_function" or user.kwargs:
             return None
-        a, b = node.meta["val"], user.meta.get("val")
-        same = isinstance(b, torch.Tensor) and (a.shape, a.dtype, a.stride()) == (b.shape, b.dtype, b.stride())
-        return user if same and user.args[0] is node else None
+        if user.args[0] is not node or not isinstance(user.meta.get("val"), torch.Tensor):
+            return None
+        return user if _tensor(user) == _tensor(node) else None
 
     def _folds(self, chain: _Chain, user: fx.Node) -> bool:
         """Adds arithmetic with a number for each channel to the chain."""
-        value = user.meta["val"]
+        value = _tensor(user)
         if str(user.target) not in ARITHMETIC or value.dtype != torch.float32:
             return False
         operand = user.args[1]
         if isinstance(operand, fx.Node):
-            shape, dtype = operand.meta["val"].shape, operand.meta["val"].dtype
-            aligned = (1,) * (value.dim() - len(shape)) + tuple(shape)
-            channels = (1, value.shape[1], *[1] * (value.dim() - 2))
-            if operand not in self.lasting or dtype != value.dtype or aligned not in (channels, (1,) * value.dim()):
+            if operand not in self.lasting:
+                return False
+            factors = _tensor(operand)
+            aligned = (1,) * (value.rank - factors.rank) + factors.shape
+            channels = (1, value.shape[1], *[1] * (value.rank - 2))
+            if factors.dtype != value.dtype or aligned not in (channels, (1,) * value.rank):
                 return False
         elif isinstance(operand, bool) or not isinstance(operand, int | float):
             return False
@@ -166,8 +172,10 @@ class _Finder:
         other = user.args[1] if str(user.target) == "aten.add.Tensor" else None
         if not isinstance(other, fx.Node) or other is chain.last or other in self.lasting:
             return False
-        a, b = chain.last.meta["val"], other.meta["val"]
-        if not isinstance(b, torch.Tensor) or (a.shape, a.dtype) != (b.shape, b.dtype):
+        if not isinstance(other.meta["val"], torch.Tensor):
+            return False
+        a, b = _tensor(chain.last), _tensor(other)
+        if (a.shape, a.dtype) != (b.shape, b.dtype):
             return False
         one, *more = user.users
         if not more and one.op == "call_function" and str(one.target) not in self.externs:
@@ -216,6 +224,8 @@ class _Finder:
             todo += node.all_input_nodes
 
 
-def _bytes(node: Any) -> int:
-    value = node.meta["val"]
-    return int(value.numel() * value.element_size())
+def _tensor(node: fx.Node) -> TensorType:
+    """The type of a node that is a tensor. Symbolic sizes are compared as expressions: PyTorch would guard on them."""
+    type = type_of(node.meta["val"])
+    assert isinstance(type, TensorType)
+    return type

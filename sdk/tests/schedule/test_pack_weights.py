@@ -178,3 +178,19 @@ def test_matrices_of_float32_are_not_packed() -> None:
     with torch.no_grad():
         torch.testing.assert_close(fast(rows), model(rows))
     assert not packed_in(found[0])
+
+
+@pytest.mark.parametrize("precision", [torch.float32, torch.bfloat16])
+def test_one_graph_does_for_all_sizes(precision: torch.dtype) -> None:
+    """PyTorch would guard on a symbolic size that is compared or counted."""
+    images = precision == torch.float32
+    model: nn.Module = block(norm(), nn.SiLU()) if images else perceptron()
+    fast, found = compiled(model)
+    with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16, enabled=not images):
+        for n in (5, 3, 9):
+            x = torch.randn(n, 4, 6 + n, 5) if images else torch.randn(n, n + 1, 64)
+            for dim in (0, 2) if images else (0, 1):
+                torch._dynamo.mark_dynamic(x, dim)
+            torch.testing.assert_close(fast(x), model(x), rtol=2e-2, atol=2e-2)
+    (schedule,) = found
+    assert packed_in(schedule) or not (images or packs_linear_dtype(precision))

@@ -40,10 +40,10 @@ def _libraries(overload: str, images: Images, bias: BiasPass, **onednn_has: Any)
 def _worth_packing(args: Args) -> bool:
     """True for images of more than one pixel: PyTorch has a faster kernel for one pixel."""
     x, weight = args["input"], args["weight"]
-    if args["transposed"] or x.rank != 4 or not all(isinstance(n, int) and n for n in (*x.shape, *weight.shape)):
+    if args["transposed"] or x.rank != 4 or not all(isinstance(n, int) and n for n in weight.shape):
         return False
     batch, _, height, width = _sizes(args)
-    return int(batch * height * width) > 1
+    return as_dim(batch * height * width) not in (0, 1)
 
 
 # oneDNN's relu, clamp and hardsigmoid give a number for NaN, and its gelu gives NaN for infinity.
