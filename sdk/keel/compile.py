@@ -35,8 +35,9 @@ def compile(
     ``backends`` are names of installed backends or Backend values, in order of preference. The default is the reference
     backends that can run on this machine. ``dynamic``, ``fullgraph`` and ``mode`` are those of ``torch.compile``. The
     mode ``reduce-overhead`` replays CUDA graphs if all tensors are on one GPU and all sizes are known; a call then
-    overwrites the results of the previous call. ``strict`` turns fallbacks into errors. ``fuel`` limits the number of
-    fusions, to find a wrong fusion by bisection.
+    overwrites the results of the previous call. ``max-autotune`` does so too, and measures placements (see below) where
+    backends have data sheets; ``max-autotune-no-cudagraphs`` does that alone. ``strict`` turns fallbacks into errors.
+    ``fuel`` limits the number of fusions, to find a wrong fusion by bisection.
 
     ``placement`` says how a backend is chosen. ``order``: the first backend that takes the operator. ``cost``: the
     backends with which the whole graph is fastest by their data sheets; backends of last resort compete like others,
@@ -68,7 +69,10 @@ def dynamo_backend(
     mode: str | None = None,
     options: Mapping[str, Any] | None = None,
 ) -> Callable[..., Any]:
-    """``torch.compile(..., backend="keel", mode=..., options={"backends": [...], "strict": ..., ...})``."""
+    """``torch.compile(..., backend="keel", options={"backends": [...], "mode": ..., "strict": ..., ...})``.
+
+    ``mode`` may be an argument of ``torch.compile`` instead, if there are no options.
+    """
     from keel.compiler import DynamoBackend
     from keel.settings import read_settings
     from keel.torch_adapter import unwrapped

@@ -54,7 +54,7 @@ class DynamoBackend:
 
     @in_one_chunk
     def __call__(self, gm: fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
-        graphs = GraphPair() if self.settings.mode == "reduce-overhead" else None
+        graphs = GraphPair() if self.settings.replays_graphs else None
 
         def compiler(captured: Captured) -> Boxed:
             run = compile_captured(captured, self.settings, self.listen)

@@ -18,7 +18,11 @@ from keel.placement.solve.build_problem import Pricing, sheets_of
 from keel.plugin import Backend
 
 Costs = Mapping[str, Cost] | str | os.PathLike[str]
-MODES = ("default", "reduce-overhead")
+MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
+WITH_GRAPHS = ("reduce-overhead", "max-autotune")
+"""The modes that replay CUDA graphs."""
+MEASURING = ("max-autotune", "max-autotune-no-cudagraphs")
+"""The modes whose placements are measured, where backends have data sheets."""
 PLACEMENTS = ("auto", "order", "cost", "measured")
 BY_COST = ("cost", "measured")
 COSTS = "KEEL_COSTS"
@@ -34,6 +38,10 @@ class Settings:
     strict: bool = False
     fuel: int | None = None
     placement: str = "auto"
+
+    @property
+    def replays_graphs(self) -> bool:
+        return self.mode in WITH_GRAPHS
 
 
 def pricing(settings: Settings, constants: Collection[str] = ()) -> Pricing | None:
@@ -56,6 +64,7 @@ def pricing(settings: Settings, constants: Collection[str] = ()) -> Pricing | No
 
 
 _TYPES: Mapping[str, tuple[type, ...]] = {
+    "mode": (str,),
     "backends": (list, tuple),
     "strict": (bool,),
     "fuel": (int,),
@@ -66,7 +75,10 @@ _TYPES: Mapping[str, tuple[type, ...]] = {
 
 
 def read_settings(mode: str | None, options: Mapping[str, Any] | None) -> Settings:
-    """Checks the options. Raises KeelError[bad-option], and errors of ``resolve``."""
+    """Checks the options, of which ``mode`` may be one: ``torch.compile`` does not take both.
+
+    Raises KeelError[bad-option], and errors of ``resolve``.
+    """
     chosen = {name: value for name, value in (options or {}).items() if value is not None}
     for name, value in chosen.items():
         if name not in _TYPES:
@@ -81,7 +93,8 @@ def read_settings(mode: str | None, options: Mapping[str, Any] | None) -> Settin
             isinstance(value, int) and (value < 0 or isinstance(value, bool) != (bool in _TYPES[name]))
         ):
             raise KeelError("bad-option", f"The option {name!r} is {value!r}.", do=f"Give {_MEANING[name]}.")
-    if mode is not None and mode not in MODES:
+    mode = mode or chosen.get("mode", "default")
+    if mode not in MODES:
         raise KeelError(
             "bad-option",
             f"There is no mode {mode!r}.",
@@ -98,7 +111,9 @@ def read_settings(mode: str | None, options: Mapping[str, Any] | None) -> Settin
     strict = chosen.get("strict", False)
     backends = _measured(resolve(chosen.get("backends"), strict=strict), chosen.get("costs", os.environ.get(COSTS)))
     backends = pinned(backends, chosen.get("pins", {}))
-    settings = Settings(backends, mode or "default", strict, chosen.get("fuel"), placement)
+    if placement == "auto" and mode in MEASURING and sheets_of(backends) is not None and not missing("placement"):
+        placement = "measured"
+    settings = Settings(backends, mode, strict, chosen.get("fuel"), placement)
     if placement in BY_COST and sheets_of(settings.backends) is None:
         lacking = [b.name for b in settings.backends if b.cost is None and not b.last_resort]
         raise KeelError(
@@ -119,6 +134,7 @@ def _measured(backends: tuple[Backend, ...], costs: Costs | None) -> tuple[Backe
 
 
 _MEANING = {
+    "mode": f"one of {', '.join(MODES)}",
     "backends": "a list of names or Backend values",
     "strict": "True or False",
     "fuel": "the number of fusions to allow",

@@ -401,14 +401,15 @@ def test_reduce_overhead_gives_the_same_results(backends: list[Backend]) -> None
 @pytest.mark.parametrize(
     "asked",
     [
-        {"mode": "max-autotune"},
+        {"mode": "fastest"},
+        {"options": {"mode": "fastest"}},
         {"options": {"backend": ["eager"]}},
         {"options": {"strict": 3}},
         {"options": {"fuel": -1}},
         {"options": {"fuel": True}},
         {"options": {"backends": "eager"}},
     ],
-    ids=["mode", "option", "strict", "fuel", "bool for a number", "backends"],
+    ids=["mode", "mode among options", "option", "strict", "fuel", "bool for a number", "backends"],
 )
 def test_what_cannot_be_asked_for_is_said(asked: dict[str, Any], golden: Callable[..., None]) -> None:
     with pytest.raises(KeelError) as raised:

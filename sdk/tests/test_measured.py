@@ -22,7 +22,7 @@ from keel.compiler import DynamoBackend
 from keel.events import AutotuneSkipped, AutotuneStarted, Event, EventLog, GraphCompiled, GraphState, PlanSelected
 from keel.explain_page import page
 from keel.runtime import autotune
-from keel.settings import read_settings
+from keel.settings import MODES, read_settings
 
 from .line import takes, whole
 
@@ -242,6 +242,17 @@ def test_sizes_that_change_are_compared_call_by_call(clock: Clock) -> None:
 def test_by_measuring_every_backend_needs_a_sheet() -> None:
     with pytest.raises(KeelError, match="whole has no data sheet"):
         keel.compile(model, backends=[whole()], placement="measured")
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_mode_measures_what_has_sheets(clock: Clock, mode: str) -> None:
+    backends = [clock.taking("a", 2.0), clock.taking("b", 1.0)]
+    settings = read_settings(None, {"backends": backends, "mode": mode})
+    assert settings.placement == ("measured" if mode.startswith("max-autotune") else "auto")
+    assert settings.replays_graphs == (mode in ("reduce-overhead", "max-autotune"))
+    assert read_settings(mode, {"backends": backends}) == settings
+    assert read_settings(mode, {"backends": backends, "placement": "order"}).placement == "order"
+    assert read_settings(mode, {"backends": [whole()]}).placement == "auto"
 
 
 @pytest.mark.slow
