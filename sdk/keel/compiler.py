@@ -126,7 +126,9 @@ def compile_graph(captured: Captured, settings: Settings, folder: Path | None, l
     planner.support.warn()
 
     # Compile parts. If a backend cannot compile one, place the graph again without that claim.
-    ctx = CompileContext(dump=folder, fuel=Fuel(settings.fuel), lasting=_lasting(captured))
+    ctx = CompileContext(
+        dump=folder, fuel=Fuel(settings.fuel), lasting=_lasting(captured), spends_memory=settings.spends_memory
+    )
     compiled: Runs = {}
     failures: list[PartFailure] = []
     while True:

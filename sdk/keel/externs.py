@@ -28,6 +28,7 @@ from keel.torch_adapter import (
     packed_linear,
     packs_dtype,
     packs_linear_dtype,
+    packs_linear_for_speed,
 )
 from keel.types import DTYPE_NAMES, Call, TensorType
 
@@ -97,7 +98,13 @@ def _packed(library: Library | None) -> PackedForm | None:
     if library is None or library.packed is None:
         return None
     if library.packed.kind == "linear":
-        return PackedForm(facts=library.packed, takes=packs_linear_dtype, pack=pack_linear, run=packed_linear)
+        return PackedForm(
+            facts=library.packed,
+            takes=packs_linear_dtype,
+            takes_for_speed=packs_linear_for_speed,
+            pack=pack_linear,
+            run=packed_linear,
+        )
     return PackedForm(facts=library.packed, takes=packs_dtype, pack=pack_convolution, run=packed_convolution)
 
 

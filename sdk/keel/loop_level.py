@@ -127,7 +127,7 @@ def begin_part(
     target: LoopTarget, gm: fx.GraphModule, ctx: CompileContext
 ) -> Callable[[], Callable[..., tuple[Any, ...]]]:
     """Runs all stages but building the kernels, and returns a function that builds them."""
-    plan = schedule_part(target, gm, ctx.fuel, ctx.lasting)
+    plan = schedule_part(target, gm, ctx.fuel, ctx.lasting, spends_memory=ctx.spends_memory)
     kernels = {k: verified(fitted(k, target)) for k in plan.kernels()}
     sources = [Source(k, _rendered(target, k)) for k in kernels.values()]
     for source in sources:
@@ -173,12 +173,16 @@ def fitted(kernel: Kernel, target: LoopTarget) -> Kernel:
 
 
 def schedule_part(
-    target: LoopTarget, gm: fx.GraphModule, fuel: Fuel | None = None, lasting: Set[str] = frozenset()
+    target: LoopTarget,
+    gm: fx.GraphModule,
+    fuel: Fuel | None = None,
+    lasting: Set[str] = frozenset(),
+    spends_memory: bool = False,
 ) -> Schedule:
-    """The kernels and library calls of a part, before they are rendered. Placeholders in ``lasting`` are the same
-    tensors in every call.
+    """The kernels and library calls of a part, before they are rendered. ``lasting`` and ``spends_memory`` are those of
+    a ``CompileContext``.
     """
-    packed = pack_weights(gm, target.externs, lasting, hints_of(gm), fuel or Fuel())
+    packed = pack_weights(gm, target.externs, lasting, hints_of(gm), fuel or Fuel(), spends_memory)
     tensors = separate_biases(build_tensor_graph(gm, lower, target.externs, packed))
     hint = hints_of(gm, tensors.host)
     return schedule(pad_products(choose_layouts(tensors, hint, fuel)), target.limits, hint, fuel)

@@ -146,6 +146,8 @@ class CompileContext:
     lasting: frozenset[str] = frozenset()
     """The placeholders of an inference graph that are the same tensors in every call: parameters and buffers. What is
     computed from them may be kept until one of them changes."""
+    spends_memory: bool = False
+    """True in the modes ``max-autotune``: what gains little speed for the memory that it holds is wanted, too."""
 
 
 def with_context(function: Callable[..., Result], ctx: CompileContext) -> Callable[[fx.GraphModule], Result]:
@@ -287,13 +289,16 @@ class PackedForm:
     """A form of a library call for weights that last from call to call: they are packed once.
 
     ``facts`` are the positions of its arguments, and what it may apply to its result. ``takes`` says which dtypes it
-    has. ``pack`` takes the weight, the sizes of the argument that it is applied to, and the arguments behind these and
-    the bias. ``run`` takes the argument, the packed weight, a bias or None, and the arguments behind these. Then come a
-    tensor that is added to the result and the library's name of an operator to apply; at least one of them is None.
+    has, and ``takes_for_speed`` those for which it gains little for the memory that it holds: they are packed if
+    ``CompileContext.spends_memory``. ``pack`` takes the weight, the sizes of the argument that it is applied to, and
+    the arguments behind these and the bias. ``run`` takes the argument, the packed weight, a bias or None, and the
+    arguments behind these. Then come a tensor that is added to the result and the library's name of an operator to
+    apply; at least one of them is None.
     """
 
     facts: Packed
     takes: Callable[[torch.dtype], bool]
+    takes_for_speed: Callable[[torch.dtype], bool] | None = None
     pack: Callable[..., Any]
     run: Callable[..., torch.Tensor]
 

@@ -22,7 +22,7 @@ MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagrap
 WITH_GRAPHS = ("reduce-overhead", "max-autotune")
 """The modes that replay CUDA graphs."""
 MEASURING = ("max-autotune", "max-autotune-no-cudagraphs")
-"""The modes whose placements are measured, where backends have data sheets."""
+"""The modes that spend time on compiling and memory: placements are measured where backends have data sheets."""
 PLACEMENTS = ("auto", "order", "cost", "measured")
 BY_COST = ("cost", "measured")
 COSTS = "KEEL_COSTS"
@@ -42,6 +42,11 @@ class Settings:
     @property
     def replays_graphs(self) -> bool:
         return self.mode in WITH_GRAPHS
+
+    @property
+    def spends_memory(self) -> bool:
+        """True if speed matters more to the user than memory."""
+        return self.mode in MEASURING
 
 
 def pricing(settings: Settings, constants: Collection[str] = ()) -> Pricing | None:

@@ -29,6 +29,7 @@ INDUCTORS_ENVIRONMENT: Mapping[tuple[str, str], Mapping[str, str]] = {
 ``torch.compile`` are not in force: with them alone, nothing is frozen.
 """
 KEELS_BEST: Mapping[tuple[str, str], Mapping[str, Any]] = {
+    ("cpu", "inference"): {"mode": "max-autotune", "placement": "order"},
     ("cuda", "inference"): {"mode": "reduce-overhead"},
     ("cuda", "training"): {"mode": "reduce-overhead"},
 }

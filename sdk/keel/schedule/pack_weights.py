@@ -33,16 +33,21 @@ copies, which eager PyTorch, too, keeps during autocast.  They are held besides 
 
 
 def pack_weights(
-    gm: fx.GraphModule, externs: Mapping[str, Extern], lasting: Set[str], hint: Hint, fuel: Fuel
+    gm: fx.GraphModule,
+    externs: Mapping[str, Extern],
+    lasting: Set[str],
+    hint: Hint,
+    fuel: Fuel,
+    spends_memory: bool = False,
 ) -> Instead:
     """Returns the calls with packed weights. ``lasting`` are the names of placeholders that last from call to call.
 
     Calls whose results are large relative to their weights come first: they gain most for each byte that is held.
-    ``hint`` estimates symbolic sizes.
+    ``hint`` estimates symbolic sizes. Their bytes are bounded, unless ``spends_memory``.
     """
     if not lasting or not any(e.packed for e in externs.values()):
         return Instead()
-    finder = _Finder(gm, externs, lasting)
+    finder = _Finder(gm, externs, lasting, spends_memory)
     chains = [c for n in gm.graph.nodes if (c := finder.chain(n)) is not None]
 
     def size(node: Any) -> int:
@@ -51,7 +56,7 @@ def pack_weights(
     most = max(MOST_BYTES, sum(size(n) for n in finder.lasting if n.op == "placeholder") // 2)
     held, calls, absorbed = 0, dict[fx.Node, tuple[Extern, tuple[fx.Node, ...]]](), set[fx.Node]()
     for chain in sorted(chains, key=lambda c: size(c.weight) / max(1, size(c.last))):
-        if held + size(chain.weight) <= most and fuel.take():
+        if (spends_memory or held + size(chain.weight) <= most) and fuel.take():
             held += size(chain.weight)
             calls[chain.last] = finder.call(chain)
             absorbed.update(chain.nodes[:-1])
@@ -91,8 +96,8 @@ class _Chain:
 
 
 class _Finder:
-    def __init__(self, gm: fx.GraphModule, externs: Mapping[str, Extern], names: Set[str]):
-        self.externs = externs
+    def __init__(self, gm: fx.GraphModule, externs: Mapping[str, Extern], names: Set[str], spends_memory: bool):
+        self.externs, self.spends_memory = externs, spends_memory
         self.lasting: dict[fx.Node, None] = {}
         for node in gm.graph.nodes:
             if self._lasts(node, names):
@@ -131,10 +136,15 @@ class _Finder:
         (out,) = call.out
         image, weight = node.args[facts.image], node.args[facts.weight]
         bias = None if facts.bias is None else node.args[facts.bias]
-        if not isinstance(out, TensorType) or out.device.type != "cpu" or not form.takes(out.dtype):
+        if not isinstance(out, TensorType) or out.device.type != "cpu" or not self._takes_dtype(form, out.dtype):
             return False
         parameters = weight in self.lasting and (bias is None or bias in self.lasting)
         return parameters and image not in self.lasting and facts.worth(bind(call))
+
+    def _takes_dtype(self, form: PackedForm, dtype: torch.dtype) -> bool:
+        if form.takes(dtype):
+            return True
+        return self.spends_memory and form.takes_for_speed is not None and form.takes_for_speed(dtype)
 
     def _only_user(self, node: fx.Node) -> fx.Node | None:
         """Returns the one user of a node, if that is a call with a result of the same type."""

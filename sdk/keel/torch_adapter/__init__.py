@@ -49,7 +49,12 @@ from keel.torch_adapter.packed_convolution import (
     packed_convolution,
     packs_dtype,
 )
-from keel.torch_adapter.packed_linear import pack_linear, packed_linear, packs_linear_dtype
+from keel.torch_adapter.packed_linear import (
+    pack_linear,
+    packed_linear,
+    packs_linear_dtype,
+    packs_linear_for_speed,
+)
 from keel.torch_adapter.recorder import fake_mode_of, fake_mode_of_value, record
 from keel.torch_adapter.streams import cuda_stream, works_on_streams
 from keel.torch_adapter.sympy_expressions import (
@@ -142,6 +147,7 @@ __all__ = [
     "packed_linear",
     "packs_dtype",
     "packs_linear_dtype",
+    "packs_linear_for_speed",
     "parameters",
     "promise",
     "real_tensors",

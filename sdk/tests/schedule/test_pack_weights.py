@@ -18,22 +18,24 @@ from keel.schedule.kernel_launch import KernelLaunch
 from keel.schedule.packed_call import PackedCall
 from keel.schedule.schedule import Schedule
 from keel.schedule.tensor_graph import ExternCall
-from keel.torch_adapter import packs_linear_dtype
+from keel.torch_adapter import packs_linear_dtype, packs_linear_for_speed
 
 IMAGE = torch.randn(2, 4, 6, 5, generator=torch.Generator().manual_seed(0))
 
 
-def compiled(fn: Callable[..., Any], fuel: int | None = None) -> tuple[Callable[..., Any], list[Schedule]]:
+def compiled(
+    fn: Callable[..., Any], fuel: int | None = None, mode: str = "default"
+) -> tuple[Callable[..., Any], list[Schedule]]:
     """``fn`` on the interpreter's target, and the schedules of its graphs once it has run."""
     torch.compiler.reset()
     target, found = keel_interp.target, list[Schedule]()
 
     def compile(gm: torch.fx.GraphModule, ctx: CompileContext) -> Any:
-        found.append(schedule_part(target, gm, keel.fuel.Fuel(fuel), ctx.lasting))
+        found.append(schedule_part(target, gm, keel.fuel.Fuel(fuel), ctx.lasting, ctx.spends_memory))
         return compile_part(target, gm, ctx)
 
     backend = keel.Backend(name="probe", device="cpu", supports=lambda call: refuse(target, call), compile=compile)
-    return keel.compile(fn, backends=[backend], strict=True), found
+    return keel.compile(fn, backends=[backend], strict=True, mode=mode), found
 
 
 def packed_in(schedule: Schedule) -> list[PackedCall]:
@@ -172,12 +174,15 @@ def test_matrices_are_cast_and_packed_once(monkeypatch: pytest.MonkeyPatch) -> N
             torch.testing.assert_close(fast(rows), model(rows), rtol=2e-2, atol=2e-2)
 
 
-def test_matrices_of_float32_are_not_packed() -> None:
-    fast, found = compiled(model := perceptron())
-    rows = torch.randn(5, 64)
-    with torch.no_grad():
-        torch.testing.assert_close(fast(rows), model(rows))
-    assert not packed_in(found[0])
+@pytest.mark.parametrize("mode", ["default", "max-autotune"])
+def test_matrices_of_float32_are_packed_where_memory_may_be_spent(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pack_weights, "MOST_BYTES", 0)
+    fast, found = compiled(model := perceptron(), mode=mode)
+    for rows in (torch.randn(9, 64), torch.randn(5, 64)):
+        with torch.no_grad():
+            torch.testing.assert_close(fast(rows), model(rows))
+    packs = mode == "max-autotune" and packs_linear_for_speed(torch.float32)
+    assert all(len(packed_in(schedule)) == 2 * packs for schedule in found)
 
 
 @pytest.mark.parametrize("precision", [torch.float32, torch.bfloat16])

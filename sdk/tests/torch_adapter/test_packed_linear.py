@@ -8,10 +8,12 @@ import pytest
 import torch
 
 from keel import aten_externs
-from keel.torch_adapter import pack_linear, packed_linear, packs_linear_dtype
+from keel.torch_adapter import pack_linear, packed_linear, packs_linear_dtype, packs_linear_for_speed
 
 CPU = aten_externs("cpu")
-DTYPES = [d for d in (torch.bfloat16, torch.float16) if packs_linear_dtype(d)]
+DTYPES = [
+    d for d in (torch.bfloat16, torch.float16, torch.float32) if packs_linear_dtype(d) or packs_linear_for_speed(d)
+]
 
 
 def drawn(dtype: torch.dtype, *shape: int, seed: int = 0) -> torch.Tensor:
@@ -22,11 +24,12 @@ def check(result: torch.Tensor, rows: torch.Tensor, weight: torch.Tensor, *added
     expected = rows.double() @ weight.double()
     for each in added:
         expected = expected if each is None else expected + each.double()
-    torch.testing.assert_close(result.double(), expected, rtol=2e-2, atol=6e-2, equal_nan=True)
+    rtol, atol = (2e-2, 6e-2) if rows.dtype != torch.float32 else (1e-5, 1e-4)
+    torch.testing.assert_close(result.double(), expected, rtol=rtol, atol=atol, equal_nan=True)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("sizes", [(1, 64, 64), (7, 129, 65), (40, 33, 200)])
+@pytest.mark.parametrize("sizes", [(1, 64, 64), (7, 129, 65), (40, 33, 200), (600, 16, 24)])
 @pytest.mark.parametrize("biased", [True, False])
 @pytest.mark.parametrize("adds", [True, False])
 def test_results_are_the_operators_own(
@@ -44,16 +47,18 @@ def test_results_are_the_operators_own(
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_rows_may_be_of_another_number_and_layout(dtype: torch.dtype) -> None:
     weight, bias = drawn(dtype, 64, 96, seed=1), drawn(dtype, 96)
-    packed = pack_linear(weight, (0, 64), ())
-    for rows in (drawn(dtype, 0, 64), drawn(dtype, 9, 64), drawn(dtype, 64, 5).t(), drawn(dtype, 6, 80)[::2, 8:72]):
-        check(packed_linear(rows, packed, bias, (), None, None), rows, weight, bias)
+    for count in (0, 9):
+        packed = pack_linear(weight, (count, 64), ())
+        of_nine = drawn(dtype, 64, 9).t(), drawn(dtype, 18, 80)[::2, 8:72]
+        for rows in (drawn(dtype, 0, 64), drawn(dtype, 5, 64), drawn(dtype, 9, 64), *of_nine):
+            check(packed_linear(rows, packed, bias, (), None, None), rows, weight, bias)
 
 
 @pytest.mark.filterwarnings("ignore:TF32 acceleration")
 def test_onednn_can_be_switched_off() -> None:
-    assert not packs_linear_dtype(torch.float32)
+    assert not packs_linear_dtype(torch.float32) and not packs_linear_for_speed(torch.bfloat16)
     with torch.backends.mkldnn.flags(enabled=False):
-        assert not packs_linear_dtype(torch.bfloat16)
+        assert not packs_linear_dtype(torch.bfloat16) and not packs_linear_for_speed(torch.float32)
 
 
 @pytest.mark.parametrize(

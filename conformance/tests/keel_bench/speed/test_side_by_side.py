@@ -39,7 +39,7 @@ def test_jobs_have_whole_columns_and_every_batch() -> None:
 
 
 def test_there_is_a_best_mode_where_a_compiler_has_one() -> None:
-    assert contenders(Job("speed-cpu", "m", "cpp")) == ("eager", "inductor", "keel", "inductor-best")
+    assert contenders(Job("speed-cpu", "m", "cpp")) == ("eager", "inductor", "keel", "inductor-best", "keel-best")
     assert contenders(Job("speed-cpu", "m", "cpp", "training")) == ("eager", "inductor", "keel")
     on_gpu = contenders(Job("speed-gpu", "m", "triton", "training", device="cuda"))
     assert on_gpu == ("eager", "inductor", "keel", "inductor-best", "keel-best")
