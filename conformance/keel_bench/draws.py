@@ -29,7 +29,7 @@ class Measure:
     def eager_channels_last(self) -> Left | None:
         """What eager PyTorch leaves if images and their weights lie channels-last; None without images.
 
-        None in training, too, where oneDNN may write beyond its memory (``Library.overruns_strided_pixels``).
+        None in training, too, where oneDNN may write beyond its memory (``Library.strided_channels``).
         """
         if self.step.mode == "training" or not any(p.ndim == 4 for p in self.drawn.model.parameters()):
             return None

@@ -16,8 +16,6 @@ from keel.spec import Op, bind
 from keel.types import Call, TensorType
 
 HALVES = (torch.float16, torch.bfloat16)
-BLOCK = 16
-"""How many channels oneDNN's kernels take at a time with AVX-512, which is the most."""
 Limit = Callable[[Call], Refusal | None]
 """Returns why a kernel cannot be used for a call, or None if it can."""
 
@@ -77,8 +75,9 @@ def without_padding(run: Callable[..., Any]) -> Callable[..., Any]:
     return settled
 
 
-def without_strided_pixels(run: Callable[..., Any]) -> Callable[..., Any]:
-    """Wraps the ``run`` of a convolution's gradients so that oneDNN does not take strides for weights of one pixel.
+def without_strided_pixels(run: Callable[..., Any], channels: int) -> Callable[..., Any]:
+    """Wraps the ``run`` of a convolution's gradients so that it does not take strides for weights of one pixel with
+    fewer than ``channels`` channels.
 
     The pixels that these meet are copied first, and have no stride then.
     """
@@ -97,7 +96,7 @@ def without_strided_pixels(run: Callable[..., Any]) -> Callable[..., Any]:
         mask: list[bool],
     ) -> Any:
         rest = (dilation, transposed, output_padding, groups)
-        few = weight.shape[1] < BLOCK and all(n == 1 for n in weight.shape[2:])
+        few = weight.shape[1] < channels and all(n == 1 for n in weight.shape[2:])
         of_weight = mask[1] or mask[2]  # oneDNN makes these two together
         if transposed or not (few and of_weight) or any(padding) or all(n == 1 for n in stride):
             return run(grad, x, weight, bias_sizes, stride, padding, *rest, mask)
@@ -129,8 +128,8 @@ def limit_of(op: Op, device: str) -> Limit | None:
 
 def corrected(op: Op, device: str, run: Callable[..., Any]) -> Callable[..., Any]:
     """A kernel of a device, corrected to agree with the operator set."""
-    if any(x.overruns_strided_pixels for x in op.libraries if x.device == device):
-        return without_strided_pixels(run)
+    if channels := max((x.strided_channels for x in op.libraries if x.device == device), default=0):
+        return without_strided_pixels(run, channels)
     if device != "cuda":
         return run
     run = in_float32(run) if op.cuda.narrow_sums else run

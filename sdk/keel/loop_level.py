@@ -4,7 +4,7 @@ render, build.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -12,7 +12,6 @@ from torch import fx
 
 from keel import dump
 from keel.errors import KeelError
-from keel.fuel import Fuel
 from keel.graph.size_hints import typical_sizes
 from keel.loops.bounds_checks import NEEDS, lower_checks
 from keel.loops.builder import CheckedIndex, LoopDefinition
@@ -127,7 +126,7 @@ def begin_part(
     target: LoopTarget, gm: fx.GraphModule, ctx: CompileContext
 ) -> Callable[[], Callable[..., tuple[Any, ...]]]:
     """Runs all stages but building the kernels, and returns a function that builds them."""
-    plan = schedule_part(target, gm, ctx.fuel, ctx.lasting, spends_memory=ctx.spends_memory)
+    plan = schedule_part(target, gm, ctx)
     kernels = {k: verified(fitted(k, target)) for k in plan.kernels()}
     sources = [Source(k, _rendered(target, k)) for k in kernels.values()]
     for source in sources:
@@ -172,20 +171,13 @@ def fitted(kernel: Kernel, target: LoopTarget) -> Kernel:
     return expand(known, target.scalars, target.reductions, target.dtypes)
 
 
-def schedule_part(
-    target: LoopTarget,
-    gm: fx.GraphModule,
-    fuel: Fuel | None = None,
-    lasting: Set[str] = frozenset(),
-    spends_memory: bool = False,
-) -> Schedule:
-    """The kernels and library calls of a part, before they are rendered. ``lasting`` and ``spends_memory`` are those of
-    a ``CompileContext``.
-    """
-    packed = pack_weights(gm, target.externs, lasting, hints_of(gm), fuel or Fuel(), spends_memory)
+def schedule_part(target: LoopTarget, gm: fx.GraphModule, ctx: CompileContext | None = None) -> Schedule:
+    """The kernels and library calls of a part, before they are rendered."""
+    ctx = ctx or CompileContext()
+    packed = pack_weights(gm, target.externs, ctx, hints_of(gm))
     tensors = separate_biases(build_tensor_graph(gm, lower, target.externs, packed))
     hint = hints_of(gm, tensors.host)
-    return schedule(pad_products(choose_layouts(tensors, hint, fuel)), target.limits, hint, fuel)
+    return schedule(pad_products(choose_layouts(tensors, hint, ctx.fuel)), target.limits, hint, ctx.fuel)
 
 
 def verified(kernel: Kernel) -> Kernel:

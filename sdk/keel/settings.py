@@ -98,7 +98,7 @@ def read_settings(mode: str | None, options: Mapping[str, Any] | None) -> Settin
             isinstance(value, int) and (value < 0 or isinstance(value, bool) != (bool in _TYPES[name]))
         ):
             raise KeelError("bad-option", f"The option {name!r} is {value!r}.", do=f"Give {_MEANING[name]}.")
-    mode = mode or chosen.get("mode", "default")
+    mode = chosen.get("mode", "default") if mode is None else mode
     if mode not in MODES:
         raise KeelError(
             "bad-option",

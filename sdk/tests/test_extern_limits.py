@@ -160,7 +160,7 @@ def test_weights_of_one_pixel_and_few_channels_meet_no_stride(
     weight = torch.randn(4, channels // groups, 1, 1)
     rest = ([0, 0], [1, 1], False, [0, 0], groups)
     grad = torch.randn_like(aten.convolution.default(x, weight, None, stride, *rest))
-    got = without_strided_pixels(run)(grad, x, weight, [4], stride, *rest, mask)
+    got = without_strided_pixels(run, 16)(grad, x, weight, [4], stride, *rest, mask)
     want = aten.convolution_backward.default(
         grad.contiguous(), x.contiguous(), weight, [4], stride, *rest, [True, True, True]
     )

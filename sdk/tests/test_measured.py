@@ -253,6 +253,8 @@ def test_a_mode_measures_what_has_sheets(clock: Clock, mode: str) -> None:
     assert read_settings(mode, {"backends": backends}) == settings
     assert read_settings(mode, {"backends": backends, "placement": "order"}).placement == "order"
     assert read_settings(mode, {"backends": [whole()]}).placement == "auto"
+    with pytest.raises(KeelError, match="There is no mode ''"):
+        read_settings("", {"backends": backends, "mode": mode})
 
 
 @pytest.mark.slow

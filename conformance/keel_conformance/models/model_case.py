@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -39,13 +40,7 @@ class ModelCase:
         def moved(value: Any) -> Any:
             return value.to(device) if isinstance(value, Tensor) else value
 
-        return replace(
-            self,
-            model=self.model.to(device),
-            args=tuple(map(moved, self.args)),
-            kwargs={k: moved(v) for k, v in self.kwargs.items()},
-            targets={k: moved(v) for k, v in self.targets.items()},
-        )
+        return self._with(self.model.to(device), moved)
 
     def channels_last(self) -> ModelCase:
         """The same model with its images and their weights moved to ``torch.channels_last``."""
@@ -56,21 +51,22 @@ class ModelCase:
 
         # Module.to(memory_format=...) has no type for its keyword alone.
         model = self.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        return replace(
-            self, model=model, args=tuple(map(moved, self.args)), kwargs={k: moved(v) for k, v in self.kwargs.items()}
-        )
+        return self._with(model, moved)
 
     def twin(self, dtype: torch.dtype | None = None) -> ModelCase:
         """A deep copy that shares no storage; with ``dtype``, its floating parameters, buffers and inputs cast."""
         model = copy.deepcopy(self.model)
         if dtype is not None:
             self.widen(model.to(dtype))
+        return self._with(model, partial(_copied, dtype=dtype))
+
+    def _with(self, model: nn.Module, of: Callable[[Any], Any]) -> ModelCase:
         return replace(
             self,
             model=model,
-            args=tuple(_copied(x, dtype) for x in self.args),
-            kwargs={k: _copied(v, dtype) for k, v in self.kwargs.items()},
-            targets={k: _copied(v, dtype) for k, v in self.targets.items()},
+            args=tuple(map(of, self.args)),
+            kwargs={k: of(v) for k, v in self.kwargs.items()},
+            targets={k: of(v) for k, v in self.targets.items()},
         )
 
 

@@ -15,9 +15,8 @@ from typing import Any
 import torch
 from torch import fx
 
-from keel.fuel import Fuel
 from keel.graph.calls import call_of, type_of
-from keel.plugin import Extern, LayoutPreference, PackedForm
+from keel.plugin import CompileContext, Extern, LayoutPreference, PackedForm
 from keel.schedule.inline import Hint, bytes_of
 from keel.schedule.packed_call import ARITHMETIC, PackedCall, Recipe
 from keel.schedule.tensor_graph import Instead, Slot
@@ -27,27 +26,20 @@ from keel.types import TensorType
 
 Calls = Mapping[fx.Node, tuple[Extern, tuple[fx.Node, ...]]]
 MOST_BYTES = 3 * 2**25
-"""The most bytes of packed weights in a part, unless half the bytes of its parameters are more: so much are 16-bit
-copies, which eager PyTorch, too, keeps during autocast.  They are held besides the parameters.
+"""The most bytes of packed weights in a part, unless half the bytes of its parameters are more. 16-bit copies of all
+parameters take that half, and eager PyTorch keeps them during autocast. The parameters are held as well.
 """
 
 
-def pack_weights(
-    gm: fx.GraphModule,
-    externs: Mapping[str, Extern],
-    lasting: Set[str],
-    hint: Hint,
-    fuel: Fuel,
-    spends_memory: bool = False,
-) -> Instead:
-    """Returns the calls with packed weights. ``lasting`` are the names of placeholders that last from call to call.
+def pack_weights(gm: fx.GraphModule, externs: Mapping[str, Extern], ctx: CompileContext, hint: Hint) -> Instead:
+    """Returns the calls with packed weights, which are computed from ``ctx.lasting``.
 
     Calls whose results are large relative to their weights come first: they gain most for each byte that is held.
-    ``hint`` estimates symbolic sizes. Their bytes are bounded, unless ``spends_memory``.
+    ``hint`` estimates symbolic sizes. The bytes that are held are bounded, unless ``ctx.spends_memory``.
     """
-    if not lasting or not any(e.packed for e in externs.values()):
+    if not ctx.lasting or not any(e.packed for e in externs.values()):
         return Instead()
-    finder = _Finder(gm, externs, lasting, spends_memory)
+    finder = _Finder(gm, externs, ctx)
     chains = [c for n in gm.graph.nodes if (c := finder.chain(n)) is not None]
 
     def size(node: Any) -> int:
@@ -56,7 +48,7 @@ def pack_weights(
     most = max(MOST_BYTES, sum(size(n) for n in finder.lasting if n.op == "placeholder") // 2)
     held, calls, absorbed = 0, dict[fx.Node, tuple[Extern, tuple[fx.Node, ...]]](), set[fx.Node]()
     for chain in sorted(chains, key=lambda c: size(c.weight) / max(1, size(c.last))):
-        if (spends_memory or held + size(chain.weight) <= most) and fuel.take():
+        if (ctx.spends_memory or held + size(chain.weight) <= most) and ctx.fuel.take():
             held += size(chain.weight)
             calls[chain.last] = finder.call(chain)
             absorbed.update(chain.nodes[:-1])
@@ -96,17 +88,17 @@ class _Chain:
 
 
 class _Finder:
-    def __init__(self, gm: fx.GraphModule, externs: Mapping[str, Extern], names: Set[str], spends_memory: bool):
-        self.externs, self.spends_memory = externs, spends_memory
+    def __init__(self, gm: fx.GraphModule, externs: Mapping[str, Extern], ctx: CompileContext):
+        self.externs, self.ctx = externs, ctx
         self.lasting: dict[fx.Node, None] = {}
         for node in gm.graph.nodes:
-            if self._lasts(node, names):
+            if self._lasts(node):
                 self.lasting[node] = None
 
-    def _lasts(self, node: fx.Node, names: Set[str]) -> bool:
+    def _lasts(self, node: fx.Node) -> bool:
         """True for parameters, and for what is computed from them alone."""
         if node.op == "placeholder":
-            return node.name in names and isinstance(node.meta.get("val"), torch.Tensor)
+            return node.name in self.ctx.lasting and isinstance(node.meta.get("val"), torch.Tensor)
         call = call_of(node) if node.op == "call_function" else None
         if call is None or is_random(call.op) or has_effect(call.op) or len(call.out) != 1:
             return False
@@ -144,7 +136,7 @@ class _Finder:
     def _takes_dtype(self, form: PackedForm, dtype: torch.dtype) -> bool:
         if form.takes(dtype):
             return True
-        return self.spends_memory and form.takes_for_speed is not None and form.takes_for_speed(dtype)
+        return self.ctx.spends_memory and form.takes_for_speed is not None and form.takes_for_speed(dtype)
 
     def _only_user(self, node: fx.Node) -> fx.Node | None:
         """Returns the one user of a node, if that is a call with a result of the same type."""

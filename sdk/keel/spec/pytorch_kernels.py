@@ -78,9 +78,9 @@ class Library:
     """What they do in a pass of its own."""
     packed: Packed | None = None
     """The form that is used where the weight lasts from call to call."""
-    overruns_strided_pixels: bool = False
-    """The gradient of a float32 weight of one pixel writes beyond its memory where there is a stride, there are fewer
-    than 16 channels, and input or weight is channels-last (https://github.com/uxlfoundation/oneDNN/issues/6035).
+    strided_channels: int = 0
+    """With fewer channels than this, the gradient of a weight of one pixel writes beyond its memory where there is a
+    stride and input or weight is channels-last (https://github.com/uxlfoundation/oneDNN/issues/6035).
     """
 
 

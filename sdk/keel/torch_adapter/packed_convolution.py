@@ -7,24 +7,12 @@ from typing import Any
 
 import torch
 
-_POINTWISE, _PACK = "_convolution_pointwise", "_reorder_convolution_weight"
+from keel.torch_adapter.onednn_dtypes import has_onednn
 
 
 def packs_dtype(dtype: torch.dtype) -> bool:
-    """True if oneDNN computes in ``dtype`` on this processor, this PyTorch has these functions, and the user has not
-    switched oneDNN off.
-    """
-    onednn = torch.ops.mkldnn
-    if not torch._C._get_mkldnn_enabled() or not hasattr(onednn, _POINTWISE) or not hasattr(onednn, _PACK):
-        return False
-    match dtype:
-        case torch.float32:
-            return True
-        case torch.bfloat16:
-            return bool(onednn._is_mkldnn_bf16_supported())
-        case torch.float16:
-            return bool(onednn._is_mkldnn_fp16_supported())
-    return False
+    """True if oneDNN has packed convolutions of ``dtype`` here (see ``has_onednn``)."""
+    return has_onednn(dtype, "_convolution_pointwise", "_reorder_convolution_weight")
 
 
 def pack_convolution(weight: torch.Tensor, image: Sequence[int], rest: Sequence[Any]) -> torch.Tensor:

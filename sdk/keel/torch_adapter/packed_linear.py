@@ -8,31 +8,23 @@ from typing import Any
 
 import torch
 
-_ONEDNN, _MKL = ("_linear_pointwise", "_reorder_linear_weight"), ("_mkl_linear", "_mkl_reorder_linear_weight")
+from keel.torch_adapter.onednn_dtypes import has_onednn
+
 FEWEST, MOST = 8, 512
 """Between these numbers of rows MKL's packed form is faster: by 5 to 25 % for 16 to 200 rows. It is less exact for one
 row, and takes the same time for 1,000."""
 
 
 def packs_linear_dtype(dtype: torch.dtype) -> bool:
-    """True if oneDNN multiplies ``dtype``, a 16-bit float, on this processor, this PyTorch has these functions, and the
-    user has not switched oneDNN off.
-    """
-    onednn = torch.ops.mkldnn
-    if not torch._C._get_mkldnn_enabled() or not all(hasattr(onednn, name) for name in _ONEDNN):
-        return False
-    match dtype:
-        case torch.bfloat16:
-            return bool(onednn._is_mkldnn_bf16_supported())
-        case torch.float16:
-            return bool(onednn._is_mkldnn_fp16_supported())
-    return False
+    """True if ``dtype`` is a 16-bit float of which oneDNN has packed products here (see ``has_onednn``)."""
+    return dtype != torch.float32 and has_onednn(dtype, "_linear_pointwise", "_reorder_linear_weight")
 
 
 def packs_linear_for_speed(dtype: torch.dtype) -> bool:
-    """True for float32 if this PyTorch has MKL's functions."""
-    built = torch.backends.mkl.is_available() and torch._C._get_mkldnn_enabled()
-    return dtype == torch.float32 and built and all(hasattr(torch.ops.mkl, name) for name in _MKL)
+    """True for float32 if this PyTorch has MKL's functions, and the user has not switched oneDNN off."""
+    if dtype != torch.float32 or not torch.backends.mkl.is_available() or not torch._C._get_mkldnn_enabled():
+        return False
+    return all(hasattr(torch.ops.mkl, name) for name in ("_mkl_linear", "_mkl_reorder_linear_weight"))
 
 
 @dataclass(frozen=True)
@@ -64,7 +56,8 @@ def packed_linear(
     other: torch.Tensor | None,
     then: str | None,
 ) -> torch.Tensor:
-    """``rows`` [M, K] times the packed matrix, plus ``bias`` [N]; then plus ``other`` [M, N], or ``then`` applied."""
+    """``rows`` [M, K] times the packed matrix, plus ``bias`` [N], plus ``other`` [M, N]. ``then`` has to be None."""
+    assert then is None, "the declarations of products name no operator to apply"
     result: torch.Tensor
     if isinstance(weight, _OfMkl):
         if weight.packed is None or len(rows) != weight.count:
@@ -74,7 +67,7 @@ def packed_linear(
         return result if other is None else result.add_(other)
     run = torch.ops.mkldnn._linear_pointwise
     if other is None:
-        result = run.default(rows, weight, bias, then or "none", [], "")
+        result = run.default(rows, weight, bias, "none", [], "")
     else:
         result = run.binary(rows, other, weight, bias, "add")
     return result

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -31,7 +32,7 @@ def compiled(
     target, found = keel_interp.target, list[Schedule]()
 
     def compile(gm: torch.fx.GraphModule, ctx: CompileContext) -> Any:
-        found.append(schedule_part(target, gm, keel.fuel.Fuel(fuel), ctx.lasting, ctx.spends_memory))
+        found.append(schedule_part(target, gm, replace(ctx, fuel=keel.fuel.Fuel(fuel))))
         return compile_part(target, gm, ctx)
 
     backend = keel.Backend(name="probe", device="cpu", supports=lambda call: refuse(target, call), compile=compile)
