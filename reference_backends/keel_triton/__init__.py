@@ -1,7 +1,7 @@
 """A loop-level backend: Triton for NVIDIA GPUs."""
 
 from keel import Limits, LoopTarget, aten_externs, loop_backend
-from keel_triton.build import build
+from keel_triton.build import build, warm_up
 from keel_triton.cost_model import COST
 from keel_triton.op_table import ATOMIC_ADD, DTYPES, REDUCTIONS, SCALARS
 from keel_triton.probe import probe
@@ -26,6 +26,7 @@ target = LoopTarget(
     suffix="py",
     probe=probe,
     cost=COST,
+    warm_up=warm_up,
 )
 backend = loop_backend(target)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import importlib
 import linecache
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
@@ -14,12 +15,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from keel import Launcher, Source
+from keel.launcher import launcher_type
 from keel.loops import Kernel, evaluate
 from keel.plugin import cuda_stream
 from keel_triton.block_sizes import Blocks, choose
 from keel_triton.driver import Run, cuda, runner
 from keel_triton.launch_plan import NARROW, Launch, plan, reach
-from keel_triton.native_launch import Runs, Variants
+from keel_triton.native_launch import Runs, Variants, launch_library
 
 if TYPE_CHECKING:  # these modules import Triton, which is not everywhere
     from triton.backends.compiler import GPUTarget
@@ -47,6 +49,16 @@ def build(sources: Sequence[Source]) -> Sequence[Launcher]:
     for one in graph:
         one.siblings = graph
     return [one.launcher() for one in graph]
+
+
+def warm_up() -> None:
+    """Prepares what all kernels need: reads and imports Triton's compiler, and builds the launchers in C."""
+    from keel_triton.binaries import compiler_fingerprint
+
+    compiler_fingerprint()
+    launcher_type()
+    launch_library()
+    importlib.import_module("triton.compiler.code_generator")  # Triton does so when it compiles the first function
 
 
 # -- the module ----------------------------------------------------------------------------------------

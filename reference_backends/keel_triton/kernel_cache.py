@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
@@ -12,9 +12,10 @@ from typing import Any
 
 import triton
 from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
 
 from keel import KeelError
-from keel_triton.binaries import Binary, Source, binary
+from keel_triton.binaries import CACHE, Binary, Store, binary, compiler_fingerprint
 from keel_triton.launch_plan import Launch
 from keel_triton.op_table import POINTEES
 
@@ -40,7 +41,7 @@ def interpreting() -> bool:
     return bool(triton.knobs.runtime.interpret)
 
 
-def source_of(function: Any, launch: Launch, variant: Variant) -> Source:
+def source_of(function: Any, launch: Launch, variant: Variant) -> ASTSource:
     """The function with its argument types and constants, in the form that Triton's compiler takes."""
     names = launch.names
     types = {names[b.name]: f"*{POINTEES[b.dtype]}" for b in launch.buffers}
@@ -49,7 +50,7 @@ def source_of(function: Any, launch: Launch, variant: Variant) -> Source:
     signature = {**types, **numbers, **dict.fromkeys(constants, "constexpr")}
     tidy = [n for n in types if variant.aligned] + [n for n in numbers if n in variant.even]
     attrs = {(list(signature).index(n),): [["tt.divisibility", 16]] for n in tidy}
-    return Source(function, signature, constants, attrs)
+    return ASTSource(function, signature, constants, attrs)
 
 
 def constants_of(variant: Variant) -> dict[str, Any]:
@@ -60,10 +61,10 @@ def constants_of(variant: Variant) -> dict[str, Any]:
     return values
 
 
-def compile_now(function: Any, launch: Launch, variant: Variant, target: GPUTarget) -> Binary:
-    """The compiled kernel.  Raises KeelError[build-failed]."""
+def compile_now(function: Any, launch: Launch, variant: Variant, target: GPUTarget, store: Store = CACHE.put) -> Binary:
+    """The compiled kernel, which ``store`` puts into the cache.  Raises KeelError[build-failed]."""
     try:
-        return binary(source_of(function, launch, variant), target, {**OPTIONS, "num_warps": variant.warps})
+        return binary(source_of(function, launch, variant), target, {**OPTIONS, "num_warps": variant.warps}, store)
     except Exception as raised:
         raise KeelError(
             "build-failed",
@@ -87,16 +88,35 @@ class Compiler:
         # The source does not contain the element types of pointers, so a copy of halves and one of integers have the
         # same source.
         pointees = tuple(b.dtype for b in launch.buffers)
+        compiler_fingerprint()  # or each thread would begin to read the compiler
         key = (function.fn.__code__.co_filename, launch.name, pointees, variant, target)
         with self.lock:
             if key not in self.done:
-                self.done[key] = _pool().submit(compile_now, function, launch, variant, target)
+                self.done[key] = _pool(os.getpid()).submit(compile_now, function, launch, variant, target, _store)
             return self.done[key]
 
 
 @lru_cache(maxsize=1)
-def _pool() -> ThreadPoolExecutor:
+def _pool(process: int) -> ThreadPoolExecutor:
+    """Threads for one process: one that is forked has none of its parent's."""
     return ThreadPoolExecutor(max_workers=min(16, os.cpu_count() or 1), thread_name_prefix="keel-triton")
+
+
+@lru_cache(maxsize=1)
+def _writer(process: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(max_workers=1, thread_name_prefix="keel-triton-cache")
+
+
+def _store(key: Sequence[str], data: bytes) -> None:
+    """Stores an entry on a thread that no kernel waits for: until it is on the disk, tens of milliseconds can pass.
+    Python ends after the last one is stored.
+    """
+    _writer(os.getpid()).submit(CACHE.put, key, data)
+
+
+def stored() -> Future[None]:
+    """A future that is done when all kernels that were compiled until now are stored."""
+    return _writer(os.getpid()).submit(lambda: None)
 
 
 compiler = Compiler()

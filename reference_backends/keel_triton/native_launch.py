@@ -73,7 +73,7 @@ class Variants:
 
     def launcher(self, otherwise: Launcher) -> Launcher:
         """A launcher in C of what is listed, which leaves all else to ``otherwise``; or that, if there can be none."""
-        library = _library()
+        library = launch_library()
         if library is None:
             return otherwise
         return native_launcher(
@@ -98,7 +98,8 @@ def _numbers(values: Sequence[int]) -> Any:
 
 
 @lru_cache(maxsize=1)
-def _library() -> ctypes.CDLL | None:
+def launch_library() -> ctypes.CDLL | None:
+    """The library of ``launch.c``; None if this machine cannot build it."""
     text = files("keel_triton").joinpath("launch.c").read_text()
     numbers = f"-DMOST={MOST}", f"-DINVALID_CONTEXT={INVALID_CONTEXT}"
     return c_library(text, *numbers, what="the entry of Triton's kernels")

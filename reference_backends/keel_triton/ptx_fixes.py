@@ -1,4 +1,4 @@
-"""Rewrites PTX that ptxas miscompiles, and assembles it again.
+"""Rewrites PTX that ptxas miscompiles.
 
 Packed additions: of ``add.s16x2 d, a, 0x00020000``, if only its upper half is read, ptxas 12.8 and 12.9 make
 ``VIADD.16x2 d, a, 0x0`` for sm_90. It reads the lower half, and the lower half of the constant. LLVM makes such
@@ -11,11 +11,6 @@ greater than anything.  LLVM makes it of ``minimum(a, -a) < 2``, too.  The negat
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Any
-
-from triton.backends.compiler import GPUTarget
-from triton.compiler import make_backend
 
 _PACKED = re.compile(r"\badd\.([su]16)x2\s+(%\w+),\s*(%\w+),\s*(%\w+);")
 _SINGLE = (
@@ -53,11 +48,6 @@ def ordered(ptx: str) -> str:
     return _COMPARED.sub(turned, ptx)
 
 
-def assembled(kernel: Any, target: GPUTarget, options: Mapping[str, Any]) -> Any:
-    """Triton's compiled ``kernel``. Its machine code is assembled again if it contains any of these."""
-    ptx = ordered(unpacked(kernel.asm["ptx"]))
-    if ptx != kernel.asm["ptx"]:
-        backend = make_backend(target)
-        cubin = backend.make_cubin(ptx, {}, backend.parse_options(dict(options)), target.arch)
-        kernel.asm.update(ptx=ptx, cubin=cubin)
-    return kernel
+def fixed(ptx: str) -> str:
+    """Replaces all that ptxas miscompiles."""
+    return ordered(unpacked(ptx))

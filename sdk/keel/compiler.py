@@ -35,6 +35,7 @@ from keel.saved_images import saved_images
 from keel.selection import Planner, Selection
 from keel.settings import Settings
 from keel.torch_adapter import Boxed, Captured, GraphPair, capture, compiled_graphs, unwrapped
+from keel.warm_up import warm_up
 
 __all__ = ["DynamoBackend", "compile_captured", "compile_graph", "compiled_graphs"]
 
@@ -60,6 +61,7 @@ class DynamoBackend:
             run = compile_captured(captured, self.settings, self.listen)
             return run if graphs is None else graphs.recorded(run, captured, getattr(run, "decided", lambda: True))
 
+        warm_up(self.settings.backends)
         with unwrapped(), no_collection():
             reject_excluded_inputs(gm)
             images = partial(saved_images, backends=self.settings.backends)

@@ -50,6 +50,7 @@ def loop_backend(target: LoopTarget) -> Backend:
         cost=target.cost,
         host_scalars=True,
         target=target,
+        warm_up=target.warm_up,
         api=target.api,
     )
 

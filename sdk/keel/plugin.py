@@ -188,6 +188,8 @@ class Backend:
     dtype, shape, strides and device of its ``meta["val"]``. If the callable has an attribute ``boxed``, Keel calls that
     with the inputs in a list: if it empties the list, it can free each input after its last use. If ``compile`` has a
     parameter named ``ctx``, it gets the ``CompileContext``. If it is ``Staged``, parts are compiled in parallel.
+    ``warm_up`` may do what no graph changes, such as building a launcher or hashing a compiler: it is called on a
+    thread of its own, once per process, when the first graph is about to be captured. Nothing waits for it.
     """
 
     name: str
@@ -199,6 +201,7 @@ class Backend:
     last_resort: bool = False  # takes only what no other backend takes
     cost: Cost | None = None  # its data sheet; without it, placement is by order only
     target: LoopTarget | None = None  # the target that ``loop_backend`` made it of
+    warm_up: Callable[[], Any] | None = None
     api: int = API
 
     def __post_init__(self) -> None:
@@ -217,11 +220,13 @@ class Backend:
         checked_flag(what, "host_scalars", self.host_scalars)
         checked_flag(what, "last_resort", self.last_resort)
         checked_type(what, "cost", self.cost, (Cost, type(None)), "a data sheet, keel.Cost(...), or leave it out")
+        checked_call(what, "warm_up", self.warm_up, _WARM_UP, optional=True, takes=0)
         checked_type(what, "target", self.target, (LoopTarget, type(None)), "keel.loop_backend(target), which sets it")
         checked_api(what, self.api)
 
 
 _COMPILES = "it takes a graph, and may take a CompileContext as ctx, and returns a function of its inputs"
+_WARM_UP = "it prepares what every graph needs"
 _PROBE = "it returns None, or the sentence that says why the backend cannot run here"
 
 
@@ -365,6 +370,7 @@ class LoopTarget:
     each. Unless ``checks``, Keel writes out each Check that a kernel has. With ``arena``, intermediate tensors lie in a
     block of memory that a part keeps from call to call, which is fastest where the system has to map memory. Without
     it, each is allocated and freed, which takes the least memory where PyTorch caches what is freed, as on GPUs.
+    ``warm_up`` is that of a ``Backend``.
     """
 
     name: str
@@ -382,6 +388,7 @@ class LoopTarget:
     suffix: str = "txt"  # of files with its sources
     probe: Callable[[], str | None] = lambda: None
     cost: Cost | None = None
+    warm_up: Callable[[], Any] | None = None
     api: int = API
 
     def __post_init__(self) -> None:
@@ -414,6 +421,7 @@ class LoopTarget:
             what, "build", self.build, "it takes the sources of a graph, and returns a launcher for each", takes=1
         )
         checked_call(what, "probe", self.probe, _PROBE, takes=0)
+        checked_call(what, "warm_up", self.warm_up, _WARM_UP, optional=True, takes=0)
         checked_flag(what, "checks", self.checks)
         checked_flag(what, "concurrent", self.concurrent)
         checked_flag(what, "arena", self.arena)

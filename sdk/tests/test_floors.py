@@ -53,6 +53,7 @@ FLOORS = (
     "settings",
     "saved_images",
     "selection",
+    "warm_up",
     "events",
     "compiler",
     "compile",

@@ -157,6 +157,8 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
     "compile is not a function": (lambda: backend(compile=7), "a function"),
     "compile is asynchronous": (lambda: backend(compile=later), "plain function"),
     "begin is not a function": (lambda: Staged(begin=None), "a function"),  # type: ignore[arg-type]
+    "warm_up takes a device": (lambda: backend(warm_up=lambda device: None), "it prepares what every graph needs"),
+    "warm_up of a target is a name": (lambda: target(warm_up="launchers"), "a function"),
     "probe is an answer": (lambda: backend(probe=None), "a function"),
     "cost is a number": (lambda: backend(cost=1.0), "keel.Cost"),
     "last_resort is a text": (lambda: backend(last_resort="yes"), "last_resort=True"),

@@ -97,18 +97,19 @@ def test_launches_are_captured_in_a_graph() -> None:
 
 def test_machine_code_is_kept_in_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from keel_triton import binaries
-    from keel_triton.kernel_cache import compiler
+    from keel_triton.kernel_cache import compiler, stored
 
     monkeypatch.setenv("KEEL_CACHE_DIR", str(tmp_path))
     k = kernel("in_place", N=3, M=5)
     for compiles in (True, False):
         monkeypatch.setattr(compiler, "done", {})  # as in a new process
         if not compiles:
-            monkeypatch.setattr(binaries.triton, "compile", None)
+            monkeypatch.setattr(binaries, "_compiled", None)
         (launch,) = build([Source(k, render(k))])
         x = torch.arange(15.0, device="cuda")
         launch(x)
         assert torch.equal(x, torch.arange(15.0, device="cuda") ** 2)
+        stored().result()
     assert len(list(tmp_path.glob("triton-*.json"))) == 1
 
 

@@ -146,7 +146,7 @@ def test_functions_of_many_parameters_are_left_to_python(driver: Driver) -> None
 
 
 def test_python_launches_where_there_is_no_compiler(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(native_launch, "_library", lambda: None)
+    monkeypatch.setattr(native_launch, "launch_library", lambda: None)
 
     def launch(*args: Any) -> None: ...
 

@@ -158,9 +158,8 @@ def _write(descriptor: int, name: str, data: bytes) -> None:
         with open(os.open(draft, flags, 0o600, dir_fd=descriptor), "wb") as stream:
             stream.write(sealed(name, data))
             stream.flush()
-            os.fsync(stream.fileno())
+            os.fsync(stream.fileno())  # the folder is not flushed: an entry that a crash makes nameless is missing
         _move(descriptor, draft, name)
-        os.fsync(descriptor)
     except BaseException:
         with suppress(OSError):
             os.unlink(draft, dir_fd=descriptor)

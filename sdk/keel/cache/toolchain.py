@@ -11,7 +11,7 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -206,11 +206,20 @@ def compiler_fingerprint(program: str) -> str:
     if executable is None:
         raise KeelError("build-failed", f"{program} is not on PATH.")
     searched = tuple(os.environ.get(name, "") for name in ("PATH", "COMPILER_PATH", "GCC_EXEC_PREFIX"))
-    parts = [_identity(path) for path in (executable, *_run_by(executable, _identity(executable), searched))]
-    return hashlib.sha256("".join(_content(part) for part in parts).encode()).hexdigest()
+    return files_fingerprint((executable, *_run_by(executable, _identity(executable), searched)))
 
 
-def _identity(path: str) -> Identity:
+def files_fingerprint(paths: Iterable[str | Path]) -> str:
+    """Returns a hash of the contents of files in this order, as 64 hexadecimal digits, for the key of what depends on
+    them, such as the modules of a compiler in Python.
+
+    They are read once. The hash is kept on disk, and found again as long as none of the files was written or replaced.
+    Raises OSError if there is no such file.
+    """
+    return _content(tuple(map(_identity, paths)))
+
+
+def _identity(path: str | Path) -> Identity:
     """Returns values that change whenever the file is written or replaced: only the system sets the time of its
     change.
     """
@@ -234,12 +243,16 @@ def _run_by(driver: str, identity: Identity, searched: tuple[str, ...]) -> tuple
 
 
 @lru_cache(maxsize=64)
-def _content(identity: Identity) -> str:
-    """Returns the SHA-256 of the file, cached on disk, too: compilers are large."""
-    cache, key = Cache("compilers"), [str(part) for part in identity]
+def _content(files: tuple[Identity, ...]) -> str:
+    """Returns the hash of the files' contents, cached on disk, too: compilers are large."""
+    cache, key = Cache("compilers"), [str(part) for identity in files for part in identity]
     digest = cache.get(key)
     if digest is None or not _DIGITS.fullmatch(digest):
-        with Path(identity[0]).open("rb") as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest().encode()
+        digest = hashlib.sha256(b"".join(_sha256(identity[0]) for identity in files)).hexdigest().encode()
         cache.put(key, digest)
     return digest.decode()
+
+
+def _sha256(path: str) -> bytes:
+    with Path(path).open("rb") as file:
+        return hashlib.file_digest(file, "sha256").digest()

@@ -17,7 +17,7 @@ from keel.graph.calls import is_call, source_line
 from keel.interrupts import is_interrupt
 from keel.runtime.arena import lasting
 from keel.runtime.python_source import Expression, Function, Name, Namespace, call, list_of, literal, method, tuple_of
-from keel.torch_adapter import Boxed
+from keel.torch_adapter import Boxed, has_negative_bit
 
 
 @dataclass(frozen=True)
@@ -203,8 +203,12 @@ def _lazy(gm: fx.GraphModule) -> set[str]:
     inputs.
     """
     values = {n.name: v for n in gm.graph.nodes if isinstance(v := n.meta.get("val"), torch.Tensor)}
-    mixed = any(v.is_complex() for v in values.values())
-    return {name for name, v in values.items() if v.is_complex() or v.is_neg() or (mixed and v.is_floating_point())}
+    mixed = any(v.dtype.is_complex for v in values.values())
+    return {
+        name
+        for name, v in values.items()
+        if (mixed and (v.dtype.is_complex or v.dtype.is_floating_point)) or has_negative_bit(v)
+    }
 
 
 def _last_uses(parts: Sequence[CompiledPart], retained: Sequence[str]) -> dict[str, int]:

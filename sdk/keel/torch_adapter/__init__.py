@@ -19,6 +19,7 @@ from keel.torch_adapter.decompositions import LEFT_OUT, Decomposition, decomposi
 from keel.torch_adapter.fakes import Fakes, SymbolFacts, expression_data, facts_of
 from keel.torch_adapter.foreign import asks_again, given_to, torch_compile_backend
 from keel.torch_adapter.lasting_values import LastingValue
+from keel.torch_adapter.lazy_bits import has_negative_bit
 from keel.torch_adapter.meta_bugs.fft_strides import Transformed
 from keel.torch_adapter.meta_bugs.table import bug_of, fix_strides
 from keel.torch_adapter.modes import without_autocast, without_modes
@@ -122,6 +123,7 @@ __all__ = [
     "given_to",
     "gives_tensors",
     "has_effect",
+    "has_negative_bit",
     "hides_alias",
     "hint_of",
     "holds",

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from keel import KeelError
-from keel.cache import compiler_fingerprint, run_compiler, toolchain
+from keel.cache import compiler_fingerprint, files_fingerprint, run_compiler, toolchain
 from keel.cache.toolchain import stopped_with_this
 
 
@@ -189,6 +189,19 @@ def test_programs_that_a_driver_runs_count(folder: Path) -> None:
     assert compiler_fingerprint("acmecc") != one
 
 
+def test_files_count_each_and_in_their_order(folder: Path) -> None:
+    one, two = folder / "one", folder / "two"
+    one.write_text("1")
+    two.write_text("2")
+    listed = files_fingerprint([one, two])
+    assert listed == files_fingerprint([str(one), str(two)])
+    assert len({listed, files_fingerprint([two, one]), files_fingerprint([one]), files_fingerprint([])}) == 4
+    two.write_text("3")
+    assert files_fingerprint([one, two]) != listed
+    with pytest.raises(FileNotFoundError):
+        files_fingerprint([folder / "three"])
+
+
 def test_a_driver_that_hangs_is_an_error(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program(folder, "sleep 1000")
     monkeypatch.setenv("KEEL_COMPILER_TIMEOUT", "0.25")
@@ -208,8 +221,8 @@ def test_contents_are_kept_on_disk(folder: Path, monkeypatch: pytest.MonkeyPatch
 def test_a_content_that_is_none_is_taken_anew(kept: bytes, folder: Path) -> None:
     program(folder, "exit 1 # kept")
     one = compiler_fingerprint("acmecc")
-    identity = toolchain._identity(str(folder / "bin" / "acmecc"))
-    cache, key = toolchain.Cache("compilers"), [str(part) for part in identity]
+    files = [folder / "bin" / "acmecc"]
+    cache, key = toolchain.Cache("compilers"), [str(part) for file in files for part in toolchain._identity(file)]
     for _ in range(2):  # the second time it is kept again
         toolchain._content.cache_clear()
         assert compiler_fingerprint("acmecc") == one
