@@ -14,9 +14,9 @@ from keel_conformance.workers.pool import Outcome
 
 from . import accuracy, compile_time, memory_traffic, run_time, size_sweep
 from .jobs import Job, Selection
-from .models import model_zoo, published
+from .models import bandwidth_kernels, model_zoo, published
 from .placements import mixed_backends, optimality, prediction, random_programs, scaling
-from .speed import side_by_side, speed_bars
+from .speed import kernel_roofs, side_by_side, speed_bars
 from .zoo import compile_time as zoo_compile_time
 from .zoo import model_accuracy as zoo_models
 from .zoo import opinfo_samples as zoo_samples
@@ -57,6 +57,16 @@ def speed_part(name: str) -> Part:
     return Part(partial(side_by_side.jobs, name), side_by_side.measure, partial(speed_bars.bars, name))
 
 
+def kernel_part(name: str) -> Part:
+    """The part of that name, of kernels beside a copy."""
+    return Part(partial(kernel_roofs.jobs, name), kernel_roofs.measure, kernel_roofs.bars)
+
+
+def programs_of_speed() -> tuple[str, ...]:
+    """The names of models and of kernels."""
+    return (*published.MODELS, *bandwidth_kernels.KERNELS)
+
+
 LINE: Mapping[str, Part] = {
     "accuracy": Part(accuracy.jobs, accuracy.measure, accuracy.bars),
     "dynamic": Part(size_sweep.jobs, size_sweep.measure, size_sweep.bars),
@@ -81,10 +91,15 @@ SUITES: Mapping[str, Suite] = {
     "line": Suite(LINE),
     "placement": Suite(PLACEMENT),
     "zoo": Suite(ZOO, programs_of_zoo, patterns=True, forked=True),
-    "cpu": Suite({"speed-cpu": speed_part("speed-cpu")}, lambda: tuple(published.MODELS), patterns=True, threads=2),
+    "cpu": Suite(
+        {"speed-cpu": speed_part("speed-cpu"), "kernels-cpu": kernel_part("kernels-cpu")},
+        programs_of_speed,
+        patterns=True,
+        threads=2,
+    ),
     "gpu": Suite(
-        {"speed-gpu": speed_part("speed-gpu")},
-        lambda: tuple(published.MODELS),
+        {"speed-gpu": speed_part("speed-gpu"), "kernels-gpu": kernel_part("kernels-gpu")},
+        programs_of_speed,
         patterns=True,
         backend="triton",
         device="cuda",

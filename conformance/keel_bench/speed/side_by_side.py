@@ -46,7 +46,7 @@ def jobs(part: str, chosen: Selection) -> list[Job]:
         for precision in PRECISIONS
         for mode in chosen.modes
         for name in chosen.models
-        if mode in MODELS[name].modes and batch in chosen.batches and precision in chosen.precisions
+        if name in MODELS and mode in MODELS[name].modes and batch in chosen.batches and precision in chosen.precisions
     ]
 
 
