@@ -12,7 +12,9 @@ updates into a copy of its first read.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import operator
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from ctypes import c_float
 from dataclasses import dataclass
 from functools import partial, reduce
 from typing import Any, Literal
@@ -208,6 +210,13 @@ def _may_be_one(size: Dim) -> bool:
     return not isinstance(size, int) and any(not s.is_positive for s in size.free_symbols)
 
 
+FOLDED: Mapping[str, Callable[..., Number]] = {
+    "abs": abs,
+    **{name: getattr(operator, name) for name in ("eq", "ne", "lt", "le", "gt", "ge")},
+}
+"""Ops that are computed here where all operands are constants. They are exact, so they give what a kernel would."""
+
+
 class Builder:
     """Collects the steps of one definition. Equal steps are merged."""
 
@@ -218,6 +227,7 @@ class Builder:
         self._folded: tuple[Axis, ...] = ()
         self._steps: list[Step] = []
         self._known: dict[Any, Value] = {}
+        self._constants: dict[int, Number] = {}  # the values of those steps that are constants, in their dtype
         self._scanned: Axis | None = None
         self._kind: Literal["map", "fold", "scan", "scatter"] = "map"
         self._update: Update | None = None
@@ -254,7 +264,10 @@ class Builder:
             raise NotLowerable(f"{self.call.name} makes the complex number {value}; loops have none but 0.")
         else:
             value = int(value)
-        return self._step(("const", repr(value), dtype), dtype, lambda n: Const(n, value, dtype))
+        made = self._step(("const", repr(value), dtype), dtype, lambda n: Const(n, value, dtype))
+        if dtype in (torch.bool, torch.float32, torch.float64):  # abs of an integer may overflow
+            self._constants[made.number] = c_float(value).value if dtype == torch.float32 else value
+        return made
 
     def number(self, value: Number | Dim | SymType, dtype: torch.dtype) -> Value:
         """A Python number or a symbolic integer as a value of the dtype."""
@@ -317,7 +330,8 @@ class Builder:
 
     def apply(self, op: str, *args: Value | Number, dtype: torch.dtype | None = None) -> Value:
         """Appends a scalar op. Plain numbers take the dtype of the first value among ``args`` (of the last for
-        ``where``).
+        ``where``). A choice by a constant is what it chooses, and a comparison of constants is a constant: compilers
+        may leave such a choice in a loop, which they do not vectorize then.
         """
         values = [a for a in args if isinstance(a, Value)]
         like = values[-1 if op == "where" else 0].dtype
@@ -336,6 +350,10 @@ class Builder:
         if out is None:
             raise KeelError("bad-graph", f"{self.call.name} gives {op} no dtype.")
         numbers = tuple(v.number for v in known)
+        if op == "where" and numbers[0] in self._constants:
+            return known[1] if self._constants[numbers[0]] else known[2]
+        if op in FOLDED and self._constants.keys() >= {*numbers}:
+            return self.const(FOLDED[op](*(self._constants[n] for n in numbers)), out)
         return self._step((op, numbers, out), out, lambda n: Apply(n, op, numbers, out))
 
     def where(self, mask: Value, yes: Value | Number, no: Value | Number) -> Value:
