@@ -24,6 +24,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from keel.errors import KeelError
 from keel.torch_adapter.backward_mutations import keep_saved, read_late, saves_unchecked
+from keel.torch_adapter.dynamo_fma import replace_fma
 from keel.torch_adapter.inlined_calls import Decomposed, drop_detached, inline_calls, nothing_decomposed, outline_calls
 from keel.torch_adapter.meta_bugs.apply import apply_fixes
 from keel.torch_adapter.meta_bugs.upsample import resampled
@@ -267,6 +268,7 @@ def tidied(gm: fx.GraphModule, kind: Kind) -> Captured:
     tensor, and removes operators that do not change values.
     """
     restore_sizes(gm)
+    replace_fma(gm)
     apply_fixes(gm)
     attributes: dict[str, list[fx.Node]] = {}
     for node in gm.graph.find_nodes(op="get_attr"):
