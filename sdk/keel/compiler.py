@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -29,12 +29,22 @@ from keel.placement.support_cache import Fault
 from keel.plugin import CompileContext
 from keel.runtime.autotune import Candidate, PlanTiming, autotuned, devices_of, reason
 from keel.runtime.compile_parts import PartFailure, Runs, compile_parts, report_failures
+from keel.runtime.contract_checks import is_checking_every_call
 from keel.runtime.freed_memory import give_back_freed_memory
 from keel.runtime.link import link
 from keel.saved_images import saved_images
 from keel.selection import Planner, Selection
 from keel.settings import Settings
-from keel.torch_adapter import Boxed, Captured, GraphPair, capture, compiled_graphs, unwrapped
+from keel.torch_adapter import (
+    Boxed,
+    Captured,
+    GraphPair,
+    capture,
+    compiled_graphs,
+    has_effect,
+    is_random,
+    unwrapped,
+)
 from keel.warm_up import warm_up
 
 __all__ = ["DynamoBackend", "compile_captured", "compile_graph", "compiled_graphs"]
@@ -134,6 +144,7 @@ def compile_graph(captured: Captured, settings: Settings, folder: Path | None, l
     compiled: Runs = {}
     failures: list[PartFailure] = []
     while True:
+        ctx = replace(ctx, overwrites=_overwrites(captured, gm, plan, settings))
         parts, failed = compile_parts(gm, plan, ctx, compiled, strict=settings.strict)
         if not failed:
             break
@@ -154,6 +165,20 @@ def _lasting(captured: Captured) -> frozenset[str]:
         return frozenset()
     inputs = [n.name for n in captured.gm.graph.find_nodes(op="placeholder")]
     return frozenset((*captured.constants, *(inputs[i] for i in captured.static)))
+
+
+def _overwrites(captured: Captured, gm: fx.GraphModule, plan: Plan, settings: Settings) -> Mapping[str, str]:
+    """The results that may be written over an input, with the input, by name. After an error each input must be whole,
+    old or new, so a graph that may stop between kernels, at an assertion or another part, overwrites nothing. A graph
+    whose calls are repeated or checked overwrites nothing, either.
+    """
+    repeated = settings.replays_graphs or settings.placement == "measured" or is_checking_every_call()
+    stops = any(n.op == "call_function" and has_effect(n.target) and not is_random(n.target) for n in gm.graph.nodes)
+    if not captured.overwrites or repeated or stops or len(plan.parts) != 1:
+        return {}
+    inputs = gm.graph.find_nodes(op="placeholder")
+    results: Sequence[Any] = gm.graph.output_node().args[0]  # type: ignore[assignment]
+    return {results[r].name: inputs[i].name for r, i in captured.overwrites if isinstance(results[r], fx.Node)}
 
 
 def _autotune(

@@ -178,7 +178,18 @@ def schedule_part(target: LoopTarget, gm: fx.GraphModule, ctx: CompileContext | 
     packed = pack_weights(gm, target.externs, ctx, hints_of(gm))
     tensors = separate_biases(build_tensor_graph(gm, lower, target.externs, packed))
     hint = hints_of(gm, tensors.host)
-    return schedule(pad_products(choose_layouts(tensors, hint, ctx.fuel)), target.limits, hint, ctx.fuel)
+    tensors = pad_products(choose_layouts(tensors, hint, ctx.fuel))
+    return schedule(tensors, target.limits, hint, ctx.fuel, _overwrites(gm, ctx))
+
+
+def _overwrites(gm: fx.GraphModule, ctx: CompileContext) -> dict[int, int]:
+    """The numbers of the part's outputs that may be written over an input, with the number of the input."""
+    if not ctx.overwrites:
+        return {}
+    inputs = {n.name: k for k, n in enumerate(gm.graph.find_nodes(op="placeholder"))}
+    results: Sequence[Any] = gm.graph.output_node().args[0]  # type: ignore[assignment]
+    named = {o: ctx.overwrites.get(r.name) for o, r in enumerate(results) if isinstance(r, fx.Node)}
+    return {o: inputs[i] for o, i in named.items() if i in inputs}
 
 
 def verified(kernel: Kernel) -> Kernel:

@@ -146,6 +146,10 @@ class CompileContext:
     lasting: frozenset[str] = frozenset()
     """The placeholders of an inference graph that are the same tensors in every call: parameters and buffers. What is
     computed from them may be kept until one of them changes."""
+    overwrites: Mapping[str, str] = field(default_factory=dict)
+    """Results that become the contents of an input after the call, by the names of both nodes. A part may write such a
+    result to its input's memory, after it has read the input for the last time, and return the input itself: that saves
+    a copy. Other results are copied."""
     spends_memory: bool = False
     """True in the modes ``max-autotune``: what gains little speed for the memory that it holds is wanted, too."""
 

@@ -81,7 +81,9 @@ class _Builder:
         plan = ArenaPlan(
             self.key, self._lifetimes(steps), tuple(ArenaView(t, *self.tensors.base(t)) for t in self.views)
         )
-        return LaunchProgram(types, tuple(self.tensors.inputs), tuple(steps), plan, self.checks)
+        return LaunchProgram(
+            types, tuple(self.tensors.inputs), tuple(steps), plan, self.checks, self.schedule.overwritten
+        )
 
     def _type(self, tensor: int) -> TensorType:
         return self.tensors.tensors[tensor].type

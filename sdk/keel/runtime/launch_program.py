@@ -244,13 +244,16 @@ class CheckMemory:
 
 @dataclass(frozen=True)
 class LaunchProgram:
-    """What one call does: ``steps`` in order, on ``inputs`` (a tensor each, or a number)."""
+    """What one call does: ``steps`` in order, on ``inputs`` (a tensor each, or a number). It writes to the inputs
+    ``overwritten`` alone, and returns them.
+    """
 
     tensors: tuple[TensorType, ...]
     inputs: tuple[int | SymType, ...]
     steps: tuple[Step, ...]
     arena: ArenaPlan = ArenaPlan()
     checks: CheckMemory = CheckMemory()
+    overwritten: frozenset[int] = frozenset()
 
     def kernels(self) -> tuple[Kernel, ...]:
         """The distinct kernels, in order of first use."""

@@ -2,14 +2,15 @@
 
 A name is defined before it is used and defined once. Nothing is read before it is written, used after it is freed or
 reused, or used while its memory in the arena may belong to another tensor. What a library returns has its shape checked
-before anything else is done with it than to read sizes off it. No input is written to, and no result lies in memory
-that the next call will overwrite. A kernel gets as many tensors as it has buffers, of their dtypes, and no smaller.
-The program is a straight line: what holds at a step holds on every path to it.
+before anything else is done with it than to read sizes off it. No input is written to, but for those that the program
+overwrites and returns, and no result lies in memory that the next call will overwrite. A kernel gets as many tensors as
+it has buffers, of their dtypes, and no smaller. The program is a straight line: what holds at a step holds on every
+path to it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import sympy
@@ -165,7 +166,7 @@ class _Verifier:
 
     def _write(self, tensor: int) -> None:
         memory = self._use(tensor)
-        if memory in self.inputs:
+        if memory in self.inputs and tensor not in self.program.overwritten:
             raise _Wrong(f"writes to t{tensor}, which lies in the input t{memory}")
         if self.returned.get(memory):
             raise _Wrong(f"writes to t{tensor}, which may be an argument or another result of a library")
@@ -329,7 +330,7 @@ class _Verifier:
         if tensor not in self.program.checks.places or not self.program.checks.at_once:
             raise _Wrong(f"looks at t{tensor}, in which nothing is recorded")
 
-    def _end(self, results: Iterable[int | SymType | None]) -> None:
+    def _end(self, results: Sequence[int | SymType | None]) -> None:
         for r in results:
             if isinstance(r, int):
                 self._read(r)
@@ -337,6 +338,8 @@ class _Verifier:
                     raise _Wrong(f"returns t{r}, which lies in the arena")
             elif isinstance(r, SymType):
                 self._known(_symbols([r.expr]))
+        if lost := sorted(self.program.overwritten.difference(r for r in results if isinstance(r, int))):
+            raise _Wrong(f"does not return t{lost[0]}, which it may overwrite")
         if self.taken and not any(isinstance(s, GiveArena) for s in self.program.steps):
             raise _Wrong("ends without giving the arena back")
         self.ended = True

@@ -6,8 +6,10 @@ A kernel may do so where each iteration reads one element and then writes the sa
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
+from types import MappingProxyType
 
 from keel.fuel import Fuel
 from keel.loops.index import Axis, axes_of, loaded_of
@@ -18,19 +20,43 @@ from keel.schedule.read_types import is_same_memory
 from keel.schedule.tensor_graph import ExternCall, TensorGraph, library_views, with_slots
 
 
-def write_in_place(graph: TensorGraph, steps: Sequence[Step], fuel: Fuel) -> tuple[TensorGraph, tuple[Step, ...]]:
-    """Returns the graph and its steps with results written over dead tensors of the same size, each for one ``fuel``.
-
-    No input of the part is overwritten.
+def write_in_place(
+    graph: TensorGraph, steps: Sequence[Step], fuel: Fuel, overwrites: Mapping[int, int] = MappingProxyType({})
+) -> tuple[TensorGraph, tuple[Step, ...], frozenset[int]]:
+    """Returns the graph and its steps with results written over dead tensors of the same size, each for one ``fuel``,
+    and the inputs that are overwritten. Those are only inputs in ``overwrites``, which maps numbers of outputs to the
+    number of the input whose new contents they are.
     """
-    overwriting = _Overwriting(graph, steps, fuel)
+    overwriting = _Overwriting(graph, steps, fuel, _replaced_inputs(graph, steps, overwrites))
     changed = tuple(overwriting.step(k, step) for k, step in enumerate(steps))
-    return overwriting.graph(), tuple(s for s in changed if isinstance(s, ExternCall) or not _copies_itself(s.kernel))
+    left = tuple(s for s in changed if isinstance(s, ExternCall) or not _copies_itself(s.kernel))
+    return overwriting.graph(), left, frozenset(overwriting.overwritten)
+
+
+def _replaced_inputs(graph: TensorGraph, steps: Sequence[Step], overwrites: Mapping[int, int]) -> dict[int, int]:
+    """Maps results that may be written over an input to that input. No other output may lie in the result's memory, or
+    it would change with the input later. A part that checks indices writes over none, since a check can fail after
+    other kernels have run.
+    """
+    if graph.checks:
+        return {}
+    views = library_views(steps)
+    shown = Counter(m for o in graph.outputs if isinstance(o, int) for m in graph.memories(o, views))
+    pairs = ((graph.outputs[o], graph.inputs[i]) for o, i in overwrites.items())
+    return {
+        result: source
+        for result, source in pairs
+        if isinstance(result, int)
+        and isinstance(source, int)
+        and shown[result] == 1
+        and graph.tensors[result].type == graph.tensors[source].type
+    }
 
 
 class _Overwriting:
-    def __init__(self, graph: TensorGraph, steps: Sequence[Step], fuel: Fuel):
-        self.tensors, self.fuel = graph, fuel
+    def __init__(self, graph: TensorGraph, steps: Sequence[Step], fuel: Fuel, replaced: Mapping[int, int]):
+        self.tensors, self.fuel, self.replaced = graph, fuel, replaced
+        self.overwritten: set[int] = set()  # inputs
         self.instead: dict[int, int] = {}  # of each result that is not there any more: the tensor with its elements
         self.made: set[int] = set()  # the tensors that a step has written to so far
         self.own: set[int] = set()  # those of them whose memory is theirs alone
@@ -51,7 +77,10 @@ class _Overwriting:
 
         for k, step in enumerate(steps):
             use(step.tensors if isinstance(step, KernelLaunch) else (*step.operands, *step.results), k)
-        use((*self.tensors.inputs, *self.tensors.outputs, *self.tensors.checks), len(steps))
+        # An output that is such an input itself has its new contents after the call in any case.
+        replaced = {*self.replaced.values()}
+        interface = (t for t in (*self.tensors.inputs, *self.tensors.outputs) if t not in replaced)
+        use((*interface, *self.tensors.checks), len(steps))
         return last
 
     def graph(self) -> TensorGraph:
@@ -89,7 +118,7 @@ class _Overwriting:
         for dead, buffer in buffers.items():
             if (
                 buffer.role == "in"
-                and dead in self.own
+                and (dead in self.own or self.replaced.get(result) == dead)
                 and dead not in viewed
                 and self.last[dead] == number
                 and self._fits(dead, result)
@@ -98,6 +127,8 @@ class _Overwriting:
                 and self.fuel.take()
             ):
                 self.instead[result] = dead
+                if dead not in self.own:
+                    self.overwritten.add(dead)
                 self.last[dead] = self.last[result]
                 if result in self.typed:
                     self.typed.add(dead)

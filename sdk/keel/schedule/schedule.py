@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from keel.fuel import Fuel
@@ -27,10 +28,11 @@ Hint = Callable[[Dim], int]
 
 @dataclass(frozen=True)
 class Schedule:
-    """The launches in order, and their tensors."""
+    """The launches in order, their tensors, and the inputs that they overwrite with their new contents."""
 
     tensors: TensorGraph
     steps: tuple[Step, ...]
+    overwritten: frozenset[int] = frozenset()
 
     def kernels(self) -> tuple[Kernel, ...]:
         """Returns the distinct kernels, in order of first use."""
@@ -54,8 +56,16 @@ class Schedule:
         return sum(step.get("bytes", 0) for step in self.as_json(hint))
 
 
-def schedule(tensors: TensorGraph, limits: Limits, hint: Hint, fuel: Fuel | None = None) -> Schedule:
-    """Fuses, emits and orders the kernels of a part. ``hint`` estimates symbolic sizes."""
+def schedule(
+    tensors: TensorGraph,
+    limits: Limits,
+    hint: Hint,
+    fuel: Fuel | None = None,
+    overwrites: Mapping[int, int] = MappingProxyType({}),
+) -> Schedule:
+    """Fuses, emits and orders the kernels of a part. ``hint`` estimates symbolic sizes. ``overwrites`` maps numbers of
+    outputs to the number of the input that they may be written to.
+    """
     fuel = fuel or Fuel()
     fusion = fuse(tensors, limits, hint, fuel)
     steps: list[Step] = []
@@ -70,7 +80,7 @@ def schedule(tensors: TensorGraph, limits: Limits, hint: Hint, fuel: Fuel | None
                 for emit in _alone(tensors, step):
                     steps += _launches(tensors, limits, hint, _kernel(tensors, fusion, emit))
     fused = fuse_horizontally(tensors, steps, limits, hint, fuel)
-    return Schedule(*write_in_place(*type_as_read(tensors, fused), fuel))
+    return Schedule(*write_in_place(*type_as_read(tensors, fused), fuel, overwrites))
 
 
 def _of_group(group: Group) -> Callable[[Emitter], Kernel]:

@@ -51,6 +51,8 @@ class Captured:
     placeholders may be ``constants``, by name: tensors that are part of the program rather than inputs. ``static`` are
     the numbers of the inputs that have the same memory on every call: parameters, buffers, and in a backward graph the
     saved tensors. If it ``shares``, an input takes over the memory of a result, so that memory must not be reused.
+    ``overwrites`` are the numbers of results and of the inputs that these are copied to after each call: the graph may
+    write such a result to the memory of its input, and return that.
     """
 
     gm: fx.GraphModule
@@ -58,6 +60,7 @@ class Captured:
     constants: Mapping[str, torch.Tensor]
     static: tuple[int, ...] = ()
     shares: bool = False
+    overwrites: tuple[tuple[int, int], ...] = ()
 
     @property
     def fake_mode(self) -> Any:
@@ -129,7 +132,8 @@ def _compile_function(compiler: Compiler, onednn: bool, kind: Kind) -> Callable[
         captured = tidied(gm, kind)
         static, shares = _static(gm, kind, captured.constants), mutations is not None and mutations.shares
         with _onednn(onednn):
-            run = compiler(replace(captured, static=static, shares=shares))
+            overwrites = mutations.overwrites if mutations is not None and kind == "inference" else ()
+            run = compiler(replace(captured, static=static, shares=shares, overwrites=overwrites))
         if kind != "backward":
             run = _no_views(run)
             _none_donated()

@@ -19,6 +19,7 @@ import torch
 from torch import fx
 from torch._ops import OpOverload
 from torch.autograd.grad_mode import _unsafe_preserve_version_counter
+from torch.autograd.graph import increment_version
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from keel.torch_adapter.operators import may_alias
@@ -38,7 +39,8 @@ class Mutations:
     """The mutations of a graph's inputs after each call. ``program`` takes the inputs with the numbers ``inputs`` and
     the last ``values`` results of the graph. ``copied`` are the numbers of results that share memory with a mutated
     input and must keep their values, so they are copied. ``shares`` is True if an input may take over the memory of a
-    result.
+    result. ``overwrites`` are pairs of a result and the input that it is copied to: a graph may write the result to the
+    input's memory instead, and return the input.
     """
 
     program: Callable[..., None]
@@ -46,6 +48,7 @@ class Mutations:
     values: int
     copied: tuple[int, ...]
     shares: bool
+    overwrites: tuple[tuple[int, int], ...] = ()
 
     def after(self, run: Boxed, *, hidden: bool) -> Boxed:
         """Wraps ``run`` so that the mutations follow it. It returns the results of ``run`` without those that the
@@ -53,6 +56,7 @@ class Mutations:
         graph runs, if autograd has to see the mutation.
         """
         inputs, copied, program = self.inputs, self.copied, self.program
+        pairs = [(result, inputs.index(i)) for result, i in self.overwrites]
 
         def mutating(args: list[Any]) -> Sequence[Any]:
             mutated = [args[i] for i in inputs]
@@ -60,8 +64,12 @@ class Mutations:
             end = len(results) - self.values
             for i in copied:
                 results[i] = copy_of(results[i])
-            with torch.no_grad(), _unseen(mutated) if hidden else nullcontext():
-                program(*mutated, *results[end:])
+            written = [k for result, k in pairs if results[result].data_ptr() == mutated[k].data_ptr()]
+            if len(written) < len(inputs):
+                with torch.no_grad(), _unseen(mutated) if hidden else nullcontext():
+                    program(*mutated, *results[end:])
+            if written and not hidden:
+                increment_version([mutated[k] for k in written])
             del results[end:]
             return results
 
@@ -89,11 +97,13 @@ def taken_out(gm: fx.GraphModule) -> Mutations | None:
     output = gm.graph.output_node()
     placeholders = gm.graph.find_nodes(op="placeholder")
     recorder = _Recorder(mutating)
+    copies = _copies(mutating) if COPIED not in output.meta else []
     for node in reversed(mutating):  # its result is the input after all mutations
         node.replace_all_uses_with(node.args[0], delete_user_cb=lambda user: user is output)
         node.replace_all_uses_with(_contents(node))
         gm.graph.erase_node(node)
-    output.args = ((*output.args[0], *recorder.values),)  # type: ignore[misc]
+    results: tuple[Any, ...] = tuple(output.args[0])  # type: ignore[arg-type]
+    output.args = ((*results, *recorder.values),)
     gm.recompile()
     return Mutations(
         recorder.program,
@@ -101,7 +111,19 @@ def taken_out(gm: fx.GraphModule) -> Mutations | None:
         len(recorder.values),
         output.meta.get(COPIED, ()),
         recorder.shares,
+        tuple((len(results) + [*recorder.values].index(v), placeholders.index(i)) for i, v in copies),
     )
+
+
+def _copies(mutating: Sequence[fx.Node]) -> list[tuple[fx.Node, fx.Node]]:
+    """The inputs and their new contents, if all mutations are copies of what is computed to what lies alike."""
+    if not _independent(mutating) or any(_kind_of_copy(n) is None or not _is_computed(n.args[1]) for n in mutating):
+        return []
+    return [(n.args[0], n.args[1]) for n in mutating]  # type: ignore[misc]
+
+
+def _is_computed(node: Any) -> bool:
+    return isinstance(node, fx.Node) and node.op == "call_function"
 
 
 def mutates_input(node: fx.Node) -> bool:

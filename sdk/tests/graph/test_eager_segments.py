@@ -100,5 +100,12 @@ def test_a_graph_between_two_events_gets_the_constants_that_it_uses() -> None:
     torch.testing.assert_close(run([value])[0], (value * 2).sort().values + w)
 
 
+def test_a_graph_between_two_events_overwrites_no_input() -> None:
+    """Which of its results an input gets is known of the whole graph alone."""
+    whole = Captured(graph_with({"sort": Event("sort", [])}), "inference", {}, static=(0,), overwrites=((0, 0),))
+    pieces = [step.captured for step in segments(whole) if step.captured is not None]
+    assert len(pieces) > 1 and not any(piece.overwrites or piece.static for piece in pieces)
+
+
 def test_a_graph_without_events_is_not_cut() -> None:
     assert segments(Captured(trace(program, R(3)), "inference", {})) == []

@@ -155,6 +155,13 @@ def test_a_wrong_step_is_refused_in_a_sentence(steps: tuple[Step, ...], sentence
     assert sentence in refusal(LaunchProgram(types, (0, SymType(N)), steps))
 
 
+def test_an_input_that_is_overwritten_is_returned() -> None:
+    write = CallLibrary(torch.neg, (), {}, out=0)
+    verify_program(LaunchProgram((ROW,), (0,), (write, Return((0,))), overwritten=frozenset({0})))
+    lost = LaunchProgram((ROW,), (0,), (write, Return((None,))), overwritten=frozenset({0}))
+    assert "does not return t0, which it may overwrite" in refusal(lost)
+
+
 def test_memory_in_the_arena_is_used_in_its_time_only() -> None:
     program = kernel_program()
     for k, kept in enumerate(program.arena.tensors):

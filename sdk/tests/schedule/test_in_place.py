@@ -130,8 +130,8 @@ def test_what_a_library_views_is_read_with_its_views(scheduled: Scheduled) -> No
 
 def test_fuel_bounds_how_many_are_overwritten(scheduled: Scheduled) -> None:
     (schedule,) = scheduled(lambda x, w: x.relu() @ w, square(), square())
-    graph, steps = write_in_place(schedule.tensors, schedule.steps, Fuel(0))
-    assert (graph, steps) == (schedule.tensors, schedule.steps)
+    graph, steps, inputs = write_in_place(schedule.tensors, schedule.steps, Fuel(0))
+    assert (graph, steps, inputs) == (schedule.tensors, schedule.steps, frozenset())
 
 
 def kernel(body: str) -> Kernel:
