@@ -79,6 +79,14 @@ def images(dtype: torch.dtype, device: str, size: int) -> Arguments:
     return (x.view(-1, CHANNELS, SIDE, SIDE),)
 
 
+def moments(dtype: torch.dtype, device: str, size: int) -> Arguments:
+    """A parameter, its gradient, and the moments of earlier gradients. The second one is not near zero: there the step
+    would be as large as its rounding errors.
+    """
+    weight, gradient, first, second = matrix(dtype, device, size, tensors=4)
+    return weight, gradient, first, second.square().add_(1)
+
+
 def layer_norm(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     return F.layer_norm(x, (COLUMNS,), weight, bias)
 
@@ -92,7 +100,7 @@ def adamw(weight: Tensor, gradient: Tensor, first: Tensor, second: Tensor) -> Te
     """A step of AdamW without its bias corrections, in place."""
     first.lerp_(gradient, 1 - FIRST)
     second.mul_(SECOND).addcmul_(gradient, gradient, value=1 - SECOND)
-    weight.mul_(1 - STEP * DECAY).addcdiv_(first, second.abs().sqrt() + EPSILON, value=-STEP)
+    weight.mul_(1 - STEP * DECAY).addcdiv_(first, second.sqrt() + EPSILON, value=-STEP)
     return weight
 
 
@@ -117,5 +125,5 @@ KERNELS: Mapping[str, BandwidthKernel] = {
     "layer-norm-training": BandwidthKernel(layer_norm, normalized, 5, trained=True),
     "softmax-training": BandwidthKernel(lambda x: F.softmax(x, -1), matrix, 5, trained=True),
     "cross-entropy-training": BandwidthKernel(F.cross_entropy, scores, 3, trained=True),
-    "adamw": BandwidthKernel(adamw, partial(matrix, tensors=4), 7),
+    "adamw": BandwidthKernel(adamw, moments, 7),
 }
