@@ -136,8 +136,10 @@ class Fold:
         other = [f"{v.name}[m]" for v in self.variables]
         return [f"halve<L>([&](int l, int m) BODY {{ {self.update(other, '[l]')} }});"]
 
-    def totals(self) -> list[tuple[str, str]]:
-        """(type, text) of each component of the state of all L lanes together, after ``gather``."""
+    def totals(self, lanes: str = "L") -> list[tuple[str, str]]:
+        """(type, text) of each component of the state of all L lanes together, after ``gather``, or of scalars."""
+        if not lanes and not self.careful:
+            return [(v.ctype, v.name) for v in self.variables]
         if self.parted:
             return [("double", f"total({', '.join(v.name for v in self.variables)})")]
         if self.by_steps:

@@ -64,8 +64,8 @@ def _at_top(text: Text, stmt: Stmt) -> None:
     match stmt:
         case Loop(kind="parallel"):
             _parallel(text, stmt, threads=True)
-        case Loop(kind="reduce") if not has_loops(stmt.body) and not in_order(stmt) and _worth(stmt):
-            _chunks(text, stmt)
+        case Loop(kind="reduce") if not in_order(stmt) and _worth(stmt):
+            _row_chunks(text, stmt) if has_loops(stmt.body) else _chunks(text, stmt)
         case _:
             _inside(text, stmt)
 
@@ -318,33 +318,49 @@ def _fold_steps(text: Text, lane: Axis, low: str, high: str, folds: Sequence[Fol
 
 
 def _chunks(text: Text, loop: Loop) -> None:
-    """Emits a reduce loop at the top: a fixed number of chunks on all threads, combined in order."""
+    """Emits a reduce loop at the top, whose innermost axis has lanes, in chunks."""
     lane, outer, nest, folds = _open_fold(text, loop, chunked=True)
     steps, ends = [Step(a) for a in outer], ("0", size_text(lane.size, text.name))
     if not (outer and isinstance(lane.size, int) and lane.size <= 2 * RUN):
         steps, ends = [*steps, Step(lane, 2 * RUN)], text.ends(lane)
+    with _in_chunks(text, loop, steps, folds, lanes="L"):
+        for k in range(1, len(outer) + 1):
+            text.statements(nest[k])
+        text.each(*(s.range(text) for s in steps))
+        _fold_span(text, lane, *ends, folds, nest[-1])
+
+
+def _row_chunks(text: Text, loop: Loop) -> None:
+    """Emits a reduce loop at the top with loops inside, as over the rows of a loss, in chunks."""
+    with _in_chunks(text, loop, [Step(a) for a in loop.axes], text.folds(loop), lanes=""):
+        for stmt in loop.body:
+            _inside(text, stmt)
+
+
+@contextmanager
+def _in_chunks(text: Text, loop: Loop, steps: Sequence[Step], folds: Sequence[Fold], lanes: str) -> Iterator[None]:
+    """Emits the loops over ``steps`` in a fixed number of chunks on all threads. Each chunk has accumulators of its
+    own, with that number of ``lanes`` ("" for scalars), which are combined in order.
+    """
     variables = [s.variable(text) for s in steps]
     first = f"{folds[0].number}"
     tasks, chunks = f"tasks{first}", f"chunks{first}"
     text.line(f"const i64 {tasks} = {' * '.join(n for _, n in variables)}, {chunks} = least({tasks}, {CHUNKS});")
     for fold in folds:
         text.each(fold.function())
-        for v, (ctype, _) in zip(fold.stmt.results, fold.totals(), strict=True):
+        for v, (ctype, _) in zip(fold.stmt.results, fold.totals(lanes), strict=True):
             text.line(f"{ctype} chunk{v}[{CHUNKS}];")
             text.line(f"{ctype}* const to{v} = chunk{v};")
     cost = f"{size_text(iterations(loop.axes) * work(loop.body), text.name)} / most({chunks}, 1)"
     with text.team(chunks, cost), text.loop("chunk", "from", "to"):
         for fold in folds:
-            text.each(fold.declare("L"))
+            text.each(fold.declare(lanes))
         low, high = f"{tasks} * chunk / {chunks}", f"{tasks} * (chunk + 1) / {chunks}"
         with text.count_through(variables, low, high):
-            for k in range(1, len(outer) + 1):
-                text.statements(nest[k])
-            text.each(*(s.range(text) for s in steps))
-            _fold_span(text, lane, *ends, folds, nest[-1])
+            yield
         for fold in folds:
-            text.each(fold.gather())
-            totals = zip(fold.stmt.results, fold.totals(), strict=True)
+            text.each(fold.gather() if lanes else ())
+            totals = zip(fold.stmt.results, fold.totals(lanes), strict=True)
             text.each(f"to{v}[chunk] = {total};" for v, (_, total) in totals)
     for fold in folds:
         text.each(fold.declare())

@@ -64,6 +64,29 @@ kernel total(in0: f32[N*M]) -> (out0: f32[1], out1: f32[1], out2: f32[N*M]):
     %4 = sub %3 %2
     store out2[i0] %4
 """,
+    "row_losses": """
+kernel row_losses(in0: f32[N*M]) -> (out0: f32[1], out1: f64[1], out2: f32[1], out3: i64[1]):
+  reduce i0 < N:
+    reduce r0 < M:
+      %0 = load in0[M*i0 + r0]
+      %1 = reduce max %0
+    reduce r0 < M:
+      %2 = load in0[M*i0 + r0]
+      %3 = sub %2 %1
+      %4 = exp %3
+      %5 = reduce sum %4
+    %6 = log %5
+    %7 = add %6 %1
+    %8 = cast %1 : f64
+    %9 = position i0
+    %10 = reduce sum %7
+    %11 = reduce sum %8
+    %12, %13 = reduce argmax %7 %9
+  store out0[0] %10
+  store out1[0] %11
+  store out2[0] %12
+  store out3[0] %13
+""",
     "column_softmax": """
 kernel column_softmax(in0: f32[N*M]) -> (out0: f32[N*M]):
   parallel i0 < M:
@@ -294,6 +317,12 @@ def welford(v: Values, N: int, M: int) -> Values:
     return {"out0": x.mean(1), "out1": (x - x.mean(1, keepdim=True)).square().sum(1)}
 
 
+def row_losses(v: Values, N: int, M: int) -> Values:
+    losses = v["in0"].view(N, M).logsumexp(1)
+    value, place = losses.max(0)
+    return {"out0": losses.sum(), "out1": v["in0"].view(N, M).amax(1).sum(), "out2": value, "out3": place}
+
+
 def chosen(v: Values, N: int, M: int) -> Values:
     one, two = (v[name].view(4, N * M, 4) for name in ("in0", "in1"))
     x = torch.where((torch.arange(N * M) < 2)[None, :, None], one, two)
@@ -327,6 +356,7 @@ REFERENCES: Mapping[str, Callable[..., Values]] = {
     "cast": lambda v, N, M: {"out0": v["in0"] + v["in1"], "out1": v["in0"] + v["in1"]},
     "welford": welford,
     "total": lambda v, N, M: {"out0": v["in0"].sum(), "out1": v["in0"].amax(), "out2": v["in0"] - v["in0"].amax()},
+    "row_losses": row_losses,
     "column_softmax": lambda v, N, M: {"out0": v["in0"].view(N, M).softmax(0)},
     "channel_softmax": lambda v, N, M, K: {
         "out0": v["in0"].view(K, N, M).transpose(1, 2).reshape(K * M, N).softmax(0).view(K, M, N).transpose(1, 2)

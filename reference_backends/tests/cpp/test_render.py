@@ -19,7 +19,9 @@ def test_known_sizes(name: str, golden: Callable[..., None]) -> None:
     golden(target.render(kernel(name, **{s: sizes[s] for s in sizes_of(name)})), suffix=".cpp")
 
 
-@pytest.mark.parametrize("name", ["softmax", "column_sum", "total", "transposed", "window", "scatter", "permuted"])
+@pytest.mark.parametrize(
+    "name", ["softmax", "column_sum", "total", "row_losses", "transposed", "window", "scatter", "permuted"]
+)
 def test_sizes_known_at_run_time(name: str, golden: Callable[..., None]) -> None:
     golden(target.render(kernel(name, **dict.fromkeys(sizes_of(name)))), suffix=".cpp")
 

@@ -23,6 +23,7 @@ NAMES = (
     "layer_norm",
     "column_sum",
     "total",
+    "row_losses",
     "cumsum",
     "scatter",
     "transposed",

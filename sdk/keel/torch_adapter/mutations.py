@@ -19,7 +19,6 @@ import torch
 from torch import fx
 from torch._ops import OpOverload
 from torch.autograd.grad_mode import _unsafe_preserve_version_counter
-from torch.autograd.graph import increment_version
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from keel.torch_adapter.operators import may_alias
@@ -56,7 +55,7 @@ class Mutations:
         graph runs, if autograd has to see the mutation.
         """
         inputs, copied, program = self.inputs, self.copied, self.program
-        pairs = [(result, inputs.index(i)) for result, i in self.overwrites]
+        pairs = [(inputs.index(i), result) for result, i in self.overwrites]
 
         def mutating(args: list[Any]) -> Sequence[Any]:
             mutated = [args[i] for i in inputs]
@@ -64,12 +63,12 @@ class Mutations:
             end = len(results) - self.values
             for i in copied:
                 results[i] = copy_of(results[i])
-            written = [k for result, k in pairs if results[result].data_ptr() == mutated[k].data_ptr()]
-            if len(written) < len(inputs):
-                with torch.no_grad(), _unseen(mutated) if hidden else nullcontext():
+            copies = [(i, r) for i, r in pairs if mutated[i].data_ptr() != results[r].data_ptr()]
+            with torch.no_grad(), _unseen(mutated) if hidden else nullcontext():
+                if len(copies) == len(pairs):
                     program(*mutated, *results[end:])
-            if written and not hidden:
-                increment_version([mutated[k] for k in written])
+                for i, r in copies if len(copies) < len(pairs) else ():
+                    mutated[i].copy_(results[r])
             del results[end:]
             return results
 
