@@ -92,6 +92,7 @@ class Emitter:
         self.results: dict[int, tuple[FusedNode, int]] = {}  # tensor -> its member, and which result it is
         self.steps: dict[int, dict[int, Step]] = {}  # by definition (its id): the step that makes each value
         self.sites: list[CheckSite] = []  # of the checks, in the order of their numbers
+        self.checks: list[Check] = []  # the same
 
     # -- values --------------------------------------------------------------------------------------
 
@@ -238,20 +239,47 @@ class Emitter:
         value, mask = self.value(frame, step.value), self._mask(frame, step)
 
         def made(n: int) -> Stmt:
-            self.sites.append(CheckSite(frame.node.operator, frame.node.line, step.bound, step.wrap))
-            return Check(n, value, step.bound, TROUBLE, len(self.sites) - 1, step.wrap, mask)
+            node = frame.node
+            self.sites.append(CheckSite(node.operator, node.line, step.bound, step.wrap, node.results[0]))
+            self.checks.append(Check(n, value, step.bound, TROUBLE, len(self.sites) - 1, step.wrap, mask))
+            return self.checks[-1]
 
         args = (value,) if mask is None else (value, mask)
         return self.step(("place", value, step.bound, step.wrap, mask), (), args, made)
 
+    def passed(self) -> int | None:
+        """Returns a bool, whether all checks that were emitted pass; None without checks."""
+        result: int | None = None
+        for check in self.checks:
+            result = self.both(result, self._passes(check))
+        return result
+
+    def _passes(self, check: Check) -> int:
+        """Returns a bool, whether a check passes: one that fails yields another index than its value."""
+        value = check.value
+        if check.wrap:
+            bound = Index(check.bound)
+            size = self.step(("position", bound), (), (), lambda n: Position(n, bound))
+            zero = self.step(("const", "0", torch.int64), (), (), lambda n: Const(n, 0, torch.int64))
+            below = self._applied("lt", (value, zero), torch.bool)
+            value = self._applied(
+                "where", (below, self._applied("add", (value, size), torch.int64), value), torch.int64
+            )
+        passes = self._applied("eq", (check.result, value), torch.bool)
+        if check.mask is None:
+            return passes
+        return self._applied("or", (passes, self._applied("not", (check.mask,), torch.bool)), torch.bool)
+
     def _mask(self, frame: _Frame, step: Read | CheckedIndex) -> int | None:
         if step.mask is None:
             return frame.mask
-        own = self.value(frame, step.mask)
-        if frame.mask is None:
-            return own
-        args = (frame.mask, own)
-        return self.step(("and", args, torch.bool), (), args, lambda n: Apply(n, "and", args, torch.bool))
+        return self.both(frame.mask, self.value(frame, step.mask))
+
+    def both(self, mask: int | None, other: int | None) -> int | None:
+        """Returns the conjunction of two masks; None stands for true."""
+        if mask is None or other is None:
+            return other if mask is None else mask
+        return self._applied("and", (mask, other), torch.bool)
 
     def moved(self, frame: _Frame, i: Index) -> Index:
         """Returns a definition's index over the group's axes, with its loaded indices renumbered."""

@@ -13,7 +13,7 @@ from types import MappingProxyType
 
 from keel.fuel import Fuel
 from keel.loops.index import Axis, axes_of, loaded_of
-from keel.loops.ir import Buffer, Kernel, Load, Loop, Stmt, Store, results_of, walk
+from keel.loops.ir import Buffer, Check, Kernel, Load, Loop, Stmt, Store, results_of, walk
 from keel.schedule.kernel_launch import KernelLaunch, Step
 from keel.schedule.loop_order import rename_canonically, renumbered
 from keel.schedule.read_types import is_same_memory
@@ -29,17 +29,14 @@ def write_in_place(
     """
     overwriting = _Overwriting(graph, steps, fuel, _replaced_inputs(graph, steps, overwrites))
     changed = tuple(overwriting.step(k, step) for k, step in enumerate(steps))
-    left = tuple(s for s in changed if isinstance(s, ExternCall) or not _copies_itself(s.kernel))
-    return overwriting.graph(), left, frozenset(overwriting.overwritten)
+    left = (s if isinstance(s, ExternCall) else _without_copies(s) for s in changed)
+    return overwriting.graph(), tuple(s for s in left if s is not None), frozenset(overwriting.overwritten)
 
 
 def _replaced_inputs(graph: TensorGraph, steps: Sequence[Step], overwrites: Mapping[int, int]) -> dict[int, int]:
     """Maps results that may be written over an input to that input. No other output may lie in the result's memory, or
-    it would change with the input later. A part that checks indices writes over none, since a check can fail after
-    other kernels have run.
+    it would change with the input later.
     """
-    if graph.checks:
-        return {}
     views = library_views(steps)
     shown = Counter(m for o in graph.outputs if isinstance(o, int) for m in graph.memories(o, views))
     pairs = ((graph.outputs[o], graph.inputs[i]) for o, i in overwrites.items())
@@ -55,7 +52,7 @@ def _replaced_inputs(graph: TensorGraph, steps: Sequence[Step], overwrites: Mapp
 
 class _Overwriting:
     def __init__(self, graph: TensorGraph, steps: Sequence[Step], fuel: Fuel, replaced: Mapping[int, int]):
-        self.tensors, self.fuel, self.replaced = graph, fuel, replaced
+        self.tensors, self.steps, self.fuel, self.replaced = graph, steps, fuel, replaced
         self.overwritten: set[int] = set()  # inputs
         self.instead: dict[int, int] = {}  # of each result that is not there any more: the tensor with its elements
         self.made: set[int] = set()  # the tensors that a step has written to so far
@@ -65,6 +62,7 @@ class _Overwriting:
         self.typed.update(o for o in graph.outputs if isinstance(o, int))  # which somebody else than kernels is given
         self.views = library_views(steps)
         self.last = self._last_uses(steps)
+        self.checked = self._checked_from(steps) if replaced else []
 
     def _last_uses(self, steps: Sequence[Step]) -> dict[int, int]:
         """The number of the last step that uses the memory of a tensor, or a later one for what the caller has."""
@@ -82,6 +80,29 @@ class _Overwriting:
         interface = (t for t in (*self.tensors.inputs, *self.tensors.outputs) if t not in replaced)
         use((*interface, *self.tensors.checks), len(steps))
         return last
+
+    def _checked_from(self, steps: Sequence[Step]) -> list[int]:
+        """For each step: the first tensor, in the order of the program, whose indices that step or a later one checks.
+        It is the number of tensors where nothing is checked any more.
+        """
+        checks, first = self.tensors.checks, [len(self.tensors.tensors)] * (len(steps) + 1)
+        for k, step in reversed([*enumerate(steps)]):
+            tensors = step.tensors if isinstance(step, KernelLaunch) else ()
+            first[k] = min(first[k + 1], *(site.result for t in tensors for site in checks.get(t, ())), first[k + 1])
+        return first
+
+    def _may_replace(self, number: int, launch: KernelLaunch, dead: int, result: int) -> bool:
+        """Whether a launch may write a result over an input. If a check of an index fails, the input has to be as the
+        program left it, so nothing that comes earlier in the program may be checked in the step that first changes the
+        input or later. A scatter's base is copied before the scatter changes it.
+        """
+        if self.replaced.get(result) != dead:
+            return False
+        buffers = dict(launch.arguments())
+        if _is_copy(launch.kernel, buffers[dead].name, buffers[result].name):
+            later = range(number + 1, len(self.steps))
+            number = next((k for k in later if _writes(self.steps[k], result)), len(self.steps))
+        return self.checked[number] >= result
 
     def graph(self) -> TensorGraph:
         """The graph without the results that are written over other tensors."""
@@ -118,7 +139,7 @@ class _Overwriting:
         for dead, buffer in buffers.items():
             if (
                 buffer.role == "in"
-                and (dead in self.own or self.replaced.get(result) == dead)
+                and (dead in self.own or self._may_replace(number, launch, dead, result))
                 and dead not in viewed
                 and self.last[dead] == number
                 and self._fits(dead, result)
@@ -157,9 +178,46 @@ def can_overwrite(kernel: Kernel, source: str, target: str) -> bool:
     )
 
 
-def _copies_itself(kernel: Kernel) -> bool:
-    """True if the kernel only writes what it reads where it reads it, as the copy before a scatter may."""
-    return len(kernel.buffers) == 1 and all(isinstance(s, Load | Store | Loop) for s in walk(kernel.body))
+def _without_copies(launch: KernelLaunch) -> KernelLaunch | None:
+    """The launch without loops that only write what they read where they read it, as the copy before a scatter may;
+    None if nothing is left.
+    """
+    kernel = launch.kernel
+    body = tuple(s for s in kernel.body if not (isinstance(s, Loop) and _copies_in_place(s)))
+    if len(body) == len(kernel.body):
+        return launch
+    if not any(isinstance(s, Loop | Store) for s in body):
+        return None
+    touched = {s.buffer for s in walk(body) if isinstance(s, Load | Store | Check)}
+    left = {t: b for t, b in launch.arguments() if b.name in touched}
+    values, names = {r: r for s in walk(body) for r in results_of(s)}, {b.name: b.name for b in left.values()}
+    changed = Kernel(kernel.name, tuple(left.values()), renumbered(body, values, names))
+    return KernelLaunch(rename_canonically(changed), tuple(left))
+
+
+def _copies_in_place(loop: Loop) -> bool:
+    if not all(isinstance(s, Load | Store | Loop) for s in walk(loop.body)):
+        return False
+    stores = [s for s in walk(loop.body) if isinstance(s, Store)]
+    return all(_copied(loop.body, s) == s.buffer for s in stores)
+
+
+def _is_copy(kernel: Kernel, source: str, target: str) -> bool:
+    """True if all that is written to ``target`` are the elements of ``source`` at the same places."""
+    stores = [s for s in walk(kernel.body) if isinstance(s, Store) and s.buffer == target]
+    return all(_copied(kernel.body, s) == source for s in stores)
+
+
+def _copied(body: tuple[Stmt, ...], store: Store) -> str | None:
+    """The buffer whose element at the same place is stored; None if it is another value."""
+    if store.mode != "write":
+        return None
+    loads = (s for s in walk(body) if isinstance(s, Load) and s.result == store.value)
+    return next((s.buffer for s in loads if s.index == store.index and s.mask is None), None)
+
+
+def _writes(step: Step, tensor: int) -> bool:
+    return tensor in (step.writes if isinstance(step, KernelLaunch) else step.results)
 
 
 def _accesses(body: Iterable[Stmt], axes: Set[Axis] = frozenset()) -> Iterator[tuple[Set[Axis], Load | Store]]:

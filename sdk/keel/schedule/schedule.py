@@ -158,6 +158,7 @@ def _updates(emitter: Emitter, tensors: TensorGraph, node: LoopNode) -> Kernel:
     (value,) = emitter.arguments(node, at, (update.value,))
     mask = None if update.mask is None else emitter.arguments(node, at, (update.mask,))[0]
     where = flatten(emitter.coordinates(node, at, update.at), tensors.tensors[result].type.strides)
+    mask = emitter.both(mask, emitter.passed())  # a wrong index writes nothing
     store = Store(emitter.buffer(result, "inout"), where, value, update.mode, mask)
     emitter.blocks[-1].stmts.append(store)
     emitter.close("parallel", definition.axes)

@@ -56,13 +56,14 @@ class LoopNode:
 @dataclass(frozen=True, slots=True)
 class CheckSite:
     """A bounds check of a kernel: the operator of the index, and the bound below which it must be; with ``wrap``, the
-    index must be at least -bound.
+    index must be at least -bound. ``result`` is the tensor that the operator computes.
     """
 
     operator: str
     line: str | None
     bound: Dim
     wrap: bool
+    result: int = -1
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ was run beside eager PyTorch: what it returns, what its arguments hold then, and
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -44,7 +45,7 @@ def overwritten(fn: Program, *args: Tensor, backends: tuple[Backend, ...] = (), 
         results, right = compiled(*own), fn(*expected)
         torch.testing.assert_close(own, expected)
         for each in (own, expected):
-            each[0].add_(1)
+            each[0].add_(1)  # what was returned must not change with it
         torch.testing.assert_close(results, right)
     return sum(counts)
 
@@ -158,12 +159,56 @@ def test_a_graph_that_may_stop_overwrites_nothing() -> None:
         x.mul_(2)
         return x + 1
 
-    def looked_up(x: Tensor, y: Tensor) -> Tensor:
-        x.mul_(2)
-        return x[(y.abs() * 0).long()]
-
     assert overwritten(checked, X, Y) == 0
-    assert overwritten(looked_up, X, Y) == 0
+
+
+def written_at(cache: Tensor, row: Tensor, at: Tensor) -> Tensor:
+    cache.index_copy_(0, at, row)
+    return cache.sum(0)
+
+
+def doubled_before(cache: Tensor, row: Tensor, at: Tensor) -> Tensor:
+    cache.mul_(2)
+    return row[at]
+
+
+def doubled_behind(cache: Tensor, row: Tensor, at: Tensor) -> Tensor:
+    chosen = row[at]
+    cache.mul_(2)
+    return chosen + 1
+
+
+def with_what_is_chosen(cache: Tensor, row: Tensor, at: Tensor) -> None:
+    cache.add_(row[at])
+
+
+@pytest.mark.parametrize(
+    ("program", "count"),
+    [(written_at, 1), (doubled_before, 1), (doubled_behind, 0), (with_what_is_chosen, 0)],
+)
+def test_after_an_index_that_is_out_of_range_inputs_are_as_eager_leaves_them(program: Program, count: int) -> None:
+    cache, row = torch.arange(12.0).reshape(3, 4), torch.randn(1, 4)
+    at = torch.tensor([0])
+    assert overwritten(program, cache, row, at) == count
+    compiled = keel.compile(program, backends=[keel_interp.backend])
+    for place in (3, -5):
+        own, expected = cache.clone(), cache.clone()
+        for fn, x in ((compiled, own), (program, expected)):
+            with suppress(IndexError):
+                fn(x, row, torch.tensor([place]))
+        torch.testing.assert_close(own, expected)
+
+
+def test_a_cache_of_several_layers_is_written_where_it_lies() -> None:
+    """The copies that come before the updates are one kernel, and it is left out."""
+
+    def step(keys: Tensor, values: Tensor, row: Tensor, at: Tensor) -> Tensor:
+        for cache in (keys, values):
+            cache.index_copy_(1, at, row)
+        return (keys * values).sum(1)
+
+    keys, values, row = torch.randn(2, 8, 4), torch.randn(2, 8, 4), torch.randn(2, 1, 4)
+    assert overwritten(step, keys, values, row, torch.tensor([5])) == 2
 
 
 def test_a_graph_of_several_parts_overwrites_nothing() -> None:
