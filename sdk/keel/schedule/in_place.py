@@ -82,19 +82,22 @@ class _Overwriting:
         return last
 
     def _checked_from(self, steps: Sequence[Step]) -> list[int]:
-        """For each step: the first tensor, in the order of the program, whose indices that step or a later one checks.
-        It is the number of tensors where nothing is checked any more.
+        """For each step: the first tensor, in the order of the program, whose indices that step or a later one checks,
+        or that a library computes there, which may raise. Behind all of these it is the number of tensors.
         """
-        checks, first = self.tensors.checks, [len(self.tensors.tensors)] * (len(steps) + 1)
-        for k, step in reversed([*enumerate(steps)]):
-            tensors = step.tensors if isinstance(step, KernelLaunch) else ()
-            first[k] = min(first[k + 1], *(site.result for t in tensors for site in checks.get(t, ())), first[k + 1])
-        return first
+        checks, first = self.tensors.checks, [len(self.tensors.tensors)]
+        for step in reversed(steps):
+            if isinstance(step, KernelLaunch):
+                computed = [site.result for t in step.tensors for site in checks.get(t, ())]
+            else:
+                computed = [t for t in step.results if t >= 0]
+            first.append(min((first[-1], *computed)))
+        return first[::-1]
 
     def _may_replace(self, number: int, launch: KernelLaunch, dead: int, result: int) -> bool:
-        """Whether a launch may write a result over an input. If a check of an index fails, the input has to be as the
-        program left it, so nothing that comes earlier in the program may be checked in the step that first changes the
-        input or later. A scatter's base is copied before the scatter changes it.
+        """Whether a launch may write a result over an input. After an error, the input has to be as the program left
+        it, so nothing that comes earlier in the program may be checked, or computed by a library, in the step that
+        first changes the input or later. A scatter's base is copied before the scatter changes it.
         """
         if self.replaced.get(result) != dead:
             return False

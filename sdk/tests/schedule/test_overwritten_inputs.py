@@ -178,13 +178,20 @@ def doubled_behind(cache: Tensor, row: Tensor, at: Tensor) -> Tensor:
     return chosen + 1
 
 
+def put_before(cache: Tensor, row: Tensor, at: Tensor) -> Tensor:
+    chosen = row.clone()
+    chosen[at] = 1.0
+    cache.mul_(2)
+    return chosen
+
+
 def with_what_is_chosen(cache: Tensor, row: Tensor, at: Tensor) -> None:
     cache.add_(row[at])
 
 
 @pytest.mark.parametrize(
     ("program", "count"),
-    [(written_at, 1), (doubled_before, 1), (doubled_behind, 0), (with_what_is_chosen, 0)],
+    [(written_at, 1), (doubled_before, 1), (doubled_behind, 0), (put_before, 0), (with_what_is_chosen, 0)],
 )
 def test_after_an_index_that_is_out_of_range_inputs_are_as_eager_leaves_them(program: Program, count: int) -> None:
     cache, row = torch.arange(12.0).reshape(3, 4), torch.randn(1, 4)
