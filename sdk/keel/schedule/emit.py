@@ -91,8 +91,7 @@ class Emitter:
         self.members: dict[int, FusedNode] = {}
         self.results: dict[int, tuple[FusedNode, int]] = {}  # tensor -> its member, and which result it is
         self.steps: dict[int, dict[int, Step]] = {}  # by definition (its id): the step that makes each value
-        self.sites: list[CheckSite] = []  # of the checks, in the order of their numbers
-        self.checks: list[Check] = []  # the same
+        self.checks: list[tuple[Check, CheckSite]] = []  # in the order of their numbers
 
     # -- values --------------------------------------------------------------------------------------
 
@@ -240,9 +239,9 @@ class Emitter:
 
         def made(n: int) -> Stmt:
             node = frame.node
-            self.sites.append(CheckSite(node.operator, node.line, step.bound, step.wrap, node.results[0]))
-            self.checks.append(Check(n, value, step.bound, TROUBLE, len(self.sites) - 1, step.wrap, mask))
-            return self.checks[-1]
+            check = Check(n, value, step.bound, TROUBLE, len(self.checks), step.wrap, mask)
+            self.checks.append((check, CheckSite(node.operator, node.line, step.bound, step.wrap, node.results[0])))
+            return check
 
         args = (value,) if mask is None else (value, mask)
         return self.step(("place", value, step.bound, step.wrap, mask), (), args, made)
@@ -250,7 +249,7 @@ class Emitter:
     def passed(self) -> int | None:
         """Returns a bool, whether all checks that were emitted pass; None without checks."""
         result: int | None = None
-        for check in self.checks:
+        for check, _ in self.checks:
             result = self.both(result, self._passes(check))
         return result
 
@@ -318,11 +317,11 @@ class Emitter:
 
     def kernel(self) -> Kernel:
         """Returns the emitted kernel, with a buffer for the results of its checks."""
-        if self.sites:
+        if self.checks:
             device = self.tensors.tensors[next(iter(self.buffers))[0]].type.device
             trouble = {
-                (self.tensors.trouble(tuple(self.sites), device), "in"): Buffer(
-                    TROUBLE, torch.int64, len(self.sites), "inout"
+                (self.tensors.trouble(tuple(site for _, site in self.checks), device), "in"): Buffer(
+                    TROUBLE, torch.int64, len(self.checks), "inout"
                 )
             }
             read = {key: b for key, b in self.buffers.items() if b.role == "in"}

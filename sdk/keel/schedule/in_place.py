@@ -193,9 +193,7 @@ def _without_copies(launch: KernelLaunch) -> KernelLaunch | None:
         return None
     touched = {s.buffer for s in walk(body) if isinstance(s, Load | Store | Check)}
     left = {t: b for t, b in launch.arguments() if b.name in touched}
-    values, names = {r: r for s in walk(body) for r in results_of(s)}, {b.name: b.name for b in left.values()}
-    changed = Kernel(kernel.name, tuple(left.values()), renumbered(body, values, names))
-    return KernelLaunch(rename_canonically(changed), tuple(left))
+    return KernelLaunch(rename_canonically(Kernel(kernel.name, tuple(left.values()), body)), tuple(left))
 
 
 def _copies_in_place(loop: Loop) -> bool:

@@ -67,8 +67,9 @@ class Mutations:
             with torch.no_grad(), _unseen(mutated) if hidden else nullcontext():
                 if len(copies) == len(pairs):
                     program(*mutated, *results[end:])
-                for i, r in copies if len(copies) < len(pairs) else ():
-                    mutated[i].copy_(results[r])
+                else:
+                    for i, r in copies:
+                        mutated[i].copy_(results[r])
             del results[end:]
             return results
 
