@@ -15,8 +15,8 @@ from torch.fx.immutable_collections import immutable_dict
 from keel.errors import KeelError
 from keel.spec.bind import bound
 from keel.spec.excluded import exclusion_of_value, left_out
-from keel.torch_adapter import dim_of, expression, is_operator, may_alias
-from keel.types import Call, SymType, TensorType, Type, leaves
+from keel.torch_adapter import dim_of, expression, is_operator, may_alias, tensor_type
+from keel.types import Call, SymType, Type, leaves
 
 _SIZES = frozenset(
     {"aten.sym_size.int", "aten.sym_stride.int", "aten.sym_numel.default", "aten.sym_storage_offset.default"}
@@ -34,9 +34,7 @@ def type_of(value: object) -> Type:
         case torch.Tensor():
             if (exclusion := exclusion_of_value(value)) is not None:
                 raise left_out(*exclusion, "A tensor")
-            return TensorType(
-                value.dtype, tuple(map(dim_of, value.shape)), tuple(map(dim_of, value.stride())), value.device
-            )
+            return tensor_type(value)
         case torch.SymInt():
             return SymType(dim_of(value))
         case torch.SymFloat():

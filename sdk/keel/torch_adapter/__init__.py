@@ -71,6 +71,7 @@ from keel.torch_adapter.sympy_expressions import (
     rename,
     same,
     symbols_of,
+    tensor_type,
 )
 from keel.torch_adapter.trees import (
     Tree,
@@ -160,6 +161,7 @@ __all__ = [
     "same",
     "signature",
     "symbols_of",
+    "tensor_type",
     "tidied",
     "torch_compile_backend",
     "tree_of",

@@ -14,7 +14,8 @@ from torch import fx
 from torch._ops import OpOverload
 
 from keel.torch_adapter.recorder import fake_mode_of_value
-from keel.torch_adapter.sympy_expressions import dim_of
+from keel.torch_adapter.sympy_expressions import tensor_type
+from keel.types import TensorType
 
 aten = torch.ops.aten
 
@@ -26,11 +27,11 @@ def replace_fma(gm: fx.GraphModule) -> None:
             a, b, c = node.args
             is_tensor = isinstance(b, fx.Node) and isinstance(b.meta.get("val"), torch.Tensor)
             call = (aten.addcmul.default, (c, a, b), {}) if is_tensor else (aten.add.Tensor, (c, a), {"alpha": b})
-            if _type(node.meta["val"]) == _type_of_call(node, *call):
+            if tensor_type(node.meta["val"]) == _type_of_call(node, *call):
                 node.target, node.args, node.kwargs = call
 
 
-def _type_of_call(node: fx.Node, target: OpOverload, args: Any, kwargs: Any) -> Any:
+def _type_of_call(node: fx.Node, target: OpOverload, args: Any, kwargs: Any) -> TensorType | None:
     """The type of the result that a call has under the fake mode of ``node``; None if PyTorch refuses it."""
     mode = fake_mode_of_value(node.meta["val"])
     if mode is None:
@@ -38,10 +39,6 @@ def _type_of_call(node: fx.Node, target: OpOverload, args: Any, kwargs: Any) -> 
     values, named = fx.node.map_arg((args, kwargs), lambda n: n.meta["val"])
     try:
         with mode:
-            return _type(target(*values, **named))
+            return tensor_type(target(*values, **named))
     except RuntimeError:  # a float times integers
         return None
-
-
-def _type(x: torch.Tensor) -> Any:
-    return x.dtype, x.device, tuple(map(dim_of, x.shape)), tuple(map(dim_of, x.stride()))

@@ -10,7 +10,7 @@ import torch
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols, statically_known_true
 from torch.utils._sympy.functions import Max
 
-from keel.types import Dim, as_dim
+from keel.types import Dim, TensorType, as_dim
 
 Symbolic = torch.SymInt | torch.SymFloat | torch.SymBool
 
@@ -21,6 +21,11 @@ def dim_of(value: int | torch.SymInt) -> Dim:
     PyTorch's own functions (FloorDiv, Mod ...) stay as they are; ``loops.symbolic_sizes.canonicalize`` replaces them.
     """
     return value if isinstance(value, int) else as_dim(expression(value))
+
+
+def tensor_type(x: torch.Tensor) -> TensorType:
+    """The type of a tensor, fake or not, of any layout that has strides."""
+    return TensorType(x.dtype, tuple(map(dim_of, x.shape)), tuple(map(dim_of, x.stride())), x.device)
 
 
 def expression(value: Symbolic | int | float) -> sympy.Expr:

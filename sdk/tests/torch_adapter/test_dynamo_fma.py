@@ -24,8 +24,8 @@ def graph_of(fn: Callable[..., Any], *args: Tensor, dynamic: bool = False) -> fx
         return lambda values: captured.gm(*values)
 
     torch.compiler.reset()
-    backend = lambda gm, inputs: capture(gm, inputs, compiler)  # noqa: E731
-    torch.compile(fn, backend=backend, dynamic=dynamic)(*(a.clone() for a in args))
+    compiled = torch.compile(fn, backend=lambda gm, inputs: capture(gm, inputs, compiler), dynamic=dynamic)
+    compiled(*(a.clone() for a in args))
     return graphs[0]
 
 
