@@ -58,7 +58,7 @@ def speed_part(name: str) -> Part:
 
 
 def kernel_part(name: str) -> Part:
-    """The part of that name, of kernels beside a copy."""
+    """The part of that name, of kernels compared with copies."""
     return Part(partial(kernel_roofs.jobs, name), kernel_roofs.measure, kernel_roofs.bars)
 
 

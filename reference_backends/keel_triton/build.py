@@ -15,13 +15,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from keel import Launcher, Source
-from keel.launcher import launcher_type
 from keel.loops import Kernel, evaluate
 from keel.plugin import cuda_stream
 from keel_triton.block_sizes import Blocks, choose
 from keel_triton.driver import Run, cuda, runner
 from keel_triton.launch_plan import NARROW, Launch, plan, reach
-from keel_triton.native_launch import Runs, Variants, launch_library
+from keel_triton.native_launch import Runs, Variants, build_launchers
 
 if TYPE_CHECKING:  # these modules import Triton, which is not everywhere
     from triton.backends.compiler import GPUTarget
@@ -56,8 +55,7 @@ def warm_up() -> None:
     from keel_triton.binaries import compiler_fingerprint
 
     compiler_fingerprint()
-    launcher_type()
-    launch_library()
+    build_launchers()
     importlib.import_module("triton.compiler.code_generator")  # Triton does so when it compiles the first function
 
 

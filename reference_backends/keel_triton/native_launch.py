@@ -9,7 +9,7 @@ from importlib.resources import files
 from typing import Any
 
 from keel import Launcher
-from keel.launcher import address_of, c_library, native_launcher
+from keel.launcher import address_of, c_library, launcher_type, native_launcher
 from keel.plugin import cuda_stream
 from keel_triton.driver import INVALID_CONTEXT, Run, launch_failed
 
@@ -95,6 +95,12 @@ def _run(which: Sequence[int], run: Run) -> _Run:
 
 def _numbers(values: Sequence[int]) -> Any:
     return ctypes.cast((_NUMBER * len(values))(*values), _NUMBERS)
+
+
+def build_launchers() -> None:
+    """Builds what every launcher in C needs, if that is not in the cache."""
+    launcher_type()
+    launch_library()
 
 
 @lru_cache(maxsize=1)

@@ -23,7 +23,7 @@ def backend(prepare: Callable[[], Any] | None, compile: Callable[[fx.GraphModule
     return Backend(name="acme", device="cpu", supports=lambda call: None, compile=compile, warm_up=prepare)
 
 
-def test_it_runs_beside_the_capture_of_the_first_graph() -> None:
+def test_it_runs_during_the_capture_of_the_first_graph() -> None:
     threads: list[int] = []
     ran = Event()
 

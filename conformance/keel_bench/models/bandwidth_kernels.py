@@ -34,6 +34,10 @@ class BandwidthKernel:
     trained: bool = False
     random: bool = False
 
+    @property
+    def mode(self) -> str:
+        return "training" if self.trained else "inference"
+
     def arguments(self, dtype: torch.dtype, device: str, size: int) -> Arguments:
         made = self.make(dtype, device, size)
         return tuple(t.requires_grad_(self.trained and t.is_floating_point()) for t in made)

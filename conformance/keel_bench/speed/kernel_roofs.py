@@ -1,4 +1,4 @@
-"""Kernels that wait for memory: their speed as a share of a copy's in the same run, and beside Inductor's.
+"""Kernels that wait for memory: their speed as a share of a copy's in the same run, and relative to Inductor's.
 
 A step that has to pass over a tensor n times, to read or to write it, can take no less than n / 2 copies of that tensor
 where caches hold nothing of it.
@@ -24,8 +24,9 @@ from ..jobs import Job, Selection, beyond, failed
 from ..models.bandwidth_kernels import BYTES, FEW_BYTES, KERNELS, Arguments, BandwidthKernel
 from ..run_time import alone, finish
 from .contender_process import distance
+from .contenders import KEEL
 
-COPY, KEEL = "copy", "keel"
+COPY = "copy"
 SHARE, BESIDE_INDUCTOR = 0.92, 0.97
 """The least share of a copy's speed, and the least speed relative to Inductor's: rounds vary by some percent."""
 ROUNDS, TURN = 7, 0.05
@@ -38,10 +39,10 @@ Step = Callable[[], Any]
 
 def jobs(part: str, chosen: Selection) -> list[Job]:
     return [
-        chosen.job(part, name, "training" if KERNELS[name].trained else "inference", precision=precision)
+        chosen.job(part, name, KERNELS[name].mode, precision=precision)
         for precision in chosen.precisions
         for name in chosen.models
-        if name in KERNELS and ("training" if KERNELS[name].trained else "inference") in chosen.modes
+        if name in KERNELS and KERNELS[name].mode in chosen.modes
     ]
 
 

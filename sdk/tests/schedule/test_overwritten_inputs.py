@@ -1,5 +1,5 @@
 """Inputs that a program mutates are written by kernels where nothing else needs their old contents. Every program here
-was run beside eager PyTorch: what it returns, what its arguments hold then, and after they have changed again.
+is compared with eager PyTorch: what it returns, what its arguments hold then, and after they have changed again.
 """
 
 from __future__ import annotations

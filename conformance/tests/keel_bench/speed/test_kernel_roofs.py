@@ -1,4 +1,4 @@
-"""Kernels that wait for memory, beside a copy: what they compute, what they are measured against, and their bars."""
+"""Kernels that wait for memory, compared with copies: what they compute, what they are measured against, their bars."""
 
 from __future__ import annotations
 

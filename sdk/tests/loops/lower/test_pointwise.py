@@ -9,7 +9,6 @@ import pytest
 import sympy
 import torch
 
-from keel.loops.ir import Apply
 from keel.loops.lower import lower, unary
 from keel.spec import decomposition_of
 from keel.types import Call, Dim, TensorType
@@ -457,17 +456,6 @@ def test_multiply_add() -> None:
         check(aten.lerp.Scalar, finite[0], finite[1], weight, rtol=1e-5, atol=1e-6)
     check(aten.lerp.Tensor, finite[0], finite[1], finite[2], rtol=1e-5, atol=1e-6)
     check(aten.addcmul.default, *finite.bfloat16(), value=2)
-
-
-def test_choices_by_constants_are_resolved() -> None:
-    """gcc does not vectorize a loop in which they are left."""
-    x, y = sample(torch.float32), sample(torch.float32, 3)
-    for weight in (0.3, 0.5, -0.2, 0.49999999999):
-        definition = lowered(aten.lerp.Scalar, x, y, weight)
-        assert not isinstance(definition, str)
-        assert not [s for s in definition.steps if isinstance(s, Apply) and s.op in ("where", "lt", "abs")]
-    definition = lowered(aten.lerp.Tensor, x, y, y)
-    assert not isinstance(definition, str) and [s for s in definition.steps if isinstance(s, Apply) and s.op == "where"]
 
 
 def test_conversions() -> None:
