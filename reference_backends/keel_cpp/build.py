@@ -19,6 +19,7 @@ from keel import KeelError, Launcher, Source
 from keel.cache import compile_library
 from keel.loops import Kernel
 from keel_cpp.emitter import prelude
+from keel_cpp.merge_functions import definitions
 from keel_cpp.native_launch import native
 from keel_cpp.probe import COMPILER, cpu, probe
 
@@ -82,16 +83,15 @@ def build(sources: Sequence[Source]) -> list[Launcher]:
 
 
 def unit(sources: Sequence[Source]) -> tuple[list[str], str]:
-    """The name of each source's function, and the text of all functions. Equal bodies appear once, named by a hash."""
+    """The name of each source's function, a hash of its body, and the text of all functions. A body appears once."""
     functions: dict[str, str] = {}
     names = []
     for source in sources:
-        head = f"void {source.kernel.name}("
-        body = source.text.partition(head)[2]
-        name = "keel_" + hashlib.sha256(body.encode()).hexdigest()[:16]
-        functions[name] = source.text.replace(head, f'__attribute__((visibility("default"))) void {name}(', 1)
+        text = source.text.partition(f"void {source.kernel.name}(")[2]
+        name = "keel_" + hashlib.sha256(text.encode()).hexdigest()[:16]
+        functions[name] = text
         names.append(name)
-    return names, "\n".join([prelude(), *functions.values()])
+    return names, "\n".join([prelude(), *definitions(functions)])
 
 
 def flags() -> tuple[str, ...]:

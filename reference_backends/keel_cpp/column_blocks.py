@@ -14,11 +14,15 @@ from keel.loops import Axis, Load, Loop, Position, Reduce, Scan, Stmt, Store, ax
 from keel_cpp.accumulators import Fold
 from keel_cpp.analysis import axes_used, folds_of, has_loops, is_small, unrolls, vectorizes
 from keel_cpp.emitter import Text
-from keel_cpp.index_text import size_text
+from keel_cpp.index_text import extent_text, size_text
 from keel_cpp.op_table import STORED, loaded
 
 WIDTH = 128
 """The most columns of a block: 512 bytes of float for a row and for each accumulator."""
+EXTENTS = (16, 32, WIDTH)
+"""The extents of arrays with an element for each column. There are few, so that kernels of many sizes can be merged
+(module ``merge_functions``).
+"""
 STEPS = 32
 """The number of additions in float before a partial sum is added to a double."""
 
@@ -39,10 +43,14 @@ class Columns:
         if not isinstance(axis.size, int):
             return Columns(axis, WIDTH, False, f"{text}_n", f"{text}_low")
         blocks = max(-(-axis.size // WIDTH), 1)
-        width = 16 * max(-(-axis.size // (16 * blocks)), 1)
-        width = max(min(width, axis.size), 1)
+        width = 16 * -(-axis.size // (16 * blocks)) if axis.size > 16 else max(axis.size, 1)
         exact = axis.size % width == 0
         return Columns(axis, width, exact, str(width) if exact else f"{text}_n", f"{text}_low")
+
+    @property
+    def extent(self) -> str:
+        """The text of the extent of an array with an element for each column."""
+        return extent_text(next(n for n in EXTENTS if n >= self.width))
 
 
 def columns(text: Text, body: Sequence[Stmt], shape: Columns) -> None:
@@ -76,7 +84,7 @@ class _Block:
         text = self.text
         folds = text.folds(loop)
         for fold in folds:
-            text.each(fold.function(), fold.declare(str(self.shape.width)))
+            text.each(fold.function(), fold.declare(self.shape.extent))
             self.varying |= set(fold.stmt.results)
         with ExitStack() as stack:
             for a in loop.axes[:-1]:
@@ -106,7 +114,7 @@ class _Block:
                 stack.enter_context(text.block(f"for (i64 {span} = 0; {span} < {high}; {span} += {STEPS})"))
                 text.line(f"const i64 {name}_end = least({name}_span + {STEPS}, {high});")
                 low, high = f"{name}_span", f"{name}_end"
-            text.each(f.declare_part(str(self.shape.width)) for f in parted)
+            text.each(f.declare_part(self.shape.extent) for f in parted)
             self.parts |= {f.number for f in parted}
             with text.loop(name, low, high):
                 self.body(loop.body)
@@ -128,7 +136,7 @@ class _Block:
             return
         escaping = self._escaping(varying)
         for r in escaping:
-            text.line(f"{STORED[text.facts.dtypes[r]]} wide{r}[{self.shape.width}];")
+            text.line(f"{STORED[text.facts.dtypes[r]]} wide{r}[{self.shape.extent}];")
         inner = [s for s in walk(tuple(varying)) if not isinstance(s, Loop)]
         simd = vectorizes(varying, self.shape.axis, text.facts)
         head = f"for (int l = 0; l < {self.shape.count}; ++l)"

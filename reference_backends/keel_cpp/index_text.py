@@ -32,6 +32,11 @@ def size_text(d: Dim, names: Names) -> str:
     return keel.loops.size_text(d, names, FORMS)
 
 
+def extent_text(extent: int) -> str:
+    """The extent of an array: a number that the compiler has to know, and thus never a parameter of merged kernels."""
+    return f"{extent}u"
+
+
 def index_text(i: Index, names: Names, values: Values) -> str:
     """An index; ``values`` gives the text of a loaded one."""
     terms = [_term(_atom(a, names, values), c, names) for a, c in i.terms]
@@ -58,11 +63,12 @@ def _divided(atom: Div | Mod, names: Names, values: Values) -> str:
     """A quotient or remainder, in unsigned and narrow integers if the bounds allow it, because the vectorizer can
     divide only these.
     """
-    of, by = index_text(atom.of, names, values), size_text(atom.by, names)
+    of = index_text(atom.of, names, values)
+    by = f"{atom.by}u" if isinstance(atom.by, int) and atom.by > 0 else size_text(atom.by, names)  # known: no division
     symbol = "/" if isinstance(atom, Div) else "%"
     limits = bounds(atom.of)
     if limits is None or not non_negative(limits[0]) or not is_positive(atom.by):
         return f"{'size_div' if isinstance(atom, Div) else 'size_mod'}({of}, {by})"
     if isinstance(limits[1], int) and limits[1] < NARROW and isinstance(atom.by, int) and atom.by < NARROW:
-        return f"i64(u32({of}) {symbol} {by}u)"
+        return f"i64(u32({of}) {symbol} {by})"
     return f"(({of}) {symbol} {by})"

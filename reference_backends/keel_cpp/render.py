@@ -247,9 +247,11 @@ def _serial(text: Text, loop: Loop) -> None:
         text.each(fold.function(), fold.declare())
     with ExitStack() as stack:
         for a in loop.axes:
+            high = size_text(a.size, text.name)
             if unrolls(loop):
                 text.line("UNROLL")
-            stack.enter_context(text.loop(text.name(a.name), "0", size_text(a.size, text.name)))
+                high += "u"  # the compiler has to know it
+            stack.enter_context(text.loop(text.name(a.name), "0", high))
         for stmt in loop.body:
             _inside(text, stmt)
     text.results(f for f in folds if isinstance(f.stmt, Reduce))

@@ -30,6 +30,7 @@ from keel.torch_adapter import (
     has_effect,
     is_overload,
     is_random,
+    lazy_module,
     makes_sizes,
 )
 from keel.types import Call, leaves
@@ -254,7 +255,7 @@ class _Rewrite:
         self._unalias(old, returned)
         _drop_unused(self.graph)
         self.graph.lint()
-        gm = fx.GraphModule(self.gm, self.graph, class_name="legalized")
+        gm = lazy_module(self.gm, self.graph, "legalized")
         gm.meta = dict(self.gm.meta)
         return gm
 

@@ -21,7 +21,7 @@ from torch import fx
 from keel.placement.call_graph import is_getitem, is_size_arithmetic
 from keel.placement.placement import Part, Plan
 from keel.symbols import free_symbols, implied_symbols
-from keel.torch_adapter import expression
+from keel.torch_adapter import expression, lazy_module
 from keel.types import leaves
 
 MANY = 10_000
@@ -43,10 +43,10 @@ class PartGraph:
 
     @cached_property
     def gm(self) -> fx.GraphModule:
-        """The graph as a module. It is made on first use: FX writes and compiles Python for it, which takes longer than
-        all other work of splitting a graph.
+        """The graph as a module. It is made on first use, and its Python when it first runs, because FX takes longer to
+        write and compile Python than all other work of splitting a graph.
         """
-        return fx.GraphModule(dict(self.bodies), self.graph, class_name=self.part.name)
+        return lazy_module(self.bodies, self.graph, self.part.name)
 
     def __iter__(self) -> Iterator[object]:
         return iter((self.part, self.gm, self.inputs, self.outputs))

@@ -20,6 +20,7 @@ from keel.torch_adapter.fakes import Fakes, SymbolFacts, expression_data, facts_
 from keel.torch_adapter.foreign import asks_again, given_to, torch_compile_backend
 from keel.torch_adapter.lasting_values import LastingValue
 from keel.torch_adapter.lazy_bits import has_negative_bit
+from keel.torch_adapter.lazy_module import lazy_module
 from keel.torch_adapter.meta_bugs.fft_strides import Transformed
 from keel.torch_adapter.meta_bugs.table import bug_of, fix_strides
 from keel.torch_adapter.modes import without_autocast, without_modes
@@ -135,6 +136,7 @@ __all__ = [
     "is_random",
     "is_taken_apart",
     "late",
+    "lazy_module",
     "makes_sizes",
     "map_leaves",
     "may_alias",

@@ -26,6 +26,7 @@ from keel.errors import KeelError
 from keel.torch_adapter.backward_mutations import keep_saved, read_late, saves_unchecked
 from keel.torch_adapter.dynamo_fma import replace_fma
 from keel.torch_adapter.inlined_calls import Decomposed, drop_detached, inline_calls, nothing_decomposed, outline_calls
+from keel.torch_adapter.lazy_module import lazy_module
 from keel.torch_adapter.meta_bugs.apply import apply_fixes
 from keel.torch_adapter.meta_bugs.upsample import resampled
 from keel.torch_adapter.misread_sizes import restore_sizes
@@ -88,6 +89,7 @@ def capture(
     from torch._dynamo.utils import flatten_graph_inputs
     from torch._functorch import config
     from torch._functorch.aot_autograd import aot_module_simplified
+    from torch.fx._lazy_graph_module import _use_lazy_graph_module
 
     if any(isinstance(x, list | tuple | dict) for x in example_inputs):  # the whole backward of compiled autograd
         more = compiler, images, decomposed
@@ -100,8 +102,9 @@ def capture(
     # order effects, are created in the graph; otherwise they would be inputs that are None. oneDNN is off, so that
     # PyTorch decomposes operators such as LSTM on a CPU too: graphs can be lowered for any device. To repeat the random
     # numbers of a checkpoint, an operator on a GPU would take a generator, which cannot be a value of a graph; so it
-    # takes a state.
+    # takes a state. Python is written only for modules that run.
     with (
+        _use_lazy_graph_module(True),
         config.patch(donated_buffer=False, unlift_effect_tokens=True, graphsafe_rng_functionalization=False),
         _onednn(False),
         resampled(gm),
@@ -306,8 +309,9 @@ def tidied(gm: fx.GraphModule, kind: Kind) -> Captured:
         _made_of_numbers(graph)
     assert_kept(gm)
     assert_promises(gm)
-    gm.recompile()
-    return Captured(gm, kind, constants)
+    changed = lazy_module(gm, gm.graph, type(gm).__name__)
+    changed.meta = gm.meta
+    return Captured(changed, kind, constants)
 
 
 def _made_of_numbers(graph: fx.Graph) -> None:

@@ -1,7 +1,7 @@
 extern "C" void softmax(const float* in0, float* out0) {
   parallel(4096, 24576, [=](i64 from, i64 to) BODY {
     for (i64 i0 = from; i0 < to; ++i0) {
-      float row4[768];
+      float row4[1024u];
       float acc1[L]; fill(acc1, lowest<float>);
       for (i64 r0_at = 0; r0_at < 768; r0_at += L) {
         SIMD for (int l = 0; l < L; ++l) {

@@ -3,10 +3,10 @@ extern "C" void column_sum(const float* in0, float* out0, i64 M, i64 N_) {
     for (i64 i0_block = from; i0_block < to; ++i0_block) {
       const i64 i0_low = i0_block * 128, i0_high = least(i0_low + 128, M);
       const int i0_n = i0_high - i0_low;
-      double sum1[128]; fill(sum1, 0.);
+      double sum1[128u]; fill(sum1, 0.);
       for (i64 r0_span = 0; r0_span < N_; r0_span += 32) {
         const i64 r0_end = least(r0_span + 32, N_);
-        float part1[128]; fill(part1, float(0));
+        float part1[128u]; fill(part1, float(0));
         for (i64 r0 = r0_span; r0 < r0_end; ++r0) {
           SIMD for (int l = 0; l < i0_n; ++l) {
             const i64 i0 = i0_low + l;

@@ -1,0 +1,16 @@
+"""Graph modules that write and compile their Python when they first run. Most modules of a compilation never do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import fx
+from torch.fx._lazy_graph_module import _LazyGraphModule
+
+
+def lazy_module(root: torch.nn.Module | Mapping[str, object], graph: fx.Graph, name: str) -> fx.GraphModule:
+    """A module of ``graph`` with the attributes of ``root`` that the graph uses, as ``fx.GraphModule`` makes it.
+    ``name`` is that of its class.
+    """
+    return _LazyGraphModule(root if isinstance(root, torch.nn.Module) else dict(root), graph, class_name=name)
