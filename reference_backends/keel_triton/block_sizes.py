@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from math import prod
 
 from keel.loops import Loop, evaluate
-from keel_triton.launch_plan import Part, blocks, padded, steps
+from keel_triton.launch_plan import STRIP, Part, blocks, padded, steps
 
 PROGRAMS = 264  # two programs per multiprocessor
-TILE = 4096  # the largest tile of rows by lanes
+FEW = 198  # three for two multiprocessors: fewer programs are better than strips of columns that split cache lines
+COLUMNS = 16384  # the bytes of a tile of columns: 128 times a cache line
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,14 +33,14 @@ class Blocks:
 
 def choose(part: Part, sizes: Mapping[str, int]) -> Blocks:
     """The blocks of ``part`` at these values of its size symbols; a dimension of size 0 gives no programs."""
-    rows = prod(evaluate(d, sizes) for d in part.rows)
+    rows, outer = (prod(evaluate(a.size, sizes) for a in axes) for axes in (part.axes, part.outer))
     if part.rank == 0:
         return Blocks(1, 0, 1, 1)
     if part.rank == 1:
         return _lanes(part, rows)
     # A loop without steps at these sizes still has a block, because the source is the same.
     stepped = max((max(_length(s, sizes), 1) for s in steps(part)), default=0)
-    return _tile(part, rows, max(blocks(part), default=0), stepped)
+    return _tile(part, rows, outer, max(blocks(part), default=0), stepped)
 
 
 def _length(loop: Loop, sizes: Mapping[str, int]) -> int:
@@ -53,8 +54,11 @@ def _lanes(part: Part, rows: int) -> Blocks:
     return Blocks(x, 0, max(1, min(4, x // 128)), -(-rows // x))
 
 
-def _tile(part: Part, rows: int, width: int, stepped: int) -> Blocks:
-    """Rows by lanes: a block has one long row or several short ones. Columns are in strips of whole cache lines."""
+def _tile(part: Part, rows: int, outer: int, width: int, stepped: int) -> Blocks:
+    """Rows by lanes: a block has one long row or several short ones. Columns are in strips of whole cache lines.
+
+    Warps that share rows of 16-bit numbers wait for each other longer than for memory, so each takes more of them.
+    """
     columns = part.contiguous == "x" and bool(part.axes)
     r = 0
     if stepped:
@@ -63,13 +67,13 @@ def _tile(part: Part, rows: int, width: int, stepped: int) -> Blocks:
     x = 1
     if part.axes:
         most = padded(rows) if rows else 1
-        x = min(_between(16, TILE // lanes, 64) if columns else max(1, 1024 // lanes), most)
+        tile = COLUMNS // min(part.itemsize, 4)
+        x = min(_between(16, tile // lanes, STRIP) if columns else max(1, 1024 // lanes), most)
         least = 16 if columns else 1
-        while x > least and -(-rows // x) < PROGRAMS:
+        while x > least and outer * -(-rows // x) < (FEW if columns else PROGRAMS):
             x //= 2
-    elements = x * lanes
-    warps = _between(1, elements // 256, 8) if elements <= 4096 else _between(8, elements // 512, 16)
-    return Blocks(x, r, warps, -(-rows // x))
+    each = 32 if part.itemsize <= 2 and not stepped and not columns else 8
+    return Blocks(x, r, _between(1, x * lanes // (32 * each), 8 if columns else 16), outer * -(-rows // x))
 
 
 def _floor(n: int) -> int:

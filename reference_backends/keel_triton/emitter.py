@@ -91,9 +91,14 @@ class _Printer:
     def run(self) -> list[str]:
         part, masks = self.part, {}
         if part.axes:
-            x = f"pid{self.cast} * {self.xblock} + tl.arange(0, {self.xblock})"
+            pid, rows = f"pid{self.cast}", product_text(part.rows, self.launch.sizes)
+            if part.outer:
+                self.emit(f"y = {pid} // tl.cdiv({rows}, {self.xblock})")
+                self.spread(part.outer, Var("y", NONE, torch.int64))
+                pid = f"({pid} % tl.cdiv({rows}, {self.xblock}))"
+            x = f"{pid} * {self.xblock} + tl.arange(0, {self.xblock})"
             self.emit(f"x = {x}" if part.rank == 1 else f"x = ({x})[:, None]")
-            self.emit(f"x_in = x < {product_text(part.rows, self.launch.sizes)}")
+            self.emit(f"x_in = x < {rows}")
             self.spread(part.axes, Var("x", X, torch.int64))
             masks = {"x": "x_in"}
         level = Level(X if part.rank else NONE, "", masks)

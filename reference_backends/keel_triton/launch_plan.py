@@ -7,8 +7,8 @@ parameters.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import prod
 from typing import Literal
@@ -29,6 +29,7 @@ from keel.loops import (
     Mod,
     Position,
     Store,
+    axes_of,
     dims_of,
     evaluate,
     walk,
@@ -40,23 +41,29 @@ Mode = Literal["block", "steps", "serial"]
 
 ONE_PASS = 4096  # the longest row in one block, for a single loop
 SEVERAL_PASSES = 16384  # the longest row in one block, if that saves reading it again
+UNKNOWN = 1 << 20  # the assumed length of a loop that is known at run time only
+STRIP = 64  # the most columns of a program
 UNROLLED = 16  # the longest loop that each lane runs by itself, unrolled
 NARROW = 2**31 - 2**21  # indices below this fit int32, even those of lanes past the end of the last block
 
-_RESERVED = re.compile(r"pid|x|x_.*|tl|triton|libdevice|[abcjnrv]\d.*|off\d+|end\d+|[XR]BLOCK\d*|INDEX")
+_RESERVED = re.compile(r"pid|[xy]|[xy]_.*|tl|triton|libdevice|[abcjnrv]\d.*|off\d+|end\d+|[XR]BLOCK\d*|INDEX")
 
 
 @dataclass(frozen=True)
 class Part:
     """A piece in blocks. ``axes`` are flattened and divided into blocks of XBLOCK rows; without axes there is one row.
     ``rank`` is 0 for scalars, 1 for one lane per row, and 2 for rows by lanes of the inner loops. ``contiguous`` says
-    whether most accesses are contiguous along rows (x) or along the inner loops (r).
+    whether most accesses are contiguous along rows (x) or along the inner loops (r). ``itemsize`` is the most bytes of
+    an element that inner loops read or write and rows do not share. ``outer`` are axes of which a program has one
+    point: what depends on them is a scalar.
     """
 
     axes: tuple[Axis, ...]
     body: Body
     rank: int
     contiguous: Literal["x", "r"]
+    itemsize: int = 4
+    outer: tuple[Axis, ...] = ()
 
     @property
     def rows(self) -> tuple[Dim, ...]:
@@ -115,12 +122,13 @@ class Launch:
 def plan(kernel: Kernel) -> tuple[Launch, ...]:
     """The launches of ``kernel``, in order."""
     phases = launches(kernel)
+    itemsizes = {b.name: b.dtype.itemsize for b in kernel.buffers}
     index: Literal["int32", "int64", "INDEX"] = "INDEX"
     if not kernel.symbols:
         index = "int64" if reach(kernel, {}) > NARROW else "int32"
     result = []
     for k, pieces in enumerate(phases):
-        parts = tuple(_part(p.axes, p.body) for p in pieces)
+        parts = tuple(_part(p.axes, p.body, itemsizes) for p in pieces)
         name = kernel.name if len(phases) == 1 else f"{kernel.name}_{k}"
         result.append(_launch(kernel, name, parts, index))
     return tuple(result)
@@ -141,25 +149,45 @@ def _launch(kernel: Kernel, name: str, parts: tuple[Part, ...], index: Literal["
     )
 
 
-def _part(axes: tuple[Axis, ...], body: Body) -> Part:
+def _part(axes: tuple[Axis, ...], body: Body, itemsizes: Mapping[str, int]) -> Part:
     body = tuple(arranged(s) if isinstance(s, Loop) else s for s in body)
     axes, body = tiled(by_stride(axes, body), body)
     contiguous = _contiguous(axes, body)
     inner = [s for s in body if isinstance(s, Loop)]
-    candidate = Part(axes, body, 2, contiguous)
+    candidate = Part(axes, body, 2, contiguous, _itemsize(axes, inner, itemsizes))
     if all(mode(s, candidate) == "serial" for s in inner):
         return Part(axes, body, 1 if axes else 0, contiguous)
+    if contiguous == "x" and _shared_by_columns(axes, inner):
+        return replace(candidate, axes=axes[-1:], outer=axes[:-1])
     return candidate
+
+
+def _shared_by_columns(axes: tuple[Axis, ...], loops: Sequence[Loop]) -> bool:
+    """True if neighboring columns, of which there are several strips, read the same elements at each step. Those are
+    loaded once for a strip if it lies within one point of the outer axes.
+    """
+    if not isinstance(axes[-1].size, int) or axes[-1].size < STRIP:
+        return False
+    loads = [axes_of(s.index) for loop in loops for s in walk(loop.body) if isinstance(s, Load)]
+    return any(axes[-1] not in used and not used.isdisjoint(axes) for used in loads)
 
 
 def _contiguous(axes: tuple[Axis, ...], body: Body) -> Literal["x", "r"]:
     lanes = rows = 0
     for loop in (s for s in body if isinstance(s, Loop)):
+        size = length(loop)
+        points = size if isinstance(size, int) else UNKNOWN
         for s in walk(loop.body):
             if isinstance(s, Load | Store):
-                lanes += bool(loop.axes) and s.index.coefficient(loop.axes[-1]) in (1, -1)
-                rows += bool(axes) and s.index.coefficient(axes[-1]) in (1, -1)
+                lanes += points * (bool(loop.axes) and s.index.coefficient(loop.axes[-1]) in (1, -1))
+                rows += points * (bool(axes) and s.index.coefficient(axes[-1]) in (1, -1))
     return "x" if rows and rows >= lanes else "r"  # windows overlap along both, and are short
+
+
+def _itemsize(axes: tuple[Axis, ...], loops: Sequence[Loop], itemsizes: Mapping[str, int]) -> int:
+    accesses = [s for loop in loops for s in walk(loop.body) if isinstance(s, Load | Store)]
+    own = [s for s in accesses if not axes_of(s.index).isdisjoint(axes)] or accesses
+    return max((itemsizes[s.buffer] for s in own), default=4)
 
 
 def mode(loop: Loop, part: Part) -> Mode:
@@ -232,7 +260,7 @@ def _magnitude(i: Index, symbols: Mapping[str, int]) -> tuple[int, int]:
 
 
 def _dims(part: Part) -> Iterator[sympy.Expr]:
-    sizes: list[Dim] = list(part.rows)
+    sizes: list[Dim] = [*part.rows, *(a.size for a in part.outer)]
     for s in walk(part.body):
         match s:
             case Loop():

@@ -40,8 +40,9 @@ def _dispatch(launch: Launch, names: list[str]) -> list[str]:
     args = ", ".join(p.split(":")[0] for p in parameters(launch))
     counts, calls, last = ["pid = tl.program_id(0)"], [], len(names) - 1
     for k, (part, name) in enumerate(zip(launch.parts, names, strict=True)):
-        rows = product_text(part.rows, launch.sizes)
+        rows, outer = (product_text((a.size for a in axes), launch.sizes) for axes in (part.axes, part.outer))
         count = f"tl.cdiv({rows}, XBLOCK{launch.suffix(k)})" if part.axes else "1"
+        count = f"{outer} * {count}" if part.outer else count
         if k < last:
             counts.append(f"end{k} = {f'end{k - 1} + ' if k else ''}{count}")
         calls.append("else:" if k == last else f"{'elif' if k else 'if'} pid < end{k}:")

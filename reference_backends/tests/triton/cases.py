@@ -109,6 +109,7 @@ REFERENCES: Mapping[str, Callable[..., Values]] = {
         "out0": v["in0"][:M].sum() * torch.arange(N, device=v["in0"].device),
         "out1": v["in0"][:K].sum() * torch.arange(N, device=v["in0"].device),
     },
+    "strips": lambda v, N, M, K: {"out0": (v["in0"].view(N, K, M) * v["in1"].view(N, K, 1)).sum(1)},
     "fills": lambda v, N: {"out0": torch.full((N,), 3.5), "out1": torch.arange(N) * 2 + N, "out2": v["out2"] + 3.5 * N},
     "bools": bools,
     "small_ints": small_ints,
@@ -126,6 +127,7 @@ SMALL = {
     "cummax": ((1, 1), (33, 3), (7, 2)),
     "masked": ((2, 1), (3, 130), (7, 33)),
     "two_widths": ((1, 1, 2), (3, 40, 33), (2, 33, 60)),
+    "strips": ((1, 64, 5), (3, 130, 20), (2, 100, 70)),
     "transposed": ((2, 128, 32), (1, 35, 33), (2, 64, 17)),
 }
 SPECIAL = (

@@ -305,6 +305,16 @@ kernel fills(out2: inout f32[1]) -> (out0: f32[N], out1: i64[N]):
   parallel i0 < N:
     store add out2[0] %0
 """,
+    "strips": """
+kernel strips(in0: f32[N*M*K], in1: f32[N*K]) -> (out0: f32[N*M]):
+  parallel i0 < N, i1 < M:
+    reduce j0 < K:
+      %0 = load in0[M*K*i0 + i1 + M*j0]
+      %1 = load in1[K*i0 + j0]
+      %2 = mul %0 %1
+      %3 = reduce sum %2
+    store out0[M*i0 + i1] %3
+""",
     "halves": """
 kernel halves(in0: f16[N], in1: bf16[N], in2: i32[N]) -> (out0: bf16[N], out1: f16[N], out2: bf16[N], out3: i32[N]):
   parallel i0 < N:

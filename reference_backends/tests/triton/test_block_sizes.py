@@ -9,6 +9,7 @@ import pytest
 from keel_triton.block_sizes import PROGRAMS, choose
 from keel_triton.launch_plan import blocks, plan
 
+from .. import kernels
 from .kernels import kernel
 
 SIZES = (1, 2, 3, 5, 17, 64, 100, 768, 1000, 4096, 50_304, 1_000_003)
@@ -40,6 +41,8 @@ def test_blocks_cover_the_rows_and_fit_the_machine(name: str, static: bool) -> N
         ("softmax", (512, 8000), (1, 0, 16)),
         ("softmax", (512, 100_000), (1, 2048, 8)),
         ("column_sum", (4096, 65_536), (32, 128, 8)),
+        ("layer_norm_bf16", (4096, 1024), (1, 0, 1)),  # one warp for a row of 2 KiB
+        ("layer_norm_bf16", (4096, 8192), (1, 0, 8)),
         ("total", (4096, 768), (1, 8192, 16)),
     ],
 )
@@ -47,6 +50,21 @@ def test_examples(name: str, sizes: tuple[int, int], wanted: tuple[int, int, int
     (launch,) = plan(kernel(name, N=sizes[0], M=sizes[1]))
     b = choose(launch.parts[0], {})
     assert (b.x, b.r, b.warps) == wanted
+
+
+def test_strips_of_columns_are_cache_lines() -> None:
+    for dtype, wanted in (("f32", (32, 128)), ("bf16", (64, 128)), ("f64", (32, 128))):
+        text = kernels.TEXTS["column_sum"].replace("in0: f32", f"in0: {dtype}")
+        text = text.replace("reduce sum %0", "reduce sum %2").replace("    %1 =", "    %2 = cast %0 : f32\n      %1 =")
+        (launch,) = plan(kernels.sized(text, N=4096, M=65_536))
+        b = choose(launch.parts[0], {})
+        assert (b.x, b.r) == wanted
+
+
+def test_programs_of_strips_are_counted_for_each_point_of_the_outer_axes() -> None:
+    (launch,) = plan(kernel("strips", N=16, M=1000, K=500))
+    b = choose(launch.parts[0], {})
+    assert (b.x, b.programs) == (32, 16 * 32)
 
 
 def test_few_rows_are_not_packed_together() -> None:

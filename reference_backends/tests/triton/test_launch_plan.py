@@ -42,6 +42,33 @@ def test_columns_are_folded_by_lanes_or_in_strips(length: int, how: str) -> None
     assert (part.contiguous, modes(part)) == ("x", [how])
 
 
+def test_what_columns_share_is_a_scalar_of_their_strip() -> None:
+    part = only("strips", N=16, M=1024, K=500)
+    assert ([a.size for a in part.outer], [a.size for a in part.axes]) == ([16], [1024])
+    for sizes in ({"N": 16, "M": 32, "K": 500}, {"N": 16, "M": None, "K": 500}):  # no strips, or nobody knows
+        assert only("strips", **sizes).outer == ()
+    assert only("column_sum", N=100, M=768).outer == ()
+
+
+def test_a_short_loop_does_not_decide_how_a_long_one_reads() -> None:
+    """The mean of each channel from sums of its chunks, and then deviations from it, over long rows."""
+    text = """
+kernel deviations(in0: f32[N*M], in1: f32[N*K]) -> (out0: f32[N]):
+  parallel i0 < N:
+    reduce j0 < K:
+      %0 = load in1[i0 + N*j0]
+      %1 = reduce sum %0
+    reduce j0 < M:
+      %2 = load in0[M*i0 + j0]
+      %3 = sub %2 %1
+      %4 = reduce sum %3
+    store out0[i0] %4
+"""
+    for long in (100_000, None):
+        (launch,) = plan(sized(text, N=64, M=long, K=16))
+        assert launch.parts[0].contiguous == "r"
+
+
 def test_windows_are_folded_by_lanes() -> None:
     part = only("window", N=56, M=56)
     assert (part.contiguous, part.rank, modes(part)) == ("x", 1, ["serial"])

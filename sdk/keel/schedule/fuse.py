@@ -290,7 +290,7 @@ class _Fuser:
         if after < min(self.limits.parallel, before):
             return False
         few = max(2, self.limits.parallel)
-        if self.limits.columns > 1 and work > 4096 and self._in_columns(group, chain[0], solution):
+        if self.limits.columns > 1 and work > 4096 and self._in_columns(group, chain[0], solution, work):
             few *= self.limits.columns
         if after < few and work > 4096:  # a fold to almost nothing: nobody waits for it here
             folds = [m for m in (*members, placed) if m.is_fold and self._size(m.space) < few]
@@ -300,11 +300,13 @@ class _Fuser:
             return not any(self._depends(m.node, made) for m in larger)
         return True
 
-    def _in_columns(self, group: _OpenGroup, smallest: Space, solution: Solution) -> bool:
-        """True if neighbors in the largest tensor that the group reads are iterations of the smallest space."""
+    def _in_columns(self, group: _OpenGroup, smallest: Space, solution: Solution, work: int) -> bool:
+        """True if the group reads a tensor of about ``work`` elements, the number of iterations, and neighbors in it
+        are iterations of the smallest space.
+        """
         reads = ((t, at) for t, places in group.read.items() for at in places)
         largest = max(reads, key=lambda r: bytes_of(self.hint, self.tensors.tensors[r[0]].type), default=None)
-        if largest is None:
+        if largest is None or 8 * self.hint(self.tensors.tensors[largest[0]].type.numel) < work:
             return False
         t, coords = largest
         return not smallest.isdisjoint(self._neighbors(t, [solution.y.now(i) for i in coords]))

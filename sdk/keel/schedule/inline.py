@@ -116,13 +116,14 @@ class Inliner:
 
     def _cone(self, node: LoopNode) -> tuple[int, frozenset[int]]:
         """Returns how many steps the node takes from tensors in memory, many if one is expensive, and which tensors it
-        reads.
+        reads. Steps that compute a single number are not counted: loops compute it once.
         """
         ops = [s.op for s in node.definition.steps if isinstance(s, Apply)]
         work, leaves = len(ops) if all(op in CHEAP for op in ops) else MAX_RECOMPUTED + 1, frozenset[int]()
         for t in {node.operands[s.operand] for s in node.definition.steps if isinstance(s, Read)}:
             more, below = self.cones[t] if t in self.cones else (0, frozenset([t]))
-            work, leaves = work + more, leaves | below
+            work += 0 if self.tensors.tensors[t].type.numel == 1 else more
+            leaves |= below
         return work, leaves
 
 

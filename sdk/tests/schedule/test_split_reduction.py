@@ -82,6 +82,22 @@ def test_what_needs_a_sum_of_columns_is_a_kernel_of_its_own(scheduled: Any) -> N
     assert 6000 in rows(last) or 6000 * 64 in rows(last)
 
 
+def test_a_small_tensor_does_not_make_rows_to_columns(scheduled: Any) -> None:
+    """The sum reads one number for each row, so no neighbors in memory share its loop, and what needs it may be there.
+
+    That number's cost does not matter either: the loops compute it once.
+    """
+
+    def fn(x: Tensor, targets: Tensor, scale: Tensor) -> Tensor:
+        hot = torch.where(torch.arange(x.shape[1]) == targets[:, None], 1 / scale.exp(), 0)
+        return hot - x * hot.sum(1, keepdim=True)
+
+    given = whole(300, 700), torch.randint(0, 700, (300,)), torch.zeros(1)
+    (schedule,) = scheduled(fn, *given, limits=LIMITS)
+    (kernel,) = kernels(schedule)
+    assert rows(kernel) == (300,) and [*folds(kernel)] == [700]
+
+
 @pytest.mark.parametrize(
     ("sizes", "target", "whole", "chunk"),
     [
