@@ -116,7 +116,7 @@ KEYWORDS = frozenset(
     )
 )
 OURS = re.compile(
-    r"(v|worst|row|tile|sum|err|part|acc|wide|chunk|chunks|to|tasks)\d*|l|m|on|from|task|last|"
+    r"(v|worst|row|tile|sum|err|part|acc|wide|chunk|chunks|to|tasks|number)\d*|l|m|on|from|task|last|"
     r".*_(block|low|high|at|end|span|step|point|n)"
 )
 

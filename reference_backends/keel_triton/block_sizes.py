@@ -15,7 +15,7 @@ from keel.loops import Loop, evaluate
 from keel_triton.launch_plan import STRIP, Part, blocks, padded, steps
 
 PROGRAMS = 264  # two programs per multiprocessor
-FEW = 198  # three for two multiprocessors: fewer programs are better than strips of columns that split cache lines
+FEW = 198  # three programs for two multiprocessors: enough of them, if strips of columns are whole cache lines
 COLUMNS = 16384  # the bytes of a tile of columns: 128 times a cache line
 
 

@@ -78,8 +78,7 @@ class _Printer:
         self.rblock = f"RBLOCK{launch.suffix(part)}"
         self.cast = {"int32": "", "int64": ".to(tl.int64)", "INDEX": ".to(INDEX)"}[launch.index]
         self.lines: list[str] = []
-        self.indent = ""
-        self.loops = 0
+        self.indent, self.loops = "", 0
         self.values: dict[int, Var] = {}
         self.origins: dict[int, frozenset[tuple[str, str]]] = {}
         self.axes: dict[Axis, Var | Digit] = {}
