@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from keel.loops import Kernel
 from keel_triton.emitter import body
-from keel_triton.index_text import product_text
+from keel_triton.index_text import product_text, tight
 from keel_triton.launch_plan import Launch, plan
 
 HEADER = """import triton
@@ -42,7 +42,7 @@ def _dispatch(launch: Launch, names: list[str]) -> list[str]:
     for k, (part, name) in enumerate(zip(launch.parts, names, strict=True)):
         rows, outer = (product_text((a.size for a in axes), launch.sizes) for axes in (part.axes, part.outer))
         count = f"tl.cdiv({rows}, XBLOCK{launch.suffix(k)})" if part.axes else "1"
-        count = f"{outer} * {count}" if part.outer else count
+        count = f"{tight(outer)} * {count}" if part.outer else count
         if k < last:
             counts.append(f"end{k} = {f'end{k - 1} + ' if k else ''}{count}")
         calls.append("else:" if k == last else f"{'elif' if k else 'if'} pid < end{k}:")

@@ -6,6 +6,7 @@ import pytest
 
 from keel.loops import Loop
 from keel_triton.launch_plan import NARROW, Part, mode, plan, reach
+from keel_triton.render import render
 
 from ..kernels import sized
 from .kernels import kernel
@@ -48,6 +49,27 @@ def test_what_columns_share_is_a_scalar_of_their_strip() -> None:
     for sizes in ({"N": 16, "M": 32, "K": 500}, {"N": 16, "M": None, "K": 500}):  # no strips, or nobody knows
         assert only("strips", **sizes).outer == ()
     assert only("column_sum", N=100, M=768).outer == ()
+
+
+def test_programs_of_strips_are_counted_where_the_outer_axes_are_a_sum() -> None:
+    kernel = sized(
+        """
+kernel sums(in0: f32[500*M + 500], in1: f32[64000*M + 64000]) -> (out0: f32[128*M + 128], out1: f32[1]):
+  parallel i0 < M + 1, i1 < 128:
+    reduce j0 < 500:
+      %0 = load in1[64000*i0 + i1 + 128*j0]
+      %1 = load in0[500*i0 + j0]
+      %2 = mul %0 %1
+      %3 = reduce sum %2
+    store out0[128*i0 + i1] %3
+  reduce j0 < 500:
+    %4 = load in0[j0]
+    %5 = reduce sum %4
+  store out1[0] %5
+""",
+        M=None,
+    )
+    assert "end0 = (1 + M) * tl.cdiv(128, XBLOCK0)" in render(kernel)
 
 
 def test_a_short_loop_does_not_decide_how_a_long_one_reads() -> None:
