@@ -14,7 +14,7 @@ from keel.loops import Axis, Load, Loop, Position, Reduce, Scan, Stmt, Store, ax
 from keel_cpp.accumulators import Fold
 from keel_cpp.analysis import axes_used, folds_of, has_loops, is_small, unrolls, vectorizes
 from keel_cpp.emitter import Text
-from keel_cpp.index_text import extent_text, size_text
+from keel_cpp.index_text import constant_text, size_text
 from keel_cpp.op_table import STORED, loaded
 
 WIDTH = 128
@@ -50,7 +50,7 @@ class Columns:
     @property
     def extent(self) -> str:
         """The text of the extent of an array with an element for each column."""
-        return extent_text(next(n for n in EXTENTS if n >= self.width))
+        return constant_text(next(n for n in EXTENTS if n >= self.width))
 
 
 def columns(text: Text, body: Sequence[Stmt], shape: Columns) -> None:

@@ -29,7 +29,7 @@ from keel.loops import (
 )
 from keel_cpp.accumulators import Fold
 from keel_cpp.analysis import Facts, checks_in, folds_of
-from keel_cpp.index_text import NARROW, extent_text, index_text, size_text
+from keel_cpp.index_text import NARROW, constant_text, index_text, size_text
 from keel_cpp.op_table import DTYPES, STORED, applied, literal, loaded
 from keel_cpp.row_cache import Place, kept_rows
 from keel_cpp.statements import Address, Picked
@@ -320,7 +320,8 @@ class Text:
         """The body of one row without the values that are cached in arrays between loops. Declares these arrays."""
         cached = kept_rows(body, self.facts)
         for n, size in cached.arrays.items():
-            self.line(f"{STORED[self.facts.dtypes[n]]} row{n}[{extent_text(1 << (size - 1).bit_length())}];")
+            extent = 1 << (size - 1).bit_length()  # one of few, as those of columns
+            self.line(f"{STORED[self.facts.dtypes[n]]} row{n}[{constant_text(extent)}];")
         self.arrays |= cached.arrays.keys()
         self.places |= cached.places
         self.read |= cached.read

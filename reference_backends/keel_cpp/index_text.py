@@ -32,9 +32,11 @@ def size_text(d: Dim, names: Names) -> str:
     return keel.loops.size_text(d, names, FORMS)
 
 
-def extent_text(extent: int) -> str:
-    """The extent of an array: a number that the compiler has to know, and thus never a parameter of merged kernels."""
-    return f"{extent}u"
+def constant_text(n: int) -> str:
+    """A number that the compiler has to know, so that ``merge_functions`` never makes it a parameter: the extent of an
+    array, a divisor that becomes a multiplication, the length of a loop to be unrolled.
+    """
+    return f"{n}u"
 
 
 def index_text(i: Index, names: Names, values: Values) -> str:
@@ -64,7 +66,7 @@ def _divided(atom: Div | Mod, names: Names, values: Values) -> str:
     divide only these.
     """
     of = index_text(atom.of, names, values)
-    by = f"{atom.by}u" if isinstance(atom.by, int) and atom.by > 0 else size_text(atom.by, names)  # known: no division
+    by = constant_text(atom.by) if isinstance(atom.by, int) and atom.by > 0 else size_text(atom.by, names)
     symbol = "/" if isinstance(atom, Div) else "%"
     limits = bounds(atom.of)
     if limits is None or not non_negative(limits[0]) or not is_positive(atom.by):

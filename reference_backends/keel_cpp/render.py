@@ -32,7 +32,7 @@ from keel_cpp.analysis import (
 )
 from keel_cpp.column_blocks import Columns, columns
 from keel_cpp.emitter import Text
-from keel_cpp.index_text import size_text
+from keel_cpp.index_text import constant_text, size_text
 from keel_cpp.joined import joined
 from keel_cpp.op_table import STORED
 
@@ -247,10 +247,9 @@ def _serial(text: Text, loop: Loop) -> None:
         text.each(fold.function(), fold.declare())
     with ExitStack() as stack:
         for a in loop.axes:
-            high = size_text(a.size, text.name)
             if unrolls(loop):
                 text.line("UNROLL")
-                high += "u"  # the compiler has to know it
+            high = constant_text(a.size) if unrolls(loop) else size_text(a.size, text.name)
             stack.enter_context(text.loop(text.name(a.name), "0", high))
         for stmt in loop.body:
             _inside(text, stmt)
