@@ -154,21 +154,22 @@ def _part(axes: tuple[Axis, ...], body: Body, itemsizes: Mapping[str, int]) -> P
     axes, body = tiled(by_stride(axes, body), body)
     contiguous = _contiguous(axes, body)
     inner = [s for s in body if isinstance(s, Loop)]
-    candidate = Part(axes, body, 2, contiguous, _itemsize(axes, inner, itemsizes))
+    accesses = [s for loop in inner for s in walk(loop.body) if isinstance(s, Load | Store)]
+    candidate = Part(axes, body, 2, contiguous, _itemsize(axes, accesses, itemsizes))
     if all(mode(s, candidate) == "serial" for s in inner):
         return Part(axes, body, 1 if axes else 0, contiguous)
-    if contiguous == "x" and _shared_by_columns(axes, inner):
+    if contiguous == "x" and _shared_by_columns(axes, accesses):
         return replace(candidate, axes=axes[-1:], outer=axes[:-1])
     return candidate
 
 
-def _shared_by_columns(axes: tuple[Axis, ...], loops: Sequence[Loop]) -> bool:
+def _shared_by_columns(axes: tuple[Axis, ...], accesses: Sequence[Load | Store]) -> bool:
     """True if neighboring columns, of which there are several strips, read the same elements at each step. Those are
     loaded once for a strip if it lies within one point of the outer axes.
     """
     if not isinstance(axes[-1].size, int) or axes[-1].size < STRIP:
         return False
-    loads = [axes_of(s.index) for loop in loops for s in walk(loop.body) if isinstance(s, Load)]
+    loads = (axes_of(s.index) for s in accesses if isinstance(s, Load))
     return any(axes[-1] not in used and not used.isdisjoint(axes) for used in loads)
 
 
@@ -184,8 +185,7 @@ def _contiguous(axes: tuple[Axis, ...], body: Body) -> Literal["x", "r"]:
     return "x" if rows and rows >= lanes else "r"  # windows overlap along both, and are short
 
 
-def _itemsize(axes: tuple[Axis, ...], loops: Sequence[Loop], itemsizes: Mapping[str, int]) -> int:
-    accesses = [s for loop in loops for s in walk(loop.body) if isinstance(s, Load | Store)]
+def _itemsize(axes: tuple[Axis, ...], accesses: Sequence[Load | Store], itemsizes: Mapping[str, int]) -> int:
     own = [s for s in accesses if not axes_of(s.index).isdisjoint(axes)] or accesses
     return max((itemsizes[s.buffer] for s in own), default=4)
 
@@ -260,7 +260,7 @@ def _magnitude(i: Index, symbols: Mapping[str, int]) -> tuple[int, int]:
 
 
 def _dims(part: Part) -> Iterator[sympy.Expr]:
-    sizes: list[Dim] = [*part.rows, *(a.size for a in part.outer)]
+    sizes: list[Dim] = [a.size for a in (*part.outer, *part.axes)]
     for s in walk(part.body):
         match s:
             case Loop():
