@@ -255,9 +255,7 @@ class _Rewrite:
         self._unalias(old, returned)
         _drop_unused(self.graph)
         self.graph.lint()
-        gm = lazy_module(self.gm, self.graph, "legalized")
-        gm.meta = dict(self.gm.meta)
-        return gm
+        return lazy_module(self.gm, self.graph, "legalized")
 
     def _old(self, node: fx.Node, returned: bool) -> Made:
         if node.op == "call_function":

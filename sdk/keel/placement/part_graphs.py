@@ -202,11 +202,10 @@ def _copied(body: torch.nn.Module) -> torch.nn.Module:
     """Copies a body and the bodies inside it, since the backend that compiles the part may change them."""
     if not isinstance(body, fx.GraphModule):
         return body
-    copy = fx.GraphModule(body, deepcopy(body.graph), class_name=type(body).__name__)
+    copy = lazy_module(body, deepcopy(body.graph), type(body).__name__)
     for name, inner in body.named_children():
         if isinstance(inner, fx.GraphModule) and hasattr(copy, name):
             setattr(copy, name, _copied(inner))
-    copy.meta = dict(body.meta)
     return copy
 
 

@@ -309,9 +309,7 @@ def tidied(gm: fx.GraphModule, kind: Kind) -> Captured:
         _made_of_numbers(graph)
     assert_kept(gm)
     assert_promises(gm)
-    changed = lazy_module(gm, gm.graph, type(gm).__name__)
-    changed.meta = gm.meta
-    return Captured(changed, kind, constants)
+    return Captured(lazy_module(gm, gm.graph, type(gm).__name__), kind, constants)
 
 
 def _made_of_numbers(graph: fx.Graph) -> None:

@@ -10,7 +10,10 @@ from torch.fx._lazy_graph_module import _LazyGraphModule
 
 
 def lazy_module(root: torch.nn.Module | Mapping[str, object], graph: fx.Graph, name: str) -> fx.GraphModule:
-    """A module of ``graph`` with the attributes of ``root`` that the graph uses, as ``fx.GraphModule`` makes it.
-    ``name`` is that of its class.
+    """A module of ``graph`` with the attributes of ``root`` that the graph uses, as ``fx.GraphModule`` makes it, and
+    with a copy of the ``meta`` of ``root`` if that is a graph module. ``name`` is that of its class.
     """
-    return _LazyGraphModule(root if isinstance(root, torch.nn.Module) else dict(root), graph, class_name=name)
+    module = _LazyGraphModule(root if isinstance(root, torch.nn.Module) else dict(root), graph, class_name=name)
+    if isinstance(root, fx.GraphModule):
+        module.meta = dict(root.meta)
+    return module
