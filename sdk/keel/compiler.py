@@ -74,7 +74,7 @@ class DynamoBackend:
         warm_up(self.settings.backends)
         with unwrapped(), no_collection():
             reject_excluded_inputs(gm)
-            images = partial(saved_images, backends=self.settings.backends)
+            images = partial(saved_images, backends=self.settings.backends, by_cost=self.settings.placement != "order")
             run = capture(gm, example_inputs, compiler, images, Decompositions(self.settings.backends))
         give_back_freed_memory()
         return run

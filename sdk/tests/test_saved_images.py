@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from torch import Tensor, nn
 from torch.autograd.graph import saved_tensors_hooks
 
 import keel
+from keel.testing import find
 
 pytestmark = pytest.mark.slow
 
@@ -104,6 +106,19 @@ def test_a_graph_level_backend_gets_what_was_captured() -> None:
     images = check(Net().eval(), torch.randn(2, 16, 12, 12), backends=[plain])
     assert images
     assert all(t.is_contiguous() for t in images)
+
+
+@pytest.mark.parametrize(("order", "channels_last"), [("cost", False), ("order", True)])
+def test_by_cost_images_are_saved_for_the_backend_that_is_faster(order: str, channels_last: bool) -> None:
+    slow, fast = (
+        keel.Cost(flops={torch.float32: rate}, scalars=rate, bandwidth=rate, launch=1e-6, fuses=True)
+        for rate in (1e9, 1e12)
+    )
+    plain = keel.Backend(name="plain", device="cpu", supports=lambda call: None, compile=lambda gm: gm, cost=fast)
+    loops = replace(find("interp"), cost=slow)
+    images = check(Net().eval(), torch.randn(2, 16, 12, 12), backends=[loops, plain], placement=order)
+    assert images
+    assert all(t.is_contiguous(memory_format=torch.channels_last) == channels_last for t in images)
 
 
 def test_a_second_backward_finds_what_was_saved() -> None:
