@@ -151,7 +151,7 @@ def begin_part(
                     "build-failed", f"{target.name} built {len(launchers)} launchers for {len(sources)} kernels."
                 )
             built: dict[Kernel, Launcher] = dict(zip(kernels, launchers, strict=True))
-            return program(plan, built, target.arena)
+            return program(plan, built, target.arena, target.name)
 
     return finish
 

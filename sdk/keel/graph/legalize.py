@@ -32,6 +32,7 @@ from keel.torch_adapter import (
     is_random,
     lazy_module,
     makes_sizes,
+    origin_of,
 )
 from keel.types import Call, leaves
 
@@ -362,13 +363,9 @@ def _returned(graph: fx.Graph) -> list[fx.Node | None]:
     return [r if isinstance(r, fx.Node) else None for r in graph.output_node().args[0]]  # type: ignore[union-attr]
 
 
-_KEPT_META = ("stack_trace", "nn_module_stack", "source_fn_stack", "seq_nr", "partitioner_tag", "custom")
-
-
 def _origin(node: fx.Node) -> dict[str, Any]:
     """The metadata that the nodes of a decomposition inherit from ``node``."""
-    copied = {k: node.meta[k] for k in _KEPT_META if k in node.meta}
-    return {**copied, "keel.composite": node.meta.get("keel.composite", node.name)}
+    return {**origin_of(node), "keel.composite": node.meta.get("keel.composite", node.name)}
 
 
 def _frozen(value: Any) -> Any:

@@ -13,6 +13,7 @@ from torch import fx
 
 from keel.errors import KeelError, KeelWarning, first_line
 from keel.graph.calls import source_line
+from keel.graph.module_paths import module_path, range_name
 from keel.interrupts import is_interrupt
 from keel.placement.part_graphs import PartGraph, build_part_graphs
 from keel.placement.placement import Part, Plan, Refusals
@@ -134,7 +135,14 @@ def _linkable(graph: PartGraph, run: Run, promised: PartContract) -> CompiledPar
         graph.outputs,
         first,
         graph.part.owner.name,
+        label=_label(graph),
     )
+
+
+def _label(graph: PartGraph) -> str:
+    """What profilers show of a part."""
+    paths = (module_path(node) for node in graph.graph.nodes if node.op == "call_function")
+    return range_name(graph.part.owner.name, paths, f"part {graph.part.name}")
 
 
 def _key(graph: PartGraph) -> Any:

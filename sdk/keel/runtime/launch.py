@@ -16,14 +16,16 @@ from keel.runtime.launch_verify import verify_program
 from keel.schedule.schedule import Schedule
 
 
-def program(schedule: Schedule, launchers: Mapping[Kernel, Launcher], arena: bool) -> Callable[..., tuple[Any, ...]]:
+def program(
+    schedule: Schedule, launchers: Mapping[Kernel, Launcher], arena: bool, owner: str = ""
+) -> Callable[..., tuple[Any, ...]]:
     """A callable that takes the part's inputs positionally and returns the tuple of its outputs. Its attribute
     ``boxed`` takes them in a list, which it empties, so that each can be freed after its last use. For ``arena`` see
-    ``LoopTarget``.
+    ``LoopTarget``; profilers show ``owner``, the name of the backend.
 
     Safe to call from several threads: each call holds memory of its own.
     """
-    made = build_program(schedule, arena)
+    made = build_program(schedule, arena, owner)
     verify_program(made)
     if any(map(partial(_makes_results_on_the_host, made), made.steps)):
         keep_freed_memory()

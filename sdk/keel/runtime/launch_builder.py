@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from keel.graph.module_paths import range_name
 from keel.runtime.launch_program import (
     Allocate,
     ArenaPlan,
@@ -39,17 +40,21 @@ from keel.schedule.schedule import Schedule
 from keel.schedule.tensor_graph import CheckSite, ExternCall, Slot, library_views
 from keel.types import TensorType, leaves, symbols_of
 
+SHOWN = 6
+"""How many operators of a kernel its label names."""
 
-def build_program(schedule: Schedule, arena: bool = True) -> LaunchProgram:
+
+def build_program(schedule: Schedule, arena: bool = True, owner: str = "") -> LaunchProgram:
     """The launch program of a schedule, whose intermediate tensors lie in an arena or have memory of their own, which
-    is freed, or reused, after their last use.  Raises KeelError[bad-graph] if a size is known from nothing.
+    is freed, or reused, after their last use.  Labels name the backend ``owner``.  Raises KeelError[bad-graph] if a
+    size is known from nothing.
     """
-    return _Builder(schedule, arena).build()
+    return _Builder(schedule, arena, owner).build()
 
 
 class _Builder:
-    def __init__(self, schedule: Schedule, arena: bool):
-        self.schedule, self.tensors = schedule, schedule.tensors
+    def __init__(self, schedule: Schedule, arena: bool, owner: str):
+        self.schedule, self.tensors, self.owner = schedule, schedule.tensors, owner
         self.outputs = {o for o in self.tensors.outputs if isinstance(o, int)}
         self.symbols = LaunchSymbols(schedule)
         self.binds = self.symbols.bind_inputs()
@@ -175,19 +180,20 @@ class _Builder:
 
     def _launch(self, step: KernelLaunch) -> list[Step]:
         steps: list[Step] = [s for t in step.writes for s in self._allocate(t)]
-        steps.append(LaunchKernel(step.kernel, step.tensors, self.symbols.of(step.kernel)))
+        steps.append(LaunchKernel(step.kernel, step.tensors, self.symbols.of(step.kernel), self._label(step)))
         checked = tuple(t for t in step.tensors if t in self.tensors.checks)
         return [*steps, CheckIndices(checked)] if checked and self.checks.at_once else steps
 
     def _call(self, step: ExternCall) -> list[Step]:
         steps: list[Step] = [s for t in step.operands for s in self._view(t)]
         run, args, kwargs = step.extern.run, step.args, step.kwargs
+        label = range_name(self.owner, [step.module], step.name)
         if _fills(step):
             assert step.extern.out is not None
             (out,) = step.results
-            return [*steps, *self._allocate(out), CallLibrary(step.extern.out, args, kwargs, out=out)]
+            return [*steps, *self._allocate(out), CallLibrary(step.extern.out, args, kwargs, out=out, label=label)]
         view_of = step.operands[0] if step.extern.view and step.operands else None
-        steps.append(CallLibrary(run, args, kwargs, step.results, view_of=view_of))
+        steps.append(CallLibrary(run, args, kwargs, step.results, view_of=view_of, label=label))
         made = [t for t in step.results if t >= 0]
         self.ready |= set(made)
         for t in made:
@@ -197,6 +203,14 @@ class _Builder:
                 others = (*step.operands, *(r for r in made if r != t)) if t in self.written else ()
                 steps.append(LayOut(t, others))
         return steps
+
+    def _label(self, launch: KernelLaunch) -> str:
+        """What profilers show of a kernel: its modules, its name, and its operators."""
+        operators = [*dict.fromkeys(op.removeprefix("aten.").partition(".")[0] for op, _ in launch.origins if op)]
+        shown = operators if len(operators) <= SHOWN else [*operators[:SHOWN], "..."]
+        return range_name(
+            self.owner, (m for _, m in launch.origins), f"{launch.kernel.name} {', '.join(shown)}".rstrip()
+        )
 
     def _allocate(self, tensor: int) -> list[Step]:
         if tensor in self.ready:

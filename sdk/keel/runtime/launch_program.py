@@ -102,11 +102,14 @@ class MakeView:
 
 @dataclass(frozen=True, slots=True)
 class LaunchKernel:
-    """Runs ``kernel`` on ``tensors``, its buffers in order, and the values of ``symbols``, its symbols in order."""
+    """Runs ``kernel`` on ``tensors``, its buffers in order, and the values of ``symbols``, its symbols in order.
+    Profilers show the ``label``.
+    """
 
     kernel: Kernel
     tensors: tuple[int, ...]
     symbols: tuple[str, ...] = ()
+    label: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +119,7 @@ class CallLibrary:
     ``args`` and ``kwargs`` hold a ``Slot`` for each tensor, a ``SymType`` for each symbolic number, and constants, in
     lists too. ``results`` are the tensors that it returns, -1 for each value that is not a tensor. If ``out`` is given,
     the function fills that tensor instead, by a keyword of that name, and its return value is ignored. ``view_of`` is
-    the tensor whose memory the results alias; None if they are fresh.
+    the tensor whose memory the results alias; None if they are fresh. Profilers show the ``label``.
     """
 
     function: Callable[..., Any]
@@ -125,6 +128,7 @@ class CallLibrary:
     results: tuple[int, ...] = ()
     out: int | None = None
     view_of: int | None = None
+    label: str = ""
 
 
 @dataclass(frozen=True, slots=True)

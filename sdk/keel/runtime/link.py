@@ -27,7 +27,7 @@ class CompiledPart:
     empty the list, so that each value is freed after its last use.
 
     ``first`` is called in place of ``run`` until it has returned once. ``owner`` names the backend that compiled the
-    part, ``trouble`` has the errors of backends that could not.
+    part, ``trouble`` has the errors of backends that could not. Profilers show the ``label``.
     """
 
     name: str
@@ -37,6 +37,7 @@ class CompiledPart:
     first: Callable[..., Sequence[Any]] | None = None
     owner: str = ""
     trouble: tuple[KeelError, ...] = ()
+    label: str = ""
 
     @property
     def boxed(self) -> Callable[[list[Any]], Sequence[Any]] | None:
@@ -67,6 +68,7 @@ class _Linker:
     def build(self) -> Boxed:
         args = self.space.variable("args", "args")
         out = Function(self.space, [args])
+        out.show_ranges(args)
         out.guard()
         inputs = [n.name for n in self.gm.graph.find_nodes(op="placeholder") if n.name not in self.constants]
         if inputs:
@@ -117,6 +119,7 @@ class _Linker:
                 out.unpack([*map(self.value, part.outputs)], called)
             else:
                 out.do(called)
+            out.in_range(part.label or part.name)
             self.called[out.number] = part
             out.delete([*map(self.value, dead)])
 

@@ -92,6 +92,7 @@ class Emitter:
         self.results: dict[int, tuple[FusedNode, int]] = {}  # tensor -> its member, and which result it is
         self.steps: dict[int, dict[int, Step]] = {}  # by definition (its id): the step that makes each value
         self.checks: list[tuple[Check, CheckSite]] = []  # in the order of their numbers
+        self.computed: dict[int, LoopNode] = {}  # the nodes whose steps are in the kernel, by id
 
     # -- values --------------------------------------------------------------------------------------
 
@@ -200,6 +201,7 @@ class Emitter:
         return frame.memo[number]
 
     def _compute(self, frame: _Frame, number: int) -> int:
+        self.computed[id(frame.node)] = frame.node
         match step := self._step_of(frame.node, number):
             case Const():
                 const = step

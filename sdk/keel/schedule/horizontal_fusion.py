@@ -111,4 +111,5 @@ def _joined(launches: Sequence[KernelLaunch]) -> KernelLaunch:
         body += renumbered(launch.kernel.body, {r: count + k for k, r in enumerate(results)}, names)
         count += len(results)
     kernel = Kernel("joined", tuple(buffers.values()), tuple(body))
-    return KernelLaunch(rename_canonically(kernel), tuple(buffers))
+    origins = dict.fromkeys(origin for launch in launches for origin in launch.origins)
+    return KernelLaunch(rename_canonically(kernel), tuple(buffers), tuple(origins))

@@ -126,7 +126,7 @@ class _Overwriting:
             self.own.update(() if step.extern.view else results)
             self.made.update(results)
             return with_slots(step, self.instead)
-        launch = KernelLaunch(step.kernel, tuple(map(self._present, step.tensors)))
+        launch = replace(step, tensors=tuple(map(self._present, step.tensors)))
         written = [t for t in launch.writes if t not in self.made]
         for result in written:
             launch = self._in_place(number, launch, result)
@@ -193,7 +193,8 @@ def _without_copies(launch: KernelLaunch) -> KernelLaunch | None:
         return None
     touched = {s.buffer for s in walk(body) if isinstance(s, Load | Store | Check)}
     left = {t: b for t, b in launch.arguments() if b.name in touched}
-    return KernelLaunch(rename_canonically(Kernel(kernel.name, tuple(left.values()), body)), tuple(left))
+    kernel = rename_canonically(Kernel(kernel.name, tuple(left.values()), body))
+    return replace(launch, kernel=kernel, tensors=tuple(left))
 
 
 def _copies_in_place(loop: Loop) -> bool:
@@ -241,4 +242,4 @@ def _merged(launch: KernelLaunch, dead: int, result: int) -> KernelLaunch:
     }
     values = {r: r for s in walk(launch.kernel.body) for r in results_of(s)}
     kernel = Kernel(launch.kernel.name, tuple(left.values()), renumbered(launch.kernel.body, values, names))
-    return KernelLaunch(rename_canonically(kernel), tuple(left))
+    return replace(launch, kernel=rename_canonically(kernel), tensors=tuple(left))

@@ -12,10 +12,13 @@ from keel.types import Dim
 
 @dataclass(frozen=True)
 class KernelLaunch:
-    """One kernel run: ``tensors`` are the numbers of its buffers, in the kernel's order."""
+    """One kernel run: ``tensors`` are the numbers of its buffers, in the kernel's order. ``origins`` are the operators
+    that it computes (empty for a view), each with the path of its module.
+    """
 
     kernel: Kernel
     tensors: tuple[int, ...]
+    origins: tuple[tuple[str, str], ...] = ()
 
     def arguments(self) -> Iterator[tuple[int, Buffer]]:
         """Yields each tensor with the buffer that it is."""

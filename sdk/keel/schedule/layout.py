@@ -287,7 +287,9 @@ class _Chooser:
                         converted[t, last] = len(out.tensors)
                         copy = _conversion(self.graph.tensors[t], last)
                         out.tensors.append(copy)
-                        out.nodes.append(copy_node(f"{node.name}_laid_out", copy.type, t, converted[t, last]))
+                        out.nodes.append(
+                            copy_node(f"{node.name}_laid_out", copy.type, t, converted[t, last], node.module)
+                        )
                     slots[t] = converted[t, last]
                 node = with_slots(node, slots) if slots else node
             out.nodes.append(node)

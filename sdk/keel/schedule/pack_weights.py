@@ -16,6 +16,7 @@ import torch
 from torch import fx
 
 from keel.graph.calls import call_of, type_of
+from keel.graph.module_paths import common_path, module_path
 from keel.plugin import CompileContext, Extern, LayoutPreference, PackedForm
 from keel.schedule.inline import Hint, bytes_of
 from keel.schedule.packed_call import ARITHMETIC, PackedCall, Recipe
@@ -47,12 +48,14 @@ def pack_weights(gm: fx.GraphModule, externs: Mapping[str, Extern], ctx: Compile
 
     most = max(MOST_BYTES, sum(size(n) for n in finder.lasting if n.op == "placeholder") // 2)
     held, calls, absorbed = 0, dict[fx.Node, tuple[Extern, tuple[fx.Node, ...]]](), set[fx.Node]()
+    modules: dict[fx.Node, str] = {}
     for chain in sorted(chains, key=lambda c: size(c.weight) / max(1, size(c.last))):
         if (ctx.spends_memory or held + size(chain.weight) <= most) and ctx.fuel.take():
             held += size(chain.weight)
             calls[chain.last] = finder.call(chain)
+            modules[chain.last] = common_path(map(module_path, chain.nodes))
             absorbed.update(chain.nodes[:-1])
-    return Instead(calls, _unused(gm, calls, absorbed))
+    return Instead(calls, _unused(gm, calls, absorbed), modules)
 
 
 def _unused(gm: fx.GraphModule, calls: Calls, absorbed: Set[fx.Node]) -> Set[fx.Node]:

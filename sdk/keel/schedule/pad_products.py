@@ -169,7 +169,7 @@ class _Padder:
             return
         wide = self._new(f"{self.tensors[result].name}_padded", type, (*type.shape[:-1], product.columns))
         yield replace(call, results=(wide,))
-        yield copy_node(f"{call.name}_part", type, wide, result)
+        yield copy_node(f"{call.name}_part", type, wide, result, call.module)
 
     def _copy(self, pad: _Pad) -> LoopNode:
         """The node that pads a place."""

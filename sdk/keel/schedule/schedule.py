@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -90,7 +90,9 @@ def _of_group(group: Group) -> Callable[[Emitter], Kernel]:
 def _kernel(tensors: TensorGraph, fusion: Fusion, emit: Callable[[Emitter], Kernel]) -> KernelLaunch:
     emitter = Emitter(tensors, fusion.producers, fusion.inlined.__contains__)
     kernel = emit(emitter)
-    return KernelLaunch(kernel, tuple(t for t, _ in emitter.buffers))
+    nodes = emitter.computed.values()
+    origins = dict.fromkeys(("" if n.definition.is_view else n.operator, n.module) for n in nodes)
+    return KernelLaunch(kernel, tuple(t for t, _ in emitter.buffers), tuple(origins))
 
 
 def _launches(tensors: TensorGraph, limits: Limits, hint: Hint, launch: KernelLaunch) -> Iterator[KernelLaunch]:
@@ -98,7 +100,7 @@ def _launches(tensors: TensorGraph, limits: Limits, hint: Hint, launch: KernelLa
     kernel = canonicalize(launch.kernel, hint)
     halves = split_reduction(kernel, limits, hint)
     if halves is None:
-        yield KernelLaunch(split_ranges(kernel, limits), launch.tensors)
+        yield replace(launch, kernel=split_ranges(kernel, limits))
         return
     numbers = dict(zip((b.name for b in kernel.buffers), launch.tensors, strict=True))
     device = tensors.tensors[launch.tensors[0]].type.device
@@ -106,7 +108,8 @@ def _launches(tensors: TensorGraph, limits: Limits, hint: Hint, launch: KernelLa
         tensors.tensors.append(Tensor(partial.name, TensorType.dense(partial.dtype, (partial.size,), device)))
         numbers[partial.name] = len(tensors.tensors) - 1
     for half in (halves.first, halves.second):
-        yield from _launches(tensors, limits, hint, KernelLaunch(half, tuple(numbers[b.name] for b in half.buffers)))
+        own = replace(launch, kernel=half, tensors=tuple(numbers[b.name] for b in half.buffers))
+        yield from _launches(tensors, limits, hint, own)
 
 
 def _alone(tensors: TensorGraph, node: LoopNode) -> tuple[Callable[[Emitter], Kernel], ...]:
@@ -139,6 +142,7 @@ def _scan(emitter: Emitter, tensors: TensorGraph, node: LoopNode) -> Kernel:
 def _copy_base(emitter: Emitter, tensors: TensorGraph, node: LoopNode) -> Kernel:
     base, (result,) = node.definition.base, node.results
     assert base is not None
+    emitter.computed[id(node)] = node
     type = tensors.tensors[result].type
     axes = [Axis(f"c{n}", size) for n, size in enumerate(type.shape)]
     at: tuple[Index, ...] = tuple(map(index, axes))

@@ -41,7 +41,7 @@ def _added(tensors: list[Tensor], node: ExternCall, position: int) -> Iterator[N
     product = len(tensors) - 1
     yield replace(node, args=_with(node.args, position, None), results=(product, *node.results[1:]))
     definition = _defined(_add, [tensors[product].type, tensors[bias].type], tensors[result].type)
-    yield LoopNode(f"{node.name}_bias", definition, (product, bias), (result,))
+    yield LoopNode(f"{node.name}_bias", definition, (product, bias), (result,), module=node.module)
 
 
 def _summed(tensors: list[Tensor], node: ExternCall, bias: BiasPass, number: int) -> Iterator[Node]:
@@ -53,7 +53,7 @@ def _summed(tensors: list[Tensor], node: ExternCall, bias: BiasPass, number: int
         yield replace(node, args=_with(node.args, bias.mask, list(mask)), results=results)
     gradient, result = node.args[0].number, node.results[number]
     definition = _defined(_sum, [tensors[gradient].type], tensors[result].type)
-    yield LoopNode(f"{node.name}_bias", definition, (gradient,), (result,))
+    yield LoopNode(f"{node.name}_bias", definition, (gradient,), (result,), module=node.module)
 
 
 def _with(values: tuple[Any, ...], position: int, value: Any) -> tuple[Any, ...]:

@@ -18,6 +18,7 @@ from torch import fx
 from keel.errors import KeelError
 from keel.graph.assertion_calls import asserts
 from keel.graph.calls import call_of, source_line, type_of, types_of
+from keel.graph.module_paths import module_path
 from keel.loops.builder import LoopDefinition, Read
 from keel.loops.host_symbols import hosted_type
 from keel.loops.index import Axis, index
@@ -42,7 +43,7 @@ class Tensor:
 class LoopNode:
     """A node with a lowering rule: ``results[k]`` is computed by ``definition`` from ``operands``.
 
-    ``operator`` is the overload's name, ``line`` the user's line that made it.
+    ``operator`` is the overload's name, ``line`` the user's line that made it, and ``module`` the path of its module.
     """
 
     name: str
@@ -51,6 +52,7 @@ class LoopNode:
     results: tuple[int, ...]
     operator: str = ""
     line: str | None = None
+    module: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +79,8 @@ class Slot:
 class ExternCall:
     """A library call: ``args`` and ``kwargs`` have a Slot for each tensor and a SymType for each symbolic integer.
 
-    ``absolute`` says that its offsets count from the start of its operand's storage, not from the operand.
+    ``absolute`` says that its offsets count from the start of its operand's storage, not from the operand. ``module``
+    is the path of its module.
     """
 
     name: str
@@ -86,6 +89,7 @@ class ExternCall:
     kwargs: Mapping[str, Any]
     results: tuple[int, ...]  # -1 for an output that is not a tensor
     absolute: bool = False
+    module: str = ""
 
     @property
     def operands(self) -> tuple[int, ...]:
@@ -138,11 +142,11 @@ def library_views(nodes: Iterable[object]) -> dict[int, int]:
     return {call.results[0]: call.operands[0] for call in calls}
 
 
-def copy_node(name: str, type: TensorType, source: int, result: int) -> LoopNode:
-    """Returns the node that copies tensor ``source`` to ``result``, which is of ``type``."""
+def copy_node(name: str, type: TensorType, source: int, result: int, module: str) -> LoopNode:
+    """Returns the node that copies tensor ``source`` to ``result``, which is of ``type``, for a call in ``module``."""
     axes = tuple(Axis(f"c{n}", size) for n, size in enumerate(type.shape))
     read = Read(0, 0, tuple(map(index, axes)), type.dtype)
-    return LoopNode(name, LoopDefinition("map", axes, (), (read,), (0,)), (source,), (result,))
+    return LoopNode(name, LoopDefinition("map", axes, (), (read,), (0,)), (source,), (result,), module=module)
 
 
 def with_slots(node: ExternCall, slots: Mapping[int, int]) -> ExternCall:
@@ -160,11 +164,13 @@ Lower = Callable[[Call, HostNumbers], LoopDefinition | str]
 @dataclass(frozen=True)
 class Instead:
     """Library calls that take the place of several nodes: each by the last of its nodes, with the tensors that it
-    takes. ``absorbed`` are the other nodes, whose values nothing else uses.
+    takes. ``absorbed`` are the other nodes, whose values nothing else uses. ``modules`` are the paths of the modules of
+    each call.
     """
 
     calls: Mapping[fx.Node, tuple[Extern, tuple[fx.Node, ...]]] = field(default_factory=dict)
     absorbed: Set[fx.Node] = frozenset()
+    modules: Mapping[fx.Node, str] = field(default_factory=dict)
 
 
 def build_tensor_graph(
@@ -245,6 +251,7 @@ class _Reader:
                     {k: self._slots(v) for k, v in node.kwargs.items()},
                     results,
                     bind(call).get("storage_offset") is not None,
+                    module_path(node),
                 )
             )
             return values if several else values[0]
@@ -258,12 +265,15 @@ class _Reader:
         results = tuple(self._fresh(node.name, hosted_type(t, self.out.host), alias) for t in call.out if t is not None)
         if alias is not None and hides_alias(call.op):
             self.undeclared.update(results)
-        self.out.nodes.append(LoopNode(node.name, definition, operands, results, call.name, source_line(node)))
+        origin = call.name, source_line(node), module_path(node)
+        self.out.nodes.append(LoopNode(node.name, definition, operands, results, *origin))
         return results if several else results[0]
 
     def _instead(self, node: fx.Node, extern: Extern, operands: Sequence[fx.Node]) -> int:
         result = self._fresh(node.name, self._type(node.meta["val"]))
-        self.out.nodes.append(ExternCall(node.name, extern, tuple(map(self._slots, operands)), {}, (result,)))
+        args = tuple(map(self._slots, operands))
+        module = self.instead.modules.get(node, "")
+        self.out.nodes.append(ExternCall(node.name, extern, args, {}, (result,), module=module))
         return result
 
     def _slots(self, arg: Any) -> Any:

@@ -24,6 +24,7 @@ from keel.torch_adapter.lazy_module import lazy_module
 from keel.torch_adapter.meta_bugs.fft_strides import Transformed
 from keel.torch_adapter.meta_bugs.table import bug_of, fix_strides
 from keel.torch_adapter.modes import without_autocast, without_modes
+from keel.torch_adapter.node_origin import origin_of
 from keel.torch_adapter.numbers import NotRecorded, number
 from keel.torch_adapter.observe import observed
 from keel.torch_adapter.operators import (
@@ -57,6 +58,7 @@ from keel.torch_adapter.packed_linear import (
     packs_linear_dtype,
     packs_linear_for_speed,
 )
+from keel.torch_adapter.profiling import is_profiling
 from keel.torch_adapter.recorder import fake_mode_of, fake_mode_of_value, record
 from keel.torch_adapter.streams import cuda_stream, works_on_streams
 from keel.torch_adapter.sympy_expressions import (
@@ -133,6 +135,7 @@ __all__ = [
     "is_call_tree",
     "is_operator",
     "is_overload",
+    "is_profiling",
     "is_random",
     "is_taken_apart",
     "late",
@@ -145,6 +148,7 @@ __all__ = [
     "observed",
     "of_some",
     "operator_named",
+    "origin_of",
     "overload_names",
     "pack_convolution",
     "pack_linear",

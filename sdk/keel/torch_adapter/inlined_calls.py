@@ -18,6 +18,7 @@ import torch
 from torch import fx
 from torch.utils._pytree import tree_leaves, tree_map
 
+from keel.torch_adapter.node_origin import origin_of
 from keel.torch_adapter.sympy_expressions import Symbolic
 
 aten = torch.ops.aten
@@ -26,7 +27,6 @@ Decomposed = Callable[[fx.Node], fx.Graph | None]
 the call's arguments, in order, and the output is a tuple of its results.
 """
 _CALL = "keel.inlined"
-_ORIGIN = ("stack_trace", "nn_module_stack", "seq_nr", "partitioner_tag", "original_aten", "from_node", "custom")
 
 
 def nothing_decomposed(node: fx.Node) -> fx.Graph | None:
@@ -110,7 +110,7 @@ def _inline(node: fx.Node, parts: fx.Graph) -> None:
     call = _Call(node.target, args, kwargs, dict(node.meta))
     operands = [a for a in tree_leaves((node.args, dict(node.kwargs))) if isinstance(a, fx.Node) and _is_value(a)]
     made: dict[Any, fx.Node] = dict(zip(parts.find_nodes(op="placeholder"), operands, strict=True))
-    origin = {k: v for k, v in node.meta.items() if k in _ORIGIN}
+    origin = origin_of(node)
     with node.graph.inserting_before(node):
         for part in parts.nodes:
             if part.op == "call_function":

@@ -15,7 +15,7 @@ from torch import fx
 from torch._ops import OpOverload
 
 from keel.errors import KeelError
-from keel.torch_adapter.runtime_asserts import WHERE
+from keel.torch_adapter.node_origin import origin_of
 
 aten = torch.ops.aten
 _INPUT_OF_SHAPE = {"aten._fused_rms_norm.default": 0, "aten._fused_rms_norm_backward.default": 1}
@@ -47,7 +47,7 @@ def _size(node: fx.Node, x: fx.Node, dim: int) -> Any:
         return size
     with node.graph.inserting_before(node):
         read = node.graph.call_function(aten.sym_size.int, (x, x.meta["val"].dim() + dim))
-    read.meta = {k: v for k, v in node.meta.items() if k in WHERE} | {"val": size}
+    read.meta = origin_of(node) | {"val": size}
     return read
 
 

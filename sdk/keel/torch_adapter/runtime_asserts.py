@@ -24,6 +24,7 @@ import torch
 from torch import fx
 from torch._subclasses.fake_tensor import FakeTensor
 
+from keel.torch_adapter.node_origin import origin_of
 from keel.torch_adapter.numbers import NotRecorded, number
 from keel.torch_adapter.operators import is_operator, may_alias
 from keel.torch_adapter.recorder import fake_mode_of
@@ -181,7 +182,7 @@ class _After:
         """Inserts a node. The value of arithmetic is computed from the arguments' values."""
         with self.graph.inserting_after(self.last):
             node = self.graph.call_function(target, args)
-        node.meta = {k: v for k, v in self.last.meta.items() if k in WHERE}
+        node.meta = origin_of(self.last)
         values = (a.meta["val"] if isinstance(a, fx.Node) else a for a in args)
         node.meta["val"] = target(*values) if target in (operator.eq, torch.sym_ite) else value
         self._add(node)
@@ -243,10 +244,6 @@ class _After:
     def _add(self, node: fx.Node) -> None:
         self.made.add(node)
         self.last = node
-
-
-WHERE = ("stack_trace", "nn_module_stack", "source_fn_stack", "seq_nr", "partitioner_tag", "custom")
-"""The keys of ``meta`` that an inserted node copies from the node before it."""
 
 
 # -- what a call makes, and promises of it ----------------------------------------------------------------------------
@@ -325,7 +322,7 @@ def _results(node: fx.Node, graph: fx.Graph) -> dict[int, fx.Node]:
         if not picks and isinstance(value, torch.Tensor | Symbolic):
             with graph.inserting_after(last):
                 picks = [graph.call_function(operator.getitem, (node, k))]
-            picks[0].meta = {**{key: v for key, v in node.meta.items() if key in WHERE}, "val": value}
+            picks[0].meta = {**origin_of(node), "val": value}
         for more in picks[1:]:
             more.replace_all_uses_with(picks[0])
             graph.erase_node(more)

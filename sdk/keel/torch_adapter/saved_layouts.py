@@ -13,6 +13,8 @@ import torch
 from torch import fx
 from torch._prims_common import make_channels_last_strides_for
 
+from keel.torch_adapter.node_origin import origin_of
+
 Images = Callable[[fx.GraphModule], Collection[fx.Node]]
 """Returns the row-major values of a forward graph that its backend prefers channels-last."""
 
@@ -55,7 +57,7 @@ def _convert_back(placeholder: fx.Node, before: fx.Node) -> None:
 def _clone(node: fx.Node, before: fx.Node, like: torch.Tensor, to: torch.memory_format) -> fx.Node:
     with node.graph.inserting_before(before):
         copy = node.graph.call_function(torch.ops.aten.clone.default, (node,), {"memory_format": to})
-    copy.meta = {k: v for k, v in node.meta.items() if k in ("stack_trace", "nn_module_stack")} | {"val": like}
+    copy.meta = origin_of(node) | {"val": like}
     return copy
 
 

@@ -15,7 +15,7 @@ import torch
 from torch import fx
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
-from keel.torch_adapter.runtime_asserts import WHERE
+from keel.torch_adapter.node_origin import origin_of
 from keel.torch_adapter.sympy_expressions import expression, late
 
 aten = torch.ops.aten
@@ -57,4 +57,4 @@ def _assert_other_than_one(graph: fx.Graph, node: fx.Node, dim: int, size: torch
         test = graph.call_function(operator.ne, (read, 1))
         made = graph.call_function(aten._assert_scalar.default, (test, message))
     for each, value in ((read, size), (test, size != 1), (made, None)):
-        each.meta = {k: v for k, v in node.meta.items() if k in WHERE} | {"val": value}
+        each.meta = origin_of(node) | {"val": value}

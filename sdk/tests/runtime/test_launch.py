@@ -12,9 +12,10 @@ import keel_interp
 from keel import KeelError
 from keel.loop_level import compile_part
 from keel.loops.parser import parse
-from keel.runtime.launch_printer import CHUNK, fit, in_own_memory, python_function
+from keel.runtime.launch_printer import fit, in_own_memory, python_function
 from keel.runtime.launch_program import CallLibrary, LaunchKernel, LaunchProgram, LayOut, Return
 from keel.runtime.launch_verify import verify_program
+from keel.runtime.python_source import CHUNK
 from keel.schedule.tensor_graph import Slot
 from keel.types import SymType, TensorType
 

@@ -6,8 +6,10 @@ import keyword
 from typing import Any
 
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch.profiler import profile
 
 from keel.runtime.python_source import (
     Expression,
@@ -212,3 +214,35 @@ def test_a_function_has_its_text_and_raises_on_its_own_lines() -> None:
         run(3)
     assert raised.traceback[-1].lineno + 1 == 3
     assert isinstance(x, Name) and isinstance(x, Expression)
+
+
+def test_a_traced_form_runs_the_same_lines_in_ranges_while_a_profiler_is_active() -> None:
+    space = Namespace()
+    args = space.variable("args", "args")
+    function = Function(space, [args])
+    function.show_ranges(args)
+    function.guard()
+    result = space.variable("result", "result")
+    function.assign(result, call(space.object(torch.neg, "neg"), [item(args, 0)]))
+    function.in_range('a "range"\'s name\n')
+    function.give(result)
+    lines: list[int] = []
+
+    def noted(raised: BaseException) -> None:
+        assert raised.__traceback__ is not None
+        lines.append(raised.__traceback__.tb_lineno)
+
+    function.guarded(space.object(noted, "noted"))
+    run = function.build("test")
+    x = torch.ones(2)
+    assert torch.equal(run([x]), -x)
+    for _ in range(2):
+        with profile() as profiler:
+            assert torch.equal(run([x]), -x)
+            with pytest.raises(TypeError):
+                run([None])
+        (event, *_) = [e for e in profiler.events() if e.name == "aten::neg"]
+        assert event.cpu_parent.name == 'a "range"\'s name\n'
+    with pytest.raises(TypeError):
+        run([None])
+    assert lines == [4, 4, 4]
