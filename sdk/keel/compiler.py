@@ -14,7 +14,7 @@ from torch import fx
 
 from keel import dump
 from keel.errors import KeelError, KeelWarning
-from keel.events import AutotuneSkipped, AutotuneStarted, GraphCompiled, Listener, PlanSelected, ignore
+from keel.events import AutotuneSkipped, AutotuneStarted, GraphCompiled, Listener, PlanSelected, both, ignore
 from keel.fuel import Fuel
 from keel.graph.decomposed_calls import Decompositions
 from keel.graph.deterministic import fill_fresh_memory, is_filled
@@ -24,6 +24,7 @@ from keel.graph.opset_check import reject_excluded_inputs, untyped_calls, warn_o
 from keel.graph.purity import why_not_rerunnable
 from keel.graph.verify import verify
 from keel.interpreter import in_one_chunk, no_collection
+from keel.logs import log_event
 from keel.placement.placement import Plan
 from keel.placement.support_cache import Fault
 from keel.plugin import CompileContext
@@ -35,6 +36,7 @@ from keel.runtime.link import link
 from keel.saved_images import saved_images
 from keel.selection import Planner, Selection
 from keel.settings import Settings
+from keel.stages import Stages
 from keel.torch_adapter import (
     Boxed,
     Captured,
@@ -99,7 +101,7 @@ def compile_captured(captured: Captured, settings: Settings, listen: Listener = 
     faults: list[Fault] = []
     while True:
         try:
-            run = compile_graph(captured, settings, folder, listen)
+            run = compile_graph(captured, settings, folder, both(log_event, listen))
         except Fault as fault:
             if settings.strict:
                 raise fault.error from fault.__cause__
@@ -119,7 +121,8 @@ def compile_captured(captured: Captured, settings: Settings, listen: Listener = 
 def compile_graph(captured: Captured, settings: Settings, folder: Path | None, listen: Listener) -> Boxed:
     """The whole pipeline for one captured graph. Raises ``Fault`` if a backend is unreliable."""
     # Capture has been done; its result is checked like that of every other stage.
-    dump.write(folder, "captured", lambda: dump.graph_text(captured.gm))
+    stages = Stages(captured, folder)
+    stages.write("captured", lambda: dump.graph_text(captured.gm))
     verify(captured.gm, "capture")
     if is_filled():
         fill_fresh_memory(captured.gm, captured.fake_mode)
@@ -127,15 +130,17 @@ def compile_graph(captured: Captured, settings: Settings, folder: Path | None, l
     # Legalize: a call that some backend takes stays whole, any other is decomposed.
     planner = Planner(captured, settings)
     legalized = legalize(captured, planner.backends, strict=settings.strict)
+    stages.timed("legalize")
 
     # Place: choose the cheapest form of the graph and an owner for each call.
     selection = planner.select(legalized)
     gm = selection.gm
-    dump.write(folder, "legalized", lambda: dump.graph_text(gm))
+    stages.write("legalized", lambda: dump.graph_text(gm))
     verify(gm, "legalization")
     plan = planner.verified(gm, selection.plan)
-    dump.write(folder, "placed", lambda: dump.json_text(plan.as_json()))
+    stages.write("placed", lambda: dump.json_text(plan.as_json()))
     planner.support.warn()
+    stages.timed("place")
 
     # Compile parts. If a backend cannot compile one, place the graph again without that claim.
     ctx = CompileContext(
@@ -153,8 +158,11 @@ def compile_graph(captured: Captured, settings: Settings, folder: Path | None, l
 
     # Link: one flat function that calls the parts in order.
     parts = report_failures(plan, parts, failures)
+    stages.trace("parts", lambda: dump.json_text([part.as_json() for part in parts]))
+    stages.timed("compile")
     run = link(gm, parts, captured.constants)
-    graph = GraphCompiled(captured.kind, captured.gm, gm, plan, tuple(parts), planner.constants)
+    stages.timed("link")
+    graph = GraphCompiled(captured.kind, captured.gm, gm, plan, tuple(parts), planner.constants, stages.seconds)
     listen(graph)
     return _autotune(graph, run, selection, planner, ctx, listen) if settings.placement == "measured" else run
 

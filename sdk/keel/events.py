@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from torch import fx
@@ -18,8 +18,8 @@ from keel.torch_adapter import Kind
 
 @dataclass(frozen=True)
 class GraphCompiled:
-    """A graph was compiled: the ``captured`` and the legalized graph, its plan, its parts, and the names of inputs that
-    never change.
+    """A graph was compiled: the ``captured`` and the legalized graph, its plan, its parts, the names of inputs that
+    never change, and the seconds that each stage took.
     """
 
     kind: Kind
@@ -28,6 +28,7 @@ class GraphCompiled:
     plan: Plan
     parts: tuple[CompiledPart, ...]
     constants: frozenset[str] = frozenset()
+    seconds: Mapping[str, float] = field(default_factory=dict)
 
     @cached_property
     def bills(self) -> tuple[PartCost, ...] | None:
@@ -71,6 +72,16 @@ a call that runs in eager PyTorch, is a graph of its own."""
 
 def ignore(event: Event) -> None:
     """The listener that does nothing."""
+
+
+def both(first: Listener, second: Listener) -> Listener:
+    """A listener that passes each event to both."""
+
+    def listen(event: Event) -> None:
+        first(event)
+        second(event)
+
+    return listen
 
 
 @dataclass(frozen=True)

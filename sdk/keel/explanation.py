@@ -11,11 +11,11 @@ import torch
 from torch import nn
 
 from keel.compiler import DynamoBackend
-from keel.events import EventLog, GraphCompiled, GraphState
+from keel.events import EventLog, GraphState
 from keel.extras import require
-from keel.graph.calls import call_of, source_line
 from keel.plugin import Backend
-from keel.reports import GraphReport, PartReport, RefusalReport
+from keel.refusal_reports import refusal_reports
+from keel.reports import GraphReport, PartReport
 from keel.runtime.autotune import LONGEST
 from keel.settings import Costs, Settings, pricing, read_settings
 from keel.what_if import Step, merged, next_steps, suppose
@@ -166,34 +166,9 @@ def _report(state: GraphState, settings: Settings) -> GraphReport:
     return GraphReport(
         compiled.kind,
         tuple(parts),
-        tuple(_refusals(compiled)),
+        tuple(refusal_reports(compiled.gm, plan)),
         None if plan.claim is None else plan.claim.bound,
         steps,
         state.timings,
         "The graph was called too few times." if state.is_timing else state.skipped,
     )
-
-
-def _refusals(compiled: GraphCompiled) -> list[RefusalReport]:
-    owners = compiled.plan.owner_of
-    lines_by_key: dict[tuple[str, str, str, str | None, str], list[str | None]] = {}
-    for node in compiled.gm.graph.nodes:
-        if node.name not in owners or (call := call_of(node)) is None:
-            continue
-        for backend, why in compiled.plan.refusals.get(node.name, {}).items():
-            key = (backend, call.name, why.sentence, why.nearest, owners[node.name].name)
-            lines_by_key.setdefault(key, []).append(source_line(node))
-    return [
-        RefusalReport(
-            backend,
-            operator,
-            sentence,
-            nearest,
-            len(lines),
-            tuple(dict.fromkeys(line for line in lines if line))[:3],
-            owner,
-        )
-        for (backend, operator, sentence, nearest, owner), lines in sorted(
-            lines_by_key.items(), key=lambda item: (-len(item[1]), item[0][:2])
-        )
-    ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from keel.refusal_reports import RefusalReport
 from keel.runtime.autotune import PlanTiming
 from keel.what_if import Step
 
@@ -26,21 +27,6 @@ class PartReport:
     work: float | None = None
     moves: float | None = None
     launch: float | None = None
-
-
-@dataclass(frozen=True)
-class RefusalReport:
-    """One reason of one backend for refusing an operator, with the number of calls and the first lines of user code
-    concerned.
-    """
-
-    backend: str
-    operator: str
-    reason: str
-    nearest: str | None
-    calls: int
-    where: tuple[str, ...]
-    owner: str
 
 
 @dataclass(frozen=True)

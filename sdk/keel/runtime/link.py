@@ -39,6 +39,12 @@ class CompiledPart:
     trouble: tuple[KeelError, ...] = ()
     label: str = ""
 
+    def as_json(self) -> dict[str, Any]:
+        """The part as plain data."""
+        inputs, outputs, trouble = list(self.inputs), list(self.outputs), [str(error) for error in self.trouble]
+        shown = {"name": self.name, "owner": self.owner, "range": self.label, "inputs": inputs, "outputs": outputs}
+        return shown | {"trouble": trouble} if trouble else shown
+
     @property
     def boxed(self) -> Callable[[list[Any]], Sequence[Any]] | None:
         boxed: Callable[[list[Any]], Sequence[Any]] | None = getattr(self.run, "boxed", None)

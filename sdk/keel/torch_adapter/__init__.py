@@ -61,6 +61,7 @@ from keel.torch_adapter.packed_linear import (
 from keel.torch_adapter.profiling import is_profiling
 from keel.torch_adapter.recorder import fake_mode_of, fake_mode_of_value, record
 from keel.torch_adapter.streams import cuda_stream, works_on_streams
+from keel.torch_adapter.structured_trace import trace_artifact
 from keel.torch_adapter.sympy_expressions import (
     Symbolic,
     constant_of,
@@ -170,6 +171,7 @@ __all__ = [
     "tensor_type",
     "tidied",
     "torch_compile_backend",
+    "trace_artifact",
     "tree_of",
     "tree_text",
     "unflatten",

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from functools import cache, partial
+from time import perf_counter
 from traceback import format_exception
 from typing import Any, Literal
 
@@ -54,7 +55,7 @@ class Captured:
     the numbers of the inputs that have the same memory on every call: parameters, buffers, and in a backward graph the
     saved tensors. If it ``shares``, an input takes over the memory of a result, so that memory must not be reused.
     ``overwrites`` are the numbers of results and of the inputs that these are copied to after each call: the graph may
-    write such a result to the memory of its input, and return that.
+    write such a result to the memory of its input, and return that. Capturing took ``seconds``, 0 if that is unknown.
     """
 
     gm: fx.GraphModule
@@ -63,6 +64,7 @@ class Captured:
     static: tuple[int, ...] = ()
     shares: bool = False
     overwrites: tuple[tuple[int, int], ...] = ()
+    seconds: float = 0.0
 
     @property
     def fake_mode(self) -> Any:
@@ -96,7 +98,7 @@ def capture(
         more = compiler, images, decomposed
         return flatten_graph_inputs(gm, example_inputs, lambda flat, inputs: capture(flat, inputs, *more))
     read_apart(gm)
-    of = partial(_compile_function, compiler, torch._C._get_mkldnn_enabled())
+    of = partial(_compile_function, compiler, torch._C._get_mkldnn_enabled(), perf_counter())
     # The backward graph is compiled inside the user's frame, or even inside autograd's thread.
     backward = torch.compiler.disable(of("backward"), reason="Keel compiles here")
     # Donated buffers would forbid backward(retain_graph=True), and Keel does not reuse their memory. Tokens, which
@@ -124,9 +126,9 @@ def capture(
         )
 
 
-def _compile_function(compiler: Compiler, onednn: bool, kind: Kind) -> Callable[..., Boxed]:
-    """The function that AOTAutograd calls to compile a graph of ``kind``. It runs ``compiler`` with the user's setting
-    of oneDNN.
+def _compile_function(compiler: Compiler, onednn: bool, began: float, kind: Kind) -> Callable[..., Boxed]:
+    """The function that AOTAutograd calls to compile a graph of ``kind``, whose capture ``began`` at that time. It runs
+    ``compiler`` with the user's setting of oneDNN.
     """
 
     def compile_graph(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> Boxed:
@@ -137,7 +139,8 @@ def _compile_function(compiler: Compiler, onednn: bool, kind: Kind) -> Callable[
         static, shares = _static(gm, kind, captured.constants), mutations is not None and mutations.shares
         with _onednn(onednn):
             overwrites = mutations.overwrites if mutations is not None and kind == "inference" else ()
-            run = compiler(replace(captured, static=static, shares=shares, overwrites=overwrites))
+            seconds = 0.0 if kind == "backward" else perf_counter() - began  # a backward graph waits for the forward
+            run = compiler(replace(captured, static=static, shares=shares, overwrites=overwrites, seconds=seconds))
         if kind != "backward":
             run = _no_views(run)
             _none_donated()
