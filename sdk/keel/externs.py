@@ -21,6 +21,7 @@ from keel.spec import MEMBERS, Op
 from keel.spec.op import names
 from keel.spec.pytorch_kernels import ALIGNED_ROWS, Library
 from keel.torch_adapter import (
+    has_kernel,
     may_alias,
     pack_convolution,
     pack_linear,
@@ -48,6 +49,9 @@ _RUNTIME = frozenset({"control", "collective", "host", "effect"})
 def aten_externs(device: str, dtypes: Collection[torch.dtype] = tuple(DTYPE_NAMES)) -> Mapping[str, Extern]:
     """PyTorch's kernels for a device type (``cpu``, ``cuda``), by overload name, as ``LoopTarget.externs`` takes them.
 
+    Operators for which the device has no kernel are left out, since eager PyTorch would run them on the host or raise.
+    So a plugin for a vendor's device calls this after the device's kernels are registered.
+
     Results, including random ones, are bitwise equal to eager's, with two exceptions: float16 on CUDA if its kernels
     keep partial sums in float16, and images and matrices that Keel passes in the layout, with the pads, or packed, as a
     kernel prefers. Calls that these kernels cannot run, or for which they disagree with the operator set, are refused
@@ -55,12 +59,12 @@ def aten_externs(device: str, dtypes: Collection[torch.dtype] = tuple(DTYPE_NAME
     ``dtypes``, the dtypes of the target, is lowered to loops, unless an extern is better.
     """
     has_loops = partial(_has_loops, dtypes=frozenset(dtypes))
-    outside = (run for name in _OUTSIDE.get(device, ()) if (run := _overload(name)) is not None)
+    outside = (run for name in _OUTSIDE.get(device, ()) if (run := _overload(name)) is not None and _runs(run, device))
     return {
         str(run): extern
         for op in MEMBERS.values()
         for run in op.targets
-        if (extern := _extern(op, run, device, has_loops)) is not None
+        if _runs(run, device) and (extern := _extern(op, run, device, has_loops)) is not None
     } | {str(run): Extern(run=run) for run in outside}
 
 
@@ -69,7 +73,8 @@ def _extern(op: Op, run: Any, device: str, has_loops: Limit) -> Extern | None:
     name = str(run)
     library = next((x for x in op.libraries if _has(x, op, name, device)), None)
     if op.blas and name.endswith(".default"):
-        out = _overload(f"{name.removesuffix('.default')}.out")
+        fills = _overload(f"{name.removesuffix('.default')}.out")
+        out = fills if _runs(fills, device) else None
         extern = Extern(run=run, out=out, aligned_rows=ALIGNED_ROWS.get(device, 1), packed=_packed(library))
     elif name in _INSTEAD:
         return Extern(run=_INSTEAD[name])
@@ -82,6 +87,11 @@ def _extern(op: Op, run: Any, device: str, has_loops: Limit) -> Extern | None:
         return None
     limit = limit_of(op, device)
     return replace(extern, run=corrected(op, device, run), refuse=extern.refuse if limit is None else limit)
+
+
+def _runs(op: Any, device: str) -> bool:
+    """True if the device has a kernel for an overload. PyTorch defines each operator by its kernel for CPUs."""
+    return device == "cpu" or has_kernel(op, device)
 
 
 def _layout(library: Library) -> LayoutPreference | None:

@@ -38,7 +38,7 @@ from keel.registration import (
     texts,
 )
 from keel.spec.pytorch_kernels import BiasPass, Packed
-from keel.torch_adapter import cuda_stream, torch_compile_backend
+from keel.torch_adapter import cuda_stream, has_kernel, torch_compile_backend
 from keel.types import DTYPE_NAMES, Call, Dim, SymType, TensorType
 
 Result = TypeVar("Result")
@@ -473,6 +473,7 @@ __all__ = [
     "SymType",
     "TensorType",
     "cuda_stream",
+    "has_kernel",
     "torch_compile_backend",
     "with_context",
 ]

@@ -11,10 +11,16 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 KEEL = ROOT / "sdk" / "keel"
 
+EXAMPLES = ROOT / "examples" / "privateuse1"
 # Packages that a third party could have written, or that stand beside Keel: none has a door that others lack.
 OUTSIDE = {
     name: root / name
-    for root in (ROOT / "reference_backends", ROOT / "conformance", ROOT / "templates")
+    for root in (
+        ROOT / "reference_backends",
+        ROOT / "conformance",
+        ROOT / "templates",
+        ROOT / "examples" / "privateuse1",
+    )
     for name in sorted(p.name for p in root.glob("keel_*"))
 }
 LEXEME = re.compile(
@@ -68,7 +74,8 @@ def short(path: Path) -> str:
 
 def module_of(path: Path) -> str:
     """``sdk/keel/loops/ir.py`` is ``keel.loops.ir``; a package is the name of its folder."""
-    parts = path.relative_to(next(r for r in path.parents if r.parent == ROOT)).with_suffix("").parts
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    parts = parts[next(n for n, part in enumerate(parts) if part.startswith("keel")) :]
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 

@@ -109,6 +109,7 @@ PACKAGES: dict[str, set[str]] = {
     "keel_cpp": {"keel"},
     "keel_triton": {"keel"},
     "keel_foreign": {"keel"},
+    "keel_privateuse1": {"keel", "keel_cpp"},
     "keel_templates": set(),
     "keel_conformance": {"keel", "keel_foreign"},
     "keel_selftest": {"keel", "keel_foreign", "keel_conformance"},
@@ -215,10 +216,10 @@ def is_private(dotted: str) -> bool:
     """True of what PyTorch promises nothing about: a component with one underscore, fx.experimental, functorch.
 
     Operators are public whatever they are called: ``torch.ops.aten._softmax``.  So is what PyTorch tells users to
-    assert with.
+    assert with, and vendors to register the module of a device with.
     """
     match dotted.split("."):
-        case ["torch", "_check" | "_check_is_size" | "_assert_async"]:
+        case ["torch", "_check" | "_check_is_size" | "_assert_async" | "_register_device_module"]:
             return False
         case ["functorch", *_] | ["torch", "fx", "experimental", *_]:
             return True

@@ -16,6 +16,7 @@ from keel.torch_adapter.capture import (
 )
 from keel.torch_adapter.cuda_graphs import GraphPair
 from keel.torch_adapter.decompositions import LEFT_OUT, Decomposition, decomposition_of
+from keel.torch_adapter.device_kernels import has_kernel
 from keel.torch_adapter.fakes import Fakes, SymbolFacts, expression_data, facts_of
 from keel.torch_adapter.foreign import asks_again, given_to, torch_compile_backend
 from keel.torch_adapter.lasting_values import LastingValue
@@ -128,6 +129,7 @@ __all__ = [
     "given_to",
     "gives_tensors",
     "has_effect",
+    "has_kernel",
     "has_negative_bit",
     "hides_alias",
     "hint_of",

@@ -1,0 +1,8 @@
+"""Tests of the device run in processes of their own, because a process has one PrivateUse1 device, with one name."""
+
+import os
+
+ON_DEVICE = "KEEL_PRIVATEUSE1_TESTS"
+"""The environment variable that is set in these processes."""
+
+collect_ignore = [] if os.environ.get(ON_DEVICE) else ["on_device"]
