@@ -8,16 +8,22 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import torch
-from torch import nn
+from torch import fx, nn
 
 from keel.compiler import DynamoBackend
 from keel.events import EventLog, GraphState
 from keel.extras import require
+from keel.graph.calls import types_of
+from keel.graph.module_paths import common_path, module_path
+from keel.graph.size_hints import typical_sizes
 from keel.plugin import Backend
 from keel.refusal_reports import refusal_reports
 from keel.reports import GraphReport, PartReport
 from keel.runtime.autotune import LONGEST
+from keel.runtime.link import CompiledPart
 from keel.settings import Costs, Settings, pricing, read_settings
+from keel.symbols import evaluate
+from keel.types import TensorType
 from keel.what_if import Step, merged, next_steps, suppose
 
 
@@ -143,25 +149,15 @@ def _tensors(value: Any) -> list[torch.Tensor]:
 
 def _report(state: GraphState, settings: Settings) -> GraphReport:
     compiled = state.graph
+    plan, sizes = compiled.plan, _sizes(compiled.gm.graph)
     nodes = {n.name: n for n in compiled.gm.graph.nodes}
-    plan, parts = compiled.plan, []
-    bills = compiled.bills or [None] * len(plan.parts)
-    maker = {name: made.name for made in compiled.parts for name in made.outputs}
-    for part, made, paid in zip(plan.parts, compiled.parts, bills, strict=True):
-        operators = Counter(str(nodes[name].target) for name in part.nodes)
-        claimed = next((who for error in made.trouble for who in error.reasons or {}), part.owner.name)
-        parts.append(
-            PartReport(
-                part.name,
-                made.owner,
-                claimed,
-                len(part.nodes),
-                dict(operators.most_common()),
-                tuple(map(str, made.trouble)),
-                tuple(dict.fromkeys(maker[name] for name in made.inputs if name in maker)),
-                *((paid.work, paid.moves, paid.launch) if paid else (None, None, None)),
-            )
-        )
+    parts = []
+    for i, (part, made) in enumerate(zip(plan.parts, compiled.parts, strict=True)):
+        report = _part(made, [nodes[name] for name in part.nodes], _bytes_read(made, compiled.parts, sizes))
+        if compiled.bills is not None:
+            bill = compiled.bills[i]
+            report = replace(report, work=bill.work, moves=bill.moves, launch=bill.launch)
+        parts.append(report)
     steps = next_steps(compiled.gm, plan, pricing(settings, compiled.constants), compiled.constants)
     return GraphReport(
         compiled.kind,
@@ -172,3 +168,41 @@ def _report(state: GraphState, settings: Settings) -> GraphReport:
         state.timings,
         "The graph was called too few times." if state.is_timing else state.skipped,
     )
+
+
+def _part(made: CompiledPart, calls: Sequence[fx.Node], bytes_read: Mapping[str, int]) -> PartReport:
+    modules: dict[str, Counter[str]] = {}
+    for node in calls:
+        modules.setdefault(module_path(node), Counter())[str(node.target)] += 1
+    return PartReport(
+        made.name,
+        made.owner,
+        next((who for error in made.trouble for who in error.reasons or {}), made.owner),
+        len(calls),
+        dict(Counter(str(node.target) for node in calls).most_common()),
+        tuple(map(str, made.trouble)),
+        tuple(name for name in bytes_read if name),
+        module=common_path(modules),
+        modules={path: dict(counts.most_common()) for path, counts in modules.items()},
+        bytes_read=bytes_read,
+    )
+
+
+def _sizes(graph: fx.Graph) -> dict[str, int]:
+    """The bytes of each tensor in a graph, at the sizes that it was captured with; 0 for data-dependent sizes."""
+    known, sizes = typical_sizes(graph), dict[str, int]()
+    for node in graph.nodes:
+        types = [t for t in types_of(node.meta.get("val")) if isinstance(t, TensorType)]
+        sizes[node.name] = sum(
+            int(evaluate(t.numel, known)) * t.dtype.itemsize for t in types if known.keys() >= {*t.symbols}
+        )
+    return sizes
+
+
+def _bytes_read(part: CompiledPart, parts: Sequence[CompiledPart], sizes: Mapping[str, int]) -> dict[str, int]:
+    """The bytes that a part reads, by the name of the part that makes them; the name of the graph's inputs is empty."""
+    makers = {name: made.name for made in parts for name in made.outputs}
+    read: Counter[str] = Counter()
+    for name in dict.fromkeys(part.inputs):
+        read[makers.get(name, "")] += sizes[name]
+    return dict(read)

@@ -9,11 +9,21 @@ from rich.console import Console, Group, RenderableType
 from rich.markup import escape
 from rich.table import Table
 
+from keel.part_groups import grouped
+from keel.refusal_reports import RefusalReport
 from keel.reports import GraphReport, duration
 from keel.what_if import Step
 
 SHOWN = 5
 """The most steps that are printed."""
+REFUSED = 12
+"""The most operators that a backend refuses of which the reasons are printed."""
+PATH = 30
+"""The most characters of a path that is printed whole."""
+WIDTH = 80
+"""The columns of plain text."""
+NOTHING = 1e-9
+"""Seconds that are not worth mentioning."""
 FIGURES = ("calls", "calls take", "moves", "launch", "predicted", "took")
 
 
@@ -27,8 +37,8 @@ def document(
 
 
 def plain(document: RenderableType) -> str:
-    """Text without color, 120 columns wide."""
-    console = Console(file=StringIO(), width=120, color_system=None, legacy_windows=False)
+    """Text without color, 80 columns wide."""
+    console = Console(file=StringIO(), width=WIDTH, color_system=None, legacy_windows=False)
     console.print(document)
     text = console.file.getvalue()  # type: ignore[attr-defined]
     return "\n".join(line.rstrip() for line in text.splitlines())
@@ -36,19 +46,7 @@ def plain(document: RenderableType) -> str:
 
 def _blocks(graph: GraphReport) -> Iterable[RenderableType]:
     yield f"[bold]{graph.kind}[/]: {_count(graph.calls, 'call')} in {_count(len(graph.parts), 'part')}"
-    priced = graph.seconds is not None
-    parts = _table("part", "by", "calls", *(("calls take", "moves", "launch") if priced else ()), "operators")
-    for p in graph.parts:
-        by = p.owner if p.owner == p.claimed_by else f"{p.owner}, because {p.claimed_by} could not compile it"
-        seconds = map(duration, (p.work, p.moves, p.launch)) if priced else ()
-        parts.add_row(
-            p.name,
-            by,
-            str(p.calls),
-            *seconds,
-            escape(", ".join(f"{_short(o)} {n}" if n > 1 else _short(o) for o, n in p.operators.items())),
-        )
-    yield parts
+    yield _parts(graph)
     if graph.seconds is not None:
         bound = f"; no placement takes less than {duration(graph.bound)}" if graph.bound is not None else ""
         yield f"By the data sheets {duration(graph.seconds)}{bound}."
@@ -64,27 +62,56 @@ def _blocks(graph: GraphReport) -> Iterable[RenderableType]:
         yield timings
     if graph.untried:
         yield escape(f"Nothing was tried. {graph.untried}")
-    if graph.refused:
-        refused = _table("refused by", "operator", "calls", "why", "at", "taken by")
-        for r in graph.refused:
-            why = f"{r.reason} It would take {r.nearest}." if r.nearest else r.reason
-            refused.add_row(
-                r.backend,
-                _short(r.operator),
-                str(r.calls),
-                escape(why),
-                escape("\n".join(line.split("   ")[0] for line in r.where)),
-                r.owner,
-            )
-        yield refused
+    by_backend: dict[tuple[str, str], list[RefusalReport]] = {}
+    for refusal in graph.refused:
+        by_backend.setdefault((refusal.backend, refusal.owner), []).append(refusal)
+    for (backend, owner), refused in by_backend.items():
+        yield from _refusals(backend, owner, refused)
     yield ""
+
+
+def _parts(graph: GraphReport) -> Table:
+    """The parts; those that are alike are one row, with the sums of their figures."""
+    priced = graph.seconds is not None
+    table = _table("part", "by", "calls", *(("calls take", "moves", "launch") if priced else ()), "operators")
+    for group in grouped(graph.parts):
+        part = group.first
+        failed = f"{part.claimed_by} could not compile it; " if part.owner != part.claimed_by else ""
+        module = f"{group.module}: " if group.module else ""
+        operators = ", ".join(f"{_short(o)} {n}" if n > 1 else _short(o) for o, n in part.operators.items())
+        seconds = map(duration, group.seconds) if group.seconds is not None else [""] * 3 * priced
+        table.add_row(group.name, part.owner, str(group.calls), *seconds, escape(f"{failed}{module}{operators}"))
+    return table
+
+
+def _refusals(backend: str, owner: str, refused: Sequence[RefusalReport]) -> Iterable[RenderableType]:
+    """The reasons of a backend for refusing what another one takes."""
+    yield escape(f"{backend} refuses, and {owner} takes:")
+    table = _table("operator", "calls", "why")
+    table.columns[0].max_width = 24
+    for r in refused[:REFUSED]:
+        why = f"{r.reason} It would take {r.nearest}." if r.nearest else r.reason
+        table.add_row(_short(r.operator), str(r.calls), escape("\n".join([why, *_places(r.where)])))
+    yield table
+    if rest := refused[REFUSED:]:
+        yield escape("and " + ", ".join(f"{_short(r.operator)} ({r.calls})" for r in rest) + ".")
+
+
+def _places(lines: Sequence[str]) -> list[str]:
+    """``at models/bert.py:12, 14`` for each file, by the end of its path if that is long."""
+    numbers: dict[str, list[str]] = {}
+    for line in lines:
+        file, _, number = line.split("   ")[0].rpartition(":")
+        short = file if len(file) <= PATH else "/".join(file.split("/")[-2:])
+        numbers.setdefault(short, []).append(number)
+    return [f"at {file}:{', '.join(of)}" for file, of in numbers.items()]
 
 
 def _summary(calls: Mapping[str, int], fell_back: Mapping[str, int], steps: Sequence[Step]) -> str:
     lines = [", ".join(f"{name} takes {_count(n, 'call')}" for name, n in calls.items()) + "."]
     if fell_back:
         lines.append("Only a last resort takes " + ", ".join(f"{_short(o)} ({n})" for o, n in fell_back.items()) + ".")
-    if worth := [s for s in steps if s.saved is not None and s.saved > 0][:SHOWN]:
+    if worth := [s for s in steps if s.saved is not None and s.saved > NOTHING][:SHOWN]:
         lines.append(
             "It would save most if "
             + ", ".join(f"{s.backend} took {_short(s.operator)} ({duration(s.saved)})" for s in worth)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from keel.refusal_reports import RefusalReport
 from keel.runtime.autotune import PlanTiming
@@ -14,7 +14,9 @@ from keel.what_if import Step
 class PartReport:
     """One part: the number of calls of each operator, the backend that claimed it, the backend that compiled it, and
     the parts that it reads from. If all backends have data sheets, also the predicted seconds of its calls, of its
-    transfers from and to other parts, and of its launch.
+    transfers from and to other parts, and of its launch. ``module`` is the path of the user's module that contains all
+    calls, ``modules`` are the numbers of calls of each operator by the path of the innermost module, and ``bytes_read``
+    are the bytes of the tensors that it reads, by the part that makes them; the key of the graph's inputs is empty.
     """
 
     name: str
@@ -27,6 +29,9 @@ class PartReport:
     work: float | None = None
     moves: float | None = None
     launch: float | None = None
+    module: str = ""
+    modules: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    bytes_read: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -57,6 +62,12 @@ class GraphReport:
             if p.work is not None and p.moves is not None and p.launch is not None
         ]
         return sum(known) if len(known) == len(self.parts) else None
+
+
+def size(count: int) -> str:
+    """``12.3 KiB``."""
+    scale, unit = next(((s, u) for s, u in ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB")) if count >= s), (1, "B"))
+    return f"{count / scale:.3g} {unit}"
 
 
 def duration(seconds: float | None) -> str:

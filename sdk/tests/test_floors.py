@@ -66,6 +66,8 @@ FLOORS = (
     "export",
     "what_if",
     "reports",
+    "part_groups",
+    "module_tree",
     "explanation_text",
     "explanation",
     "testing",
