@@ -14,7 +14,16 @@ from torch import fx
 
 from keel import dump
 from keel.errors import KeelError, KeelWarning
-from keel.events import AutotuneSkipped, AutotuneStarted, GraphCompiled, Listener, PlanSelected, both, ignore
+from keel.events import (
+    AutotuneSkipped,
+    AutotuneStarted,
+    GraphCompiled,
+    Listener,
+    PlanSelected,
+    StageStarted,
+    each_of,
+    ignore,
+)
 from keel.fuel import Fuel
 from keel.graph.decomposed_calls import Decompositions
 from keel.graph.deterministic import fill_fresh_memory, is_filled
@@ -28,6 +37,7 @@ from keel.logs import log_event
 from keel.placement.placement import Plan
 from keel.placement.support_cache import Fault
 from keel.plugin import CompileContext
+from keel.progress import shown_progress
 from keel.runtime.autotune import Candidate, PlanTiming, autotuned, devices_of, reason
 from keel.runtime.compile_parts import PartFailure, Runs, compile_parts, report_failures
 from keel.runtime.contract_checks import is_checking_every_call
@@ -97,11 +107,17 @@ def compile_captured(captured: Captured, settings: Settings, listen: Listener = 
         if eager:
             warn_of_eager_calls(eager)
         return in_order(captured, steps, partial(compile_captured, settings=settings, listen=listen))
+    with shown_progress(captured.kind) as progress:
+        return _without_faulty_backends(captured, settings, each_of(progress, log_event, listen))
+
+
+def _without_faulty_backends(captured: Captured, settings: Settings, listen: Listener) -> Boxed:
+    """Compiles a graph, and again without each backend that contradicts itself."""
     folder = dump.folder(captured.kind)
     faults: list[Fault] = []
     while True:
         try:
-            run = compile_graph(captured, settings, folder, both(log_event, listen))
+            run = compile_graph(captured, settings, folder, listen)
         except Fault as fault:
             if settings.strict:
                 raise fault.error from fault.__cause__
@@ -121,18 +137,19 @@ def compile_captured(captured: Captured, settings: Settings, listen: Listener = 
 def compile_graph(captured: Captured, settings: Settings, folder: Path | None, listen: Listener) -> Boxed:
     """The whole pipeline for one captured graph. Raises ``Fault`` if a backend is unreliable."""
     # Capture has been done; its result is checked like that of every other stage.
-    stages = Stages(captured, folder)
+    stages = Stages(captured, folder, listen)
     stages.write("captured", lambda: dump.graph_text(captured.gm))
     verify(captured.gm, "capture")
     if is_filled():
         fill_fresh_memory(captured.gm, captured.fake_mode)
 
     # Legalize: a call that some backend takes stays whole, any other is decomposed.
+    stages.begin("legalize")
     planner = Planner(captured, settings)
     legalized = legalize(captured, planner.backends, strict=settings.strict)
-    stages.timed("legalize")
 
     # Place: choose the cheapest form of the graph and an owner for each call.
+    stages.begin("place")
     selection = planner.select(legalized)
     gm = selection.gm
     stages.write("legalized", lambda: dump.graph_text(gm))
@@ -140,9 +157,9 @@ def compile_graph(captured: Captured, settings: Settings, folder: Path | None, l
     plan = planner.verified(gm, selection.plan)
     stages.write("placed", lambda: dump.json_text(plan.as_json()))
     planner.support.warn()
-    stages.timed("place")
 
     # Compile parts. If a backend cannot compile one, place the graph again without that claim.
+    stages.begin("compile")
     ctx = CompileContext(
         dump=folder, fuel=Fuel(settings.fuel), lasting=_lasting(captured), spends_memory=settings.spends_memory
     )
@@ -150,7 +167,7 @@ def compile_graph(captured: Captured, settings: Settings, folder: Path | None, l
     failures: list[PartFailure] = []
     while True:
         ctx = replace(ctx, overwrites=_overwrites(captured, gm, plan, settings))
-        parts, failed = compile_parts(gm, plan, ctx, compiled, strict=settings.strict)
+        parts, failed = compile_parts(gm, plan, ctx, compiled, strict=settings.strict, report=listen)
         if not failed:
             break
         plan, avoided = planner.replan(gm, plan, failed)
@@ -159,9 +176,9 @@ def compile_graph(captured: Captured, settings: Settings, folder: Path | None, l
     # Link: one flat function that calls the parts in order.
     parts = report_failures(plan, parts, failures)
     stages.trace("parts", lambda: dump.json_text([part.as_json() for part in parts]))
-    stages.timed("compile")
+    stages.begin("link")
     run = link(gm, parts, captured.constants)
-    stages.timed("link")
+    stages.end()
     graph = GraphCompiled(captured.kind, captured.gm, gm, plan, tuple(parts), planner.constants, stages.seconds)
     listen(graph)
     return _autotune(graph, run, selection, planner, ctx, listen) if settings.placement == "measured" else run
@@ -209,6 +226,7 @@ def _autotune(
         listen(AutotuneSkipped(graph, sentence))
         return run
     listen(AutotuneStarted(graph))
+    listen(StageStarted("rivals"))
     candidates, failed = [_candidate(graph, run, ctx.dump, listen)], list[PlanTiming]()
     for gm, plan in rivals:
         verify(gm, "legalization")
@@ -216,7 +234,7 @@ def _autotune(
         inside = dump.inside(ctx.dump, f"alone-{plan.parts[0].owner.name}")
         dump.write(inside, "legalized", partial(dump.graph_text, gm))
         own = replace(ctx, dump=inside, fuel=Fuel(ctx.fuel.left))
-        parts, failures = compile_parts(gm, plan, own, {}, strict=True)
+        parts, failures = compile_parts(gm, plan, own, {}, strict=True, report=listen)
         if failures:
             failed.append(replace(_expected(plan), why=reason(failures[0].error)))
             continue

@@ -13,7 +13,15 @@ from keel.placement.placement import Plan
 from keel.placement.support_cache import Fault
 from keel.runtime.autotune import PlanTiming
 from keel.runtime.link import CompiledPart
+from keel.runtime.part_progress import PartsCompiled
 from keel.torch_adapter import Kind
+
+
+@dataclass(frozen=True)
+class StageStarted:
+    """A stage of compiling a graph begins: legalize, place, compile, link, or rivals (other plans, which are timed)."""
+
+    stage: str
 
 
 @dataclass(frozen=True)
@@ -64,7 +72,7 @@ class PlanSelected:
     timings: tuple[PlanTiming, ...]
 
 
-Event = GraphCompiled | AutotuneSkipped | AutotuneStarted | PlanSelected
+Event = StageStarted | PartsCompiled | GraphCompiled | AutotuneSkipped | AutotuneStarted | PlanSelected
 Listener = Callable[[Event], None]
 """Called with each event, on the thread where it happens.  A graph between two calls of streams or events, or next to
 a call that runs in eager PyTorch, is a graph of its own."""
@@ -74,12 +82,12 @@ def ignore(event: Event) -> None:
     """The listener that does nothing."""
 
 
-def both(first: Listener, second: Listener) -> Listener:
-    """A listener that passes each event to both."""
+def each_of(*listeners: Listener) -> Listener:
+    """A listener that passes each event to all of these, in order."""
 
     def listen(event: Event) -> None:
-        first(event)
-        second(event)
+        for listener in listeners:
+            listener(event)
 
     return listen
 
@@ -101,6 +109,8 @@ class EventLog:
         self._states: dict[int, GraphState] = {}
 
     def __call__(self, event: Event) -> None:
+        if isinstance(event, StageStarted | PartsCompiled):
+            return
         graph = event if isinstance(event, GraphCompiled) else event.graph
         before = self._states.get(id(graph.captured), GraphState(graph))  # the state keeps the graph, and so its id
         match event:

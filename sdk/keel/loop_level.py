@@ -153,6 +153,7 @@ def begin_part(
             built: dict[Kernel, Launcher] = dict(zip(kernels, launchers, strict=True))
             return program(plan, built, target.arena, target.name)
 
+    finish.kernels = len(sources)  # type: ignore[attr-defined]
     return finish
 
 

@@ -7,23 +7,31 @@ from pathlib import Path
 from time import perf_counter
 
 from keel import dump
+from keel.events import Listener, StageStarted
 from keel.torch_adapter import Captured, trace_artifact
 
 
 class Stages:
     """The stages of a captured graph so far. Their texts are written to ``folder``, if it is a folder, and to the
-    structured trace, if ``TORCH_TRACE`` is set.
+    structured trace, if ``TORCH_TRACE`` is set. ``listen`` is called when a stage begins.
     """
 
-    def __init__(self, captured: Captured, folder: Path | None):
-        self.kind, self.folder = captured.kind, folder
+    def __init__(self, captured: Captured, folder: Path | None, listen: Listener):
+        self.kind, self.folder, self.listen = captured.kind, folder, listen
         self.seconds = {"capture": captured.seconds} if captured.seconds else {}
-        self._since = perf_counter()
+        self._stage, self._since = "", perf_counter()
 
-    def timed(self, stage: str) -> None:
-        """A stage of this name has ended, and the next one begins."""
+    def begin(self, stage: str) -> None:
+        """Ends the stage before, and begins this one."""
+        self.end()
+        self._stage = stage
+        self.listen(StageStarted(stage))
+
+    def end(self) -> None:
+        """Ends the last stage."""
         now = perf_counter()
-        self.seconds[stage] = self.seconds.get(stage, 0.0) + now - self._since
+        if self._stage:
+            self.seconds[self._stage] = now - self._since
         self._since = now
 
     def write(self, name: str, text: Callable[[], str]) -> None:

@@ -58,6 +58,7 @@ FLOORS = (
     "refusal_reports",
     "stages",
     "logs",
+    "progress",
     "compiler",
     "compile",
     "batch",

@@ -19,9 +19,19 @@ from torch import Tensor, fx, nn
 import keel
 from keel import Backend, Cost, KeelError
 from keel.compiler import DynamoBackend
-from keel.events import AutotuneSkipped, AutotuneStarted, Event, EventLog, GraphCompiled, GraphState, PlanSelected
+from keel.events import (
+    AutotuneSkipped,
+    AutotuneStarted,
+    Event,
+    EventLog,
+    GraphCompiled,
+    GraphState,
+    PlanSelected,
+    StageStarted,
+)
 from keel.explain_page import page
 from keel.runtime import autotune
+from keel.runtime.part_progress import PartsCompiled
 from keel.settings import MODES, read_settings
 
 from .line import takes, whole
@@ -74,7 +84,12 @@ def model(x: Tensor, w: Tensor) -> Tensor:
 def measured(fn: Callable[..., Any], backends: list[Backend], **more: Any) -> tuple[Callable[..., Any], list[Event]]:
     heard: list[Event] = []
     settings = read_settings(None, {"backends": backends, "placement": "measured", "strict": True} | more)
-    return torch.compile(fn, backend=DynamoBackend(settings, heard.append)), heard
+
+    def listen(event: Event) -> None:
+        if not isinstance(event, StageStarted | PartsCompiled):
+            heard.append(event)
+
+    return torch.compile(fn, backend=DynamoBackend(settings, listen)), heard
 
 
 def agreeing(run: Callable[..., Any]) -> Callable[[], None]:

@@ -28,6 +28,7 @@ from keel.runtime.contract_checks import (
 )
 from keel.runtime.link import CompiledPart
 from keel.runtime.parallel_compile import CompileResult, compile_parallel
+from keel.runtime.part_progress import PartCounter, Report, no_report
 from keel.runtime.result_casts import CastResults
 from keel.torch_adapter import asks_again
 
@@ -45,7 +46,13 @@ class PartFailure:
 
 
 def compile_parts(
-    gm: fx.GraphModule, plan: Plan, ctx: CompileContext, compiled: Runs, *, strict: bool = False
+    gm: fx.GraphModule,
+    plan: Plan,
+    ctx: CompileContext,
+    compiled: Runs,
+    *,
+    strict: bool = False,
+    report: Report = no_report,
 ) -> tuple[list[CompiledPart], list[PartFailure]]:
     """Compiles the parts of ``plan`` with ``ctx``. If a backend cannot compile a part, returns the failures and no
     parts.
@@ -53,12 +60,13 @@ def compile_parts(
     ``compiled`` keeps parts for the next plan: an unchanged part is not compiled twice. Those of ``Staged`` backends
     are compiled in parallel. After a failure, only the other parts of that backend are tried: the next plan may join
     the rest in other ways. A request to Dynamo to trace again is not a failure and is passed on, as are the user's
-    exceptions, such as Ctrl-C.
+    exceptions, such as Ctrl-C. ``report`` is called with the progress.
     """
     graphs = build_part_graphs(gm, plan)
     promises = [contract_of(graph.gm, graph.part.owner.name, graph.part.name) for graph in graphs]
     todo = {graph.part.name: graph for graph in graphs if _key(graph) not in compiled}
-    results = compile_parallel(list(todo.values()), ctx)
+    counter = PartCounter(len(todo), report)
+    results = compile_parallel(list(todo.values()), ctx, counter)
     compiled |= {_key(todo[name]): each.run for name, each in results.items() if callable(each.run)}
     parts: list[CompiledPart] = []
     failed: list[tuple[Part, BaseException]] = []
@@ -69,6 +77,7 @@ def compile_parts(
         try:
             if key not in compiled:
                 compiled[key] = _compiled(graph, ctx, results.get(part.name))
+                counter.compiled()
         except BaseException as raised:
             if is_interrupt(raised) or (isinstance(raised, Exception) and asks_again(raised)):
                 raise

@@ -16,6 +16,7 @@ from keel.cache.toolchain import stopped_with_this
 from keel.interrupts import is_interrupt
 from keel.placement.part_graphs import PartGraph
 from keel.plugin import CompileContext, Staged, with_context
+from keel.runtime.part_progress import PartCounter
 
 
 @dataclass(frozen=True)
@@ -26,23 +27,26 @@ class CompileResult:
     raised: BaseException | None = None
 
 
-def compile_parallel(graphs: Sequence[PartGraph], ctx: CompileContext) -> Mapping[str, CompileResult]:
+def compile_parallel(
+    graphs: Sequence[PartGraph], ctx: CompileContext, counter: PartCounter
+) -> Mapping[str, CompileResult]:
     """Compiles the parts whose backends compile in two stages, and returns the results by part name. The first stages
     run in order on this thread. The second stages run on one thread per core (a single part on this thread). Returns
-    when all are done.
+    when all are done. ``counter`` counts both stages.
     """
-    first_stage = {
-        graph.part.name: _outcome(partial(with_context(graph.part.owner.compile.begin, ctx), graph.gm))
-        for graph in graphs
-        if isinstance(graph.part.owner.compile, Staged)
-    }
+    first_stage: dict[str, CompileResult] = {}
+    for graph in graphs:
+        if isinstance(graph.part.owner.compile, Staged):
+            result = _outcome(partial(with_context(graph.part.owner.compile.begin, ctx), graph.gm))
+            first_stage[graph.part.name] = result
+            counter.scheduled(result.run)
     threads = min(_cores(), sum(result.raised is None for result in first_stage.values()))
     if threads < 2:
-        return {name: _finished(result) for name, result in first_stage.items()}
-    return dict(zip(first_stage, _on_threads(list(first_stage.values()), threads), strict=True))
+        return {name: _counted(_finished(result), result, counter) for name, result in first_stage.items()}
+    return dict(zip(first_stage, _on_threads(list(first_stage.values()), threads, counter), strict=True))
 
 
-def _on_threads(first_stage: Sequence[CompileResult], threads: int) -> list[CompileResult]:
+def _on_threads(first_stage: Sequence[CompileResult], threads: int, counter: PartCounter) -> list[CompileResult]:
     """Runs the second stages on plain threads, not a pool: Ctrl-C and the end of the program must not wait for a thread
     that hangs, as a pool would.
     """
@@ -66,8 +70,13 @@ def _on_threads(first_stage: Sequence[CompileResult], threads: int) -> list[Comp
         while len(results) < len(first_stage):
             with suppress(Empty):  # with a timeout, so that signals are handled on every platform
                 number, outcome = done.get(timeout=1.0)
-                results[number] = outcome
+                results[number] = _counted(outcome, first_stage[number], counter)
     return [results[number] for number in range(len(first_stage))]
+
+
+def _counted(result: CompileResult, first_stage: CompileResult, counter: PartCounter) -> CompileResult:
+    counter.compiled(first_stage.run)
+    return result
 
 
 def _finished(first_stage: CompileResult) -> CompileResult:
