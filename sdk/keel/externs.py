@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from keel.extern_limits import Limit, corrected, limit_of
-from keel.loops.lower import lower
+from keel.loops.lower import AFTER_LIBRARIES, lower
 from keel.plugin import Extern, LayoutPreference, PackedForm, Refusal
 from keel.spec import MEMBERS, Op
 from keel.spec.op import names
@@ -133,6 +133,8 @@ def _overload(name: str) -> Any:
 
 
 def _has_loops(call: Call, dtypes: frozenset[torch.dtype]) -> Refusal | None:
+    if call.op in AFTER_LIBRARIES:
+        return None
     types = (*call.tensors, *(t for t in call.out if isinstance(t, TensorType)))
     if any(t.dtype not in dtypes for t in types) or isinstance(lower(call), str):
         return None

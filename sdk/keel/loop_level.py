@@ -17,7 +17,7 @@ from keel.loops.bounds_checks import NEEDS, lower_checks
 from keel.loops.builder import CheckedIndex, LoopDefinition
 from keel.loops.ir import Apply, Kernel, Reduce, Scan
 from keel.loops.legalize_scalars import expand, why_unsupported, why_unsupported_monoid
-from keel.loops.lower import lower
+from keel.loops.lower import calls_by_result, lower
 from keel.loops.verify import verify
 from keel.plugin import Backend, CompileContext, Launcher, LoopTarget, Refusal, Source, Staged
 from keel.runtime.launch import program
@@ -75,12 +75,14 @@ def refuse(target: LoopTarget, call: Call) -> Refusal | None:
         why = extern.refuse(call) if extern.refuse else None
         if why is None:
             return None
-    definition = lower(call)
-    if not isinstance(definition, str):
-        return _beyond(target, call, definition)
-    if why is not None:
-        return Refusal(why) if isinstance(why, str) else why
-    return Refusal(f"{target.name} has no {call.name}: {definition}")
+    for each in calls_by_result(call):
+        definition = lower(each)
+        if isinstance(definition, str):
+            lacking = Refusal(f"{target.name} has no {call.name}: {definition}")
+            return lacking if why is None else Refusal(why) if isinstance(why, str) else why
+        if (beyond := _beyond(target, each, definition)) is not None:
+            return beyond
+    return None
 
 
 def _beyond(target: LoopTarget, call: Call, definition: LoopDefinition) -> Refusal | None:

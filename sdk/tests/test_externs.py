@@ -7,7 +7,7 @@ import torch
 
 from keel import aten_externs
 from keel.loops.builder import LoopDefinition
-from keel.loops.lower import lower
+from keel.loops.lower import AFTER_LIBRARIES, lower
 from keel.opset import MEMBERS
 from keel.types import Call, TensorType
 
@@ -49,6 +49,13 @@ def test_what_a_target_s_dtypes_lack_is_done_by_the_library(dtype: torch.dtype, 
     call = Call(aten.flip.default, (x, [0]), {}, (x,))
     refuse = aten_externs("cpu", [torch.float32])["aten.flip.default"].refuse
     assert refuse is not None and (refuse(call) is not None) == loops
+
+
+@pytest.mark.parametrize("name", sorted(map(str, AFTER_LIBRARIES)))
+def test_contractions_are_left_to_libraries(name: str) -> None:
+    x = TensorType.dense(torch.float32, (3, 3))
+    call = Call(next(op for op in AFTER_LIBRARIES if str(op) == name), (x, x), {}, (x,))
+    assert CPU[name].refuse is None or CPU[name].refuse(call) is None
 
 
 @pytest.mark.parametrize("name", FILLING)

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from ctypes import c_float
 from dataclasses import dataclass
 from functools import partial, reduce
+from itertools import takewhile
 from typing import Any, Literal
 
 import sympy
@@ -119,6 +120,14 @@ class LoopDefinition:
         """True if each element of the result is an element of the operand, at any coordinates."""
         (first, *rest) = self.steps
         return self.kind == "map" and not rest and isinstance(first, Read) and first.mask is None
+
+    @property
+    def is_contraction(self) -> bool:
+        """True if the loops sum products of elements of several operands, so that they read each element many times."""
+        if self.kind != "fold":
+            return False
+        summed = takewhile(lambda s: not isinstance(s, Reduce), self.steps)
+        return len({s.operand for s in summed if isinstance(s, Read)}) > 1
 
 
 @dataclass(frozen=True, eq=False)

@@ -195,6 +195,8 @@ class _Fuser:
         if len(group.members) >= MAX_GROUP or self._buffers(group, node, reads) > self.limits.max_buffers:
             return None
         definition = node.definition
+        if definition.is_contraction:  # begins a group, which maps of its result may join
+            return None
         own = (*definition.axes, *definition.folded)
         solution = Solution(MixedRadix("x"), group.digits.copy())
         try:
@@ -281,6 +283,8 @@ class _Fuser:
     def _sound(self, group: _OpenGroup, placed: FusedNode, solution: Solution) -> bool:
         """True if the spaces stay a chain and enough iterations stay independent."""
         members = [_moved(m, solution.y) for m in group.members]
+        if any(m.node.definition.is_contraction and not placed.space == placed.body == m.space for m in members):
+            return False  # each pass of a fold would compute the products again
         chain = sorted({s for m in (*members, placed) for s in (m.space, m.body)}, key=len)
         if not all(a < b for a, b in pairwise(chain)) or self._strides_through_memory(members, placed, chain):
             return False

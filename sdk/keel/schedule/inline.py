@@ -101,6 +101,8 @@ class Inliner:
         light = all(op in CHEAP for op in ops) and len(ops) <= 4
         if not reads:
             return light
+        if any(r.definition.is_contraction for r in readers):  # would compute each element many times
+            return False
         size = self.hint(self.tensors.tensors[node.results[0]].type.numel)
         if self._cheap_to_recompute(node):
             return True

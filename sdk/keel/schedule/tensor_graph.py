@@ -23,6 +23,7 @@ from keel.loops.builder import LoopDefinition, Read
 from keel.loops.host_symbols import hosted_type
 from keel.loops.index import Axis, index
 from keel.loops.ir import Apply, Reduce
+from keel.loops.lower import calls_by_result
 from keel.plugin import Extern
 from keel.spec import bind
 from keel.symbols import HostNumbers, free_symbols, implied_symbols
@@ -255,6 +256,14 @@ class _Reader:
                 )
             )
             return values if several else values[0]
+        made: list[Any] = [None] * len(call.out)
+        for each in calls_by_result(call):
+            results_left = iter(self._loops(node, each))
+            made = [m if t is None else next(results_left) for m, t in zip(made, each.out, strict=True)]
+        return made if several else made[0]
+
+    def _loops(self, node: fx.Node, call: Call) -> tuple[int, ...]:
+        """Adds the loops of ``call``, which is all of ``node`` or some results of it, and returns the results."""
         definition = self.lower(call, self.out.host)
         if isinstance(definition, str):
             raise KeelError("no-lowering", f"{call} has no loop form and no extern.", {"lowering": definition})
@@ -267,7 +276,7 @@ class _Reader:
             self.undeclared.update(results)
         origin = call.name, source_line(node), module_path(node)
         self.out.nodes.append(LoopNode(node.name, definition, operands, results, *origin))
-        return results if several else results[0]
+        return results
 
     def _instead(self, node: fx.Node, extern: Extern, operands: Sequence[fx.Node]) -> int:
         result = self._fresh(node.name, self._type(node.meta["val"]))

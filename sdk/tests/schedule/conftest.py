@@ -17,15 +17,15 @@ from keel.schedule.schedule import Schedule
 
 @pytest.fixture
 def scheduled() -> Callable[..., list[Schedule]]:
-    def make(fn, *args, limits=keel_interp.target.limits, externs=None, dynamic=False, tolerance=None):
+    def make(fn, *args, limits=keel_interp.target.limits, externs=None, alone=False, dynamic=False, tolerance=None):
         """Compiles ``fn``, runs it (and its backward pass, if an argument wants one) and compares with eager.
 
-        ``tolerance`` is relative to the largest element, for results that nearly cancel.
+        ``externs`` are in addition to the interpreter's, or, with ``alone``, all that there are. ``tolerance`` is
+        relative to the largest element, for results that nearly cancel.
         """
         torch.compiler.reset()
-        target = dataclasses.replace(
-            keel_interp.target, limits=limits, externs={**keel_interp.target.externs, **(externs or {})}
-        )
+        known = {} if alone else keel_interp.target.externs
+        target = dataclasses.replace(keel_interp.target, limits=limits, externs={**known, **(externs or {})})
         found: list[Schedule] = []
 
         def compile(gm):

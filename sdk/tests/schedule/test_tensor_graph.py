@@ -83,3 +83,15 @@ def test_views_of_one_undeclared_view_share_its_memory() -> None:
     graph = tensor_graph(views, (4, 4), externs=MM)
     first, second = graph.outputs
     assert graph.base(first) == graph.base(second)
+
+
+def test_gradients_of_a_convolution_are_a_node_each() -> None:
+    def gradients(grad: Tensor, image: Tensor, weight: Tensor) -> tuple[Tensor | None, ...]:
+        rest = ([4], [1, 1], [0, 0], [1, 1], False, [0, 0], 1)
+        return aten.convolution_backward.default(grad, image, weight, *rest, [True, False, True])
+
+    graph = tensor_graph(gradients, (2, 4, 5, 5), (2, 3, 7, 7), (4, 3, 3, 3))
+    image, bias = (n for n in graph.nodes if isinstance(n, LoopNode))
+    assert graph.outputs == [*image.results, None, *bias.results]
+    assert image.operands == (graph.inputs[0], graph.inputs[2]) and bias.operands == (graph.inputs[0],)
+    assert [graph.tensors[n.results[0]].type.shape for n in (image, bias)] == [(2, 3, 7, 7), (4,)]

@@ -16,6 +16,8 @@ from keel.types import DTYPE_NAMES, Call, SymType, TensorType, leaves, symbols_o
 from . import (
     activations,
     arithmetic,
+    contraction,
+    convolution,
     creation,
     data_movement,
     indexing,
@@ -39,7 +41,11 @@ RULES: Mapping[Any, Rule] = {
     **pooling.RULES,
     **indexing.RULES,
     **scatter.RULES,
+    **contraction.RULES,
+    **convolution.RULES,
 }
+AFTER_LIBRARIES = frozenset((*contraction.RULES, *convolution.RULES))
+"""Operators whose loops are used only by a target that has no library call for them."""
 
 MOVING = frozenset(
     (
@@ -68,6 +74,12 @@ def lower(call: Call, host: HostNumbers | None = None) -> LoopDefinition | str:
     if key not in _known:
         _known[key] = _new_size(call) or _lower(hosted_call)
     return _known[key]
+
+
+def calls_by_result(call: Call) -> tuple[Call, ...]:
+    """``call`` as calls for each of its results, if these have loops of their own, else ``call`` alone."""
+    separate = convolution.CALLS_BY_RESULT.get(call.op)
+    return (call,) if separate is None else separate(call)
 
 
 def _new_size(call: Call) -> str | None:
@@ -122,4 +134,4 @@ def _new_symbols(call: Call) -> list[str]:
     return sorted(made - known - set(symbols_of(n for n in numbers if isinstance(n, sympy.Expr))))
 
 
-__all__ = ["RULES", "lower"]
+__all__ = ["AFTER_LIBRARIES", "RULES", "calls_by_result", "lower"]

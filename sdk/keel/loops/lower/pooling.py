@@ -15,27 +15,10 @@ from keel.loops.monoids import lowest
 from keel.types import Dim, as_dim, contiguous_strides
 
 from .rule_arguments import not_lowerable, out_dtype, store
+from .windows import conjunction, inside, spread
 
 aten = torch.ops.aten
 NOWHERE = torch.iinfo(torch.int64).max
-
-
-def spread(values: int | Sequence[int], n: int) -> list[int]:
-    """Repeats a single value for each of ``n`` dimensions."""
-    numbers = [values] if isinstance(values, int) else list(values)
-    return numbers * n if len(numbers) == 1 else numbers
-
-
-def _inside(b: Builder, place: Index, size: Dim) -> Value:
-    at = b.position(place)
-    return (at >= 0) & (at < b.number(size, torch.int64))
-
-
-def _all(masks: Sequence[Value]) -> Value:
-    mask = masks[0]
-    for m in masks[1:]:
-        mask = mask & m
-    return mask
 
 
 # -- averages ----------------------------------------------------------------------------------------
@@ -59,7 +42,7 @@ def avg_pool(n: int) -> Rule:
         within = b.fold_over(kernel)
         at = [o * s - p + w for o, s, p, w in zip(out, stride, padding, within, strict=True)]
         all_full = not any(padding) and not ceil_mode
-        mask = None if all_full else _all([_inside(b, i, size) for i, size in zip(at, sizes, strict=True)])
+        mask = None if all_full else conjunction([inside(b, i, size) for i, size in zip(at, sizes, strict=True)])
         element = x[[*batch, *at]] if mask is None else x.where(mask, [*batch, *at])
         total = b.reduce("sum", b.math(element))
         count = _count(b, out, kernel, stride, padding, sizes, count_include_pad, divisor_override, all_full)
@@ -128,12 +111,12 @@ def avg_pool_backward(n: int) -> Rule:
         for i, k, s, p, size, t in zip(here, kernel, stride, padding, grad.type.shape[-n:], back, strict=True):
             window = floordiv(i + p, s) - t
             windows.append(window)
-            masks.append(_inside(b, window, size) & (b.position(i + p - window * s) < k))
-        element = b.math(grad.where(_all(masks), [*batch, *windows]))
+            masks.append(inside(b, window, size) & (b.position(i + p - window * s) < k))
+        element = b.math(grad.where(conjunction(masks), [*batch, *windows]))
         all_full = not any(padding) and not ceil_mode
         sizes = x.type.shape[-n:]
         count = _count(b, windows, kernel, stride, padding, sizes, count_include_pad, divisor_override, all_full)
-        share = b.where(_all(masks), element / b.cast(count, element.dtype), 0.0)
+        share = b.where(conjunction(masks), element / b.cast(count, element.dtype), 0.0)
         return store(b, b.reduce("sum", share))
 
     return rule
@@ -168,7 +151,7 @@ def adaptive_avg_pool(n: int) -> Rule:
             for (start, end), w in zip(spans, within, strict=True)
             if not (end - start).is_const
         ]
-        total = b.reduce("sum", b.math(x.where(_all(masks), at) if masks else x[at]))
+        total = b.reduce("sum", b.math(x.where(conjunction(masks), at) if masks else x[at]))
         return store(b, total / b.cast(_product(b, [end - start for start, end in spans]), _math(b)))
 
     return rule
@@ -197,9 +180,9 @@ def adaptive_avg_pool_backward(n: int) -> Rule:
             if not t.is_const:
                 masks.append((b.position(window) < b.number(o, torch.int64)) & (b.position(start) <= b.position(i)))
         at = [*batch, *windows]
-        element = b.math(grad.where(_all(masks), at) if masks else grad[at])
+        element = b.math(grad.where(conjunction(masks), at) if masks else grad[at])
         share = element / b.cast(_product(b, lengths), element.dtype)
-        return store(b, b.reduce("sum", b.where(_all(masks), share, 0.0) if masks else share))
+        return store(b, b.reduce("sum", b.where(conjunction(masks), share, 0.0) if masks else share))
 
     return rule
 
@@ -229,7 +212,7 @@ def max_pool(n: int) -> Rule:
         at = [o * s - p + w * d for o, s, p, w, d in zip(out, stride, padding, within, dilation, strict=True)]
         if not any(padding) and not ceil_mode:
             return _largest(b, x, [*batch, *at], at, None)
-        return _largest(b, x, [*batch, *at], at, _all([_inside(b, i, n) for i, n in zip(at, sizes, strict=True)]))
+        return _largest(b, x, [*batch, *at], at, conjunction([inside(b, i, n) for i, n in zip(at, sizes, strict=True)]))
 
     return rule
 
@@ -246,7 +229,7 @@ def adaptive_max_pool(n: int) -> Rule:
             for (start, end), w in zip(spans, within, strict=True)
             if not (end - start).is_const
         ]
-        return _largest(b, x, [*batch, *at], at, _all(masks) if masks else None)
+        return _largest(b, x, [*batch, *at], at, conjunction(masks) if masks else None)
 
     return rule
 

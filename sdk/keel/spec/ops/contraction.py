@@ -108,6 +108,7 @@ family.primitive(
     blas=True,
     libraries=(
         Library(("mm",), "cpu", packed=Packed(kind="linear", weight=1, bias=None, worth=_worth_packing, channels=1)),
+        Library(("mm.dtype",), "cuda"),
     ),
     cuda=NO_INTEGERS,
 )
@@ -134,6 +135,7 @@ family.primitive(
     tags=frozenset({"contraction"}),
     numerics=Numerics(results=Results.SUMS),
     blas=True,
+    libraries=(Library(("bmm.dtype",), "cuda"),),
     cuda=NO_INTEGERS,
 )
 # -- a product and a sum ----------------------------------------------------------------------------------------------
