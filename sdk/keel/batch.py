@@ -18,9 +18,10 @@ from keel.compiler import compile_captured
 from keel.errors import KeelError
 from keel.events import EventLog, GraphCompiled
 from keel.graph.calls import type_of
+from keel.graph.tensor_devices import device_types
 from keel.plugin import Backend
 from keel.runtime.link import resolve_lazy_bits
-from keel.settings import read_settings
+from keel.settings import read_settings, with_plugins
 from keel.torch_adapter import Asked, NotRecorded, captured_calls, flat, without_autocast
 from keel.types import Type
 
@@ -71,7 +72,7 @@ def compile_calls(
         names = ", ".join(dict.fromkeys(str(op) for op, *_ in calls))
         raise KeelError("bad-graph", f"{names} cannot be traced.", {"PyTorch": str(e)}) from e
     log = EventLog()
-    run = compile_captured(captured, settings, log)
+    run = compile_captured(captured, with_plugins(settings, device_types(captured.gm)), log)
     graph = log.graphs[0]
     ends = _by_call(graph.gm.graph.output_node().args[0], counts)  # type: ignore[arg-type]
     owners, refusals = _placed(graph, ends)

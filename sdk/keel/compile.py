@@ -32,13 +32,14 @@ def compile(
 ) -> Callable[..., Any]:
     """Compiles ``fn``, a function or a module, with ``torch.compile``. Each operator runs on a backend that takes it.
 
-    ``backends`` are names of installed backends or Backend values, in order of preference. The default is the reference
-    backends that can run on this machine. ``dynamic``, ``fullgraph`` and ``mode`` are those of ``torch.compile``. The
-    mode ``reduce-overhead`` replays CUDA graphs if all tensors are on one GPU and all sizes are known; a call then
-    overwrites the results of the previous call. ``max-autotune`` does so too, and measures placements (see below) where
-    backends have data sheets, and holds packed forms of weights that gain little for their memory;
-    ``max-autotune-no-cudagraphs`` does all but replay graphs. ``strict`` turns fallbacks into errors. ``fuel`` limits
-    the number of fusions, to find a wrong fusion by bisection.
+    ``backends`` are names of installed backends or Backend values, in order of preference. The default is the
+    reference backends that can run on this machine, and for tensors on other devices the installed plugins for
+    these. ``dynamic``, ``fullgraph`` and ``mode`` are those of ``torch.compile``. The mode ``reduce-overhead``
+    replays CUDA graphs if all tensors are on one GPU and all sizes are known; a call then overwrites the results of
+    the previous call. ``max-autotune`` does so too, and measures placements (see below) where backends have data
+    sheets, and holds packed forms of weights that gain little for their memory; ``max-autotune-no-cudagraphs`` does
+    all but replay graphs. ``strict`` turns fallbacks into errors. ``fuel`` limits the number of fusions, to find a
+    wrong fusion by bisection.
 
     ``placement`` says how a backend is chosen. ``order``: the first backend that takes the operator. ``cost``: the
     backends with which the whole graph is fastest by their data sheets; backends of last resort compete like others,

@@ -31,6 +31,7 @@ from keel.graph.eager_segments import in_order, segments
 from keel.graph.legalize import legalize
 from keel.graph.opset_check import reject_excluded_inputs, untyped_calls, warn_of_eager_calls
 from keel.graph.purity import why_not_rerunnable
+from keel.graph.tensor_devices import device_types
 from keel.graph.verify import verify
 from keel.interpreter import in_one_chunk, no_collection
 from keel.logs import log_event
@@ -45,7 +46,7 @@ from keel.runtime.freed_memory import give_back_freed_memory
 from keel.runtime.link import link
 from keel.saved_images import saved_images
 from keel.selection import Planner, Selection
-from keel.settings import Settings
+from keel.settings import Settings, with_plugins
 from keel.stages import Stages
 from keel.torch_adapter import (
     Boxed,
@@ -77,17 +78,18 @@ class DynamoBackend:
 
     @in_one_chunk
     def __call__(self, gm: fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
-        graphs = GraphPair() if self.settings.replays_graphs else None
+        settings = with_plugins(self.settings, device_types(gm))
+        graphs = GraphPair() if settings.replays_graphs else None
 
         def compiler(captured: Captured) -> Boxed:
-            run = compile_captured(captured, self.settings, self.listen)
+            run = compile_captured(captured, settings, self.listen)
             return run if graphs is None else graphs.recorded(run, captured, getattr(run, "decided", lambda: True))
 
-        warm_up(self.settings.backends)
+        warm_up(settings.backends)
         with unwrapped(), no_collection():
             reject_excluded_inputs(gm)
-            images = partial(saved_images, backends=self.settings.backends, by_cost=self.settings.placement != "order")
-            run = capture(gm, example_inputs, compiler, images, Decompositions(self.settings.backends))
+            images = partial(saved_images, backends=settings.backends, by_cost=settings.placement != "order")
+            run = capture(gm, example_inputs, compiler, images, Decompositions(settings.backends))
         give_back_freed_memory()
         return run
 

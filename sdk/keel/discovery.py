@@ -6,7 +6,7 @@ plugin of another distribution is first imported in a separate process (see ``ke
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from importlib.metadata import EntryPoint
@@ -105,6 +105,16 @@ def find(name: str, *, limit: float = LIMIT) -> Backend:
     point = points[name][0]
     [report] = [Report()] if is_own(point) else try_imports([point], limit=limit)
     return _load(name, point, report)[0]
+
+
+def installed_for(devices: Collection[str]) -> tuple[Backend, ...]:
+    """The installed plugins for devices of these types that can run on this machine, in the order of their names.
+    Imports no plugin if ``devices`` is empty. Keel's own backends are not among them.
+    """
+    if not devices:
+        return ()
+    own = {name for name, points in installed().items() if is_own(points[0])}
+    return tuple(b for name, b in sorted(discover().items()) if name not in own and b.device in devices)
 
 
 def try_imports(points: Sequence[Carried], *, limit: float = LIMIT, again: bool = False) -> list[Report]:

@@ -21,7 +21,7 @@ from keel.refusal_reports import refusal_reports
 from keel.reports import GraphReport, PartReport
 from keel.runtime.autotune import LONGEST
 from keel.runtime.link import CompiledPart
-from keel.settings import Costs, Settings, pricing, read_settings
+from keel.settings import Costs, Settings, pricing, read_settings, with_plugins
 from keel.symbols import evaluate
 from keel.types import TensorType
 from keel.what_if import Step, merged, next_steps, suppose
@@ -107,6 +107,8 @@ def explain(
     settings = read_settings(
         None, {"backends": backends, "strict": strict, "placement": placement, "costs": costs, "pins": pins}
     )
+    owned = [*fn.parameters(), *fn.buffers()] if isinstance(fn, nn.Module) else []
+    settings = with_plugins(settings, {t.device.type for t in (*_tensors((args, kwargs)), *owned)})
     if without or assume:  # parts run in eager PyTorch, so measured times would be wrong
         settings = replace(
             settings,

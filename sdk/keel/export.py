@@ -18,11 +18,12 @@ from torch.export.graph_signature import InputKind, OutputKind
 from keel.compiler import compile_captured
 from keel.errors import KeelError
 from keel.graph.calls import alias_bases, type_of
+from keel.graph.tensor_devices import device_types
 from keel.plugin import Backend
 from keel.runtime.contract_checks import bind, mismatch, strides_of
 from keel.runtime.link import is_size, resolve_lazy_bits
 from keel.serialize.save import unfit_program
-from keel.settings import read_settings
+from keel.settings import read_settings, with_plugins
 from keel.torch_adapter import Captured, Symbolic, flatten_call, functional, tidied, unflatten, without_autocast
 from keel.types import TensorType, Type
 
@@ -52,6 +53,7 @@ def compile_exported(
     program = functional(program)
     stored = _stored(program)
     captured = tidied(program.graph_module, "inference")
+    settings = with_plugins(settings, device_types(captured.gm))
     closing = _close(captured.gm, program)
     door = _door(program, captured.gm, stored)
     run = compile_captured(Captured(captured.gm, "inference", {**captured.constants, **stored}), settings)

@@ -10,7 +10,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from keel.cost import Cost, read_sheets
-from keel.discovery import resolve
+from keel.discovery import installed_for, resolve
 from keel.errors import KeelError, KeelWarning
 from keel.extras import missing, require
 from keel.pins import pinned
@@ -38,6 +38,8 @@ class Settings:
     strict: bool = False
     fuel: int | None = None
     placement: str = "auto"
+    named: bool = True
+    """False if the user named no backends, so that installed plugins for other devices are used too."""
 
     @property
     def replays_graphs(self) -> bool:
@@ -118,8 +120,24 @@ def read_settings(mode: str | None, options: Mapping[str, Any] | None) -> Settin
     backends = pinned(backends, chosen.get("pins", {}))
     if placement == "auto" and mode in MEASURING and sheets_of(backends) is not None and not missing("placement"):
         placement = "measured"
-    settings = Settings(backends, mode, strict, chosen.get("fuel"), placement)
-    if placement in BY_COST and sheets_of(settings.backends) is None:
+    named = chosen.get("backends") is not None
+    return _priced(Settings(backends, mode, strict, chosen.get("fuel"), placement, named))
+
+
+def with_plugins(settings: Settings, devices: Collection[str]) -> Settings:
+    """The settings for tensors on devices of these types. If the user named no backends, the installed plugins for the
+    devices that the default backends do not work on come first, in the order of their names.
+
+    Raises KeelError[bad-option] if the placement is by cost and a plugin has no data sheet.
+    """
+    known = {b.device for b in settings.backends if not b.last_resort}
+    plugins = () if settings.named else installed_for(frozenset(devices) - known - {"meta"})
+    return _priced(replace(settings, backends=(*plugins, *settings.backends))) if plugins else settings
+
+
+def _priced(settings: Settings) -> Settings:
+    """Raises KeelError[bad-option] if the placement is by cost and a backend has no data sheet."""
+    if settings.placement in BY_COST and sheets_of(settings.backends) is None:
         lacking = [b.name for b in settings.backends if b.cost is None and not b.last_resort]
         raise KeelError(
             "bad-option",

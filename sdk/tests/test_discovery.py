@@ -12,9 +12,10 @@ from textwrap import dedent
 import pytest
 import torch
 
-from keel.discovery import Discovery, discover, find, installed, resolve, survey
+from keel.discovery import Discovery, discover, find, installed, installed_for, resolve, survey
 from keel.errors import KeelError
 from keel.plugin import API, Backend
+from keel.settings import read_settings, with_plugins
 
 HERE = sys.modules["keel.discovery"]
 HEAD = "from keel.plugin import Backend, LoopTarget\n"
@@ -320,3 +321,32 @@ def test_a_malformed_variable_is_an_error_of_its_own(
     with pytest.raises(KeelError, match=f"{variable}=garbage") as raised:
         ask()
     assert raised.value.code == "bad-option"
+
+
+def on(device: str, name: str) -> str:
+    return good(name).replace('device="cpu"', f'device="{device}"')
+
+
+def test_plugins_for_a_device_are_found_without_a_name(install: Install) -> None:
+    install("zeta", on("acme", "zeta"))
+    install("eta", on("acme", "eta"))
+    install("theta", on("other", "theta"))
+    install("iota", SICK["raises"])
+    assert [b.name for b in installed_for({"acme", "cuda"})] == ["eta", "zeta"]
+    assert installed_for(()) == installed_for({"cpu"}) == ()
+
+
+def test_plugins_for_a_device_come_before_the_default_backends(install: Install) -> None:
+    install("zeta", on("acme", "zeta"))
+    install("eta", good("eta"))
+    default, named = read_settings(None, {}), read_settings(None, {"backends": ["cpp"]})
+    names = [b.name for b in default.backends]
+    assert [b.name for b in with_plugins(default, {"acme", "cpu"}).backends] == ["zeta", *names]
+    assert with_plugins(default, {"cpu", "meta"}) == default and with_plugins(named, {"acme"}) == named
+
+
+def test_placement_by_cost_needs_the_sheets_of_all_plugins(install: Install) -> None:
+    install("zeta", on("acme", "zeta"))
+    settings = read_settings(None, {"placement": "cost"})
+    with pytest.raises(KeelError, match="zeta has no data sheet"):
+        with_plugins(settings, {"acme"})
