@@ -2,8 +2,8 @@
 
 On a CPU, the record is read after each kernel. A GPU writes it to host memory, which is read when a part begins and
 ends, without waiting for the device. An error that a kernel records later is raised by the next call. Only a part's
-first call, and every call with KEEL_CHECK=1, waits. On other devices the record is copied to the host at the end of
-each call.
+first call, and every call with KEEL_CHECK=1, waits. On other devices the record is copied to pinned memory at the end
+of each call, also without waiting; a device without pinned memory or events waits in each call.
 """
 
 from __future__ import annotations
@@ -54,7 +54,13 @@ def error_buffer(sites: Sequence[CheckSite], device: torch.device) -> tuple[torc
     """Memory in which kernels on ``device`` record errors, and a function that reads it and raises
     KeelError[bad-index]. The function is called with False before a call's kernels and with True after them.
     """
-    return _shared(sites) if device.type == "cuda" else _polled_buffer(sites, device)
+    if device.type == "cuda":
+        return _shared(sites)
+    try:
+        arriving = _Arriving(len(sites), device)
+    except RuntimeError:  # the device has no pinned memory, or no events; NotImplementedError is one too
+        return _polled_buffer(sites, device)
+    return arriving.memory, _settle_later(sites, arriving)
 
 
 def _shared(sites: Sequence[CheckSite]) -> tuple[torch.Tensor, Callable[[bool], None]]:
@@ -73,6 +79,55 @@ def _shared(sites: Sequence[CheckSite]) -> tuple[torch.Tensor, Callable[[bool], 
             raise error
 
     return memory, settle
+
+
+class _Arriving:
+    """A record in a device's memory, and pinned memory to which it is copied."""
+
+    def __init__(self, sites: int, device: torch.device) -> None:
+        self.memory = torch.zeros(sites, dtype=torch.int64, device=device)
+        self._device = device
+        self._pinned = torch.zeros(sites, dtype=torch.int64, device="cpu", pin_memory=True)
+        self._event = torch.Event(device)
+        self.look: Look = self._pinned.numpy().data
+        self.send()
+
+    def send(self) -> None:
+        """Copies the record, in the order of the device's work, and does not wait."""
+        self._pinned.copy_(self.memory, non_blocking=True)
+        self._event.record(torch.accelerator.current_stream(self._device))
+
+    def poll(self) -> None:
+        """Lets a copy arrive on a device on which that takes a query."""
+        self._event.query()
+
+    def wait(self) -> None:
+        self._event.synchronize()
+
+    def clear(self) -> None:
+        self.wait()  # a copy under way would bring the error again
+        self.memory.zero_()
+        self._pinned.zero_()
+
+
+def _settle_later(sites: Sequence[CheckSite], record: _Arriving) -> Callable[[bool], None]:
+    waits = True
+
+    def settle(after: bool) -> None:
+        nonlocal waits
+        if not after:
+            record.poll()
+        else:
+            record.send()
+            if waits:
+                record.wait()
+                waits = is_checking_every_call()
+        if any(record.look):
+            error = index_error(sites, record.look, {}, late=True)
+            record.clear()
+            raise error
+
+    return settle
 
 
 def _polled_buffer(sites: Sequence[CheckSite], device: torch.device) -> tuple[torch.Tensor, Callable[[bool], None]]:

@@ -171,3 +171,32 @@ def test_a_call_that_would_fall_back_is_refused(backend: Backend) -> None:
     with pytest.raises(keel.KeelError, match=r"aten\.cholesky"):
         keel.compile(factor, backends=[backend], strict=True)(x.to(NAME))
     assert keel.compile(factor, backends=[backend])(x.to(NAME)).cpu().equal(factor(x))
+
+
+def test_a_step_with_indices_does_not_wait() -> None:
+    table, rows = torch.randn(10, 4, device=NAME), torch.tensor([3, 9], device=NAME)
+    compiled = keel.compile(F.embedding, backends=[loop_backend], strict=True)
+    compiled(rows, table)
+    torch.example.reset_counters()  # type: ignore[attr-defined]
+    got = compiled(rows, table)
+    assert counted() == {**QUIET, "to_host": 1}
+    torch.testing.assert_close(got.cpu(), table.cpu()[[3, 9]])
+
+
+@pytest.mark.parametrize("index", [0, 1])
+def test_an_index_out_of_range_is_an_error_of_the_next_call(index: int) -> None:
+    device = torch.device(NAME, index)
+    table, rows = torch.randn(10, 4, device=device), torch.tensor([3, 9], device=device)
+    compiled = keel.compile(F.embedding, backends=[loop_backend], strict=True)
+    compiled(rows, table)
+    compiled(rows + 1, table)
+    with pytest.raises(keel.KeelError, match=r"(?s)index 10 is out of bounds.*or an earlier one"):
+        compiled(rows, table)
+    torch.testing.assert_close(compiled(rows, table).cpu(), table.cpu()[[3, 9]])
+    torch.testing.assert_close(compiled(rows, table).cpu(), table.cpu()[[3, 9]])
+
+
+def test_the_first_call_waits_for_errors() -> None:
+    table, rows = torch.randn(10, 4, device=NAME), torch.tensor([10], device=NAME)
+    with pytest.raises(keel.KeelError, match="index 10 is out of bounds"):
+        keel.compile(F.embedding, backends=[loop_backend], strict=True)(rows, table)
