@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from html.parser import HTMLParser
 
 import torch
 from torch import Tensor, nn
 
 from keel import explain
+from keel.explain_page import page
 from keel.module_tree import module_tree
 from keel.part_groups import common_pattern, grouped
 from keel.reports import PartReport
@@ -82,3 +84,36 @@ def test_reports_have_modules_and_the_bytes_that_parts_read() -> None:
     assert graph.parts[1].bytes_read == {"p0": 4 * 2 * 4} and graph.parts[1].reads == ("p0",)
     (layer,) = module_tree(graph.parts).children
     assert layer.name == "layer" and [child.name for child in layer.children] == ["0 to 2"]
+
+
+class Elements(HTMLParser):
+    """Checks that elements are closed in order, and collects their texts."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.texts: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: object) -> None:
+        if tag not in ("meta", "input", "br"):
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: object) -> None:
+        pass
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag, self.getpos()
+
+    def handle_data(self, data: str) -> None:
+        self.texts.append(data.strip())
+
+
+def test_the_page_is_well_formed_and_shows_each_layer_once() -> None:
+    torch.compiler.reset()
+    backends = [takes("addmm", "t", name="acme"), whole("rest", last_resort=True)]
+    elements = Elements()
+    elements.feed(page({"model": explain(Model(), torch.ones(2, 4), backends=backends)}))
+    elements.close()
+    assert elements.open == []
+    assert elements.texts.count("(3 alike, each:)") == 1  # in backward the first layer has no gradient of its input
+    assert {"What to add next", "p0 (3x): 6 calls", "p0 (3x) to p1 (3x): 96 B"} <= {*elements.texts}

@@ -40,4 +40,5 @@ def common_path(paths: Iterable[str]) -> str:
 
 def range_name(owner: str, paths: Iterable[str], what: str) -> str:
     """What profilers show while ``what``, which the backend ``owner`` compiled, runs for modules with these paths."""
-    return f"keel.{owner} {common_path(paths)}".rstrip() + f": {what}"
+    name = f"keel.{owner} {common_path(paths)}".rstrip() + f": {what}"
+    return name.encode("utf-8", "replace").decode("utf-8")  # PyTorch takes no surrogates

@@ -53,7 +53,7 @@ from keel.runtime.python_source import (
 )
 from keel.schedule.tensor_graph import Slot
 from keel.symbols import bounds
-from keel.torch_adapter import allocator_on
+from keel.torch_adapter import allocator_on, fast_range
 from keel.types import SymType
 
 _INT64 = -(2**63), 2**63 - 1
@@ -157,7 +157,7 @@ class _Printer:
             case LaunchKernel(kernel, tensors, symbols, label):
                 launcher = self._object(self.launchers[kernel], kernel.name)
                 out.do(call(launcher, [*map(self._tensor, tensors), *map(self.host.symbol, symbols)]))
-                out.in_range(label)
+                out.in_range(fast_range, label)
             case CallLibrary():
                 self._call(step)
             case LayOut():
@@ -230,7 +230,7 @@ class _Printer:
                 self.out.assign(self._made(result), called)
             case results:
                 self.out.unpack([*map(self._made, results)], called)
-        self.out.in_range(step.label)
+        self.out.in_range(fast_range, step.label)
 
     def _lay_out(self, step: LayOut) -> None:
         type, name = self.program.tensors[step.tensor], self._tensor(step.tensor)

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from torch import fx
+from torch.profiler import record_function
 
 from keel.errors import KeelError, message_of
 from keel.graph.calls import is_call, source_line
@@ -125,7 +126,7 @@ class _Linker:
                 out.unpack([*map(self.value, part.outputs)], called)
             else:
                 out.do(called)
-            out.in_range(part.label or part.name)
+            out.in_range(record_function, part.label or part.name)
             self.called[out.number] = part
             out.delete([*map(self.value, dead)])
 

@@ -17,9 +17,7 @@ from functools import partial
 from types import FunctionType
 from typing import Any
 
-from torch.profiler import record_function
-
-from keel.torch_adapter import is_profiling
+from keel.torch_adapter import Range, is_profiling
 
 _WORD = re.compile(r"[A-Za-z][A-Za-z0-9_]*", re.ASCII)
 _OPERATORS = frozenset(("+", "-", "*", "//", "%", "**", "or", "and"))
@@ -247,10 +245,9 @@ class Function:
         self._line(f"if {active}: return {call(self._traced, [args])}")
         self._ranges[self.number] = None
 
-    def in_range(self, name: str) -> None:
+    def in_range(self, range: Range, name: str) -> None:
         """Puts the last line, one statement, in a range of this name in the traced form of the function."""
-        range = self.space.object(record_function, "range")
-        self._ranges[self.number] = call(range, [self.space.object(name, "name")])
+        self._ranges[self.number] = call(self.space.object(range, "range"), [self.space.object(name, "name")])
 
     def guard(self) -> None:
         """Begins a ``try`` block, which ``guarded`` ends."""

@@ -59,7 +59,7 @@ from keel.torch_adapter.packed_linear import (
     packs_linear_dtype,
     packs_linear_for_speed,
 )
-from keel.torch_adapter.profiling import is_profiling
+from keel.torch_adapter.profiling import Range, fast_range, is_profiling
 from keel.torch_adapter.recorder import fake_mode_of, fake_mode_of_value, record
 from keel.torch_adapter.streams import cuda_stream, works_on_streams
 from keel.torch_adapter.structured_trace import trace_artifact
@@ -103,6 +103,7 @@ __all__ = [
     "LastingValue",
     "NotRecorded",
     "Parameter",
+    "Range",
     "SymbolFacts",
     "Symbolic",
     "Transformed",
@@ -122,6 +123,7 @@ __all__ = [
     "facts_of",
     "fake_mode_of",
     "fake_mode_of_value",
+    "fast_range",
     "fix_strides",
     "flat",
     "flatten_call",

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from functools import wraps
 from typing import Any
 
+import torch
 from torch.autograd import profiler
 
+Range = Callable[[str], AbstractContextManager[Any]]
+"""Makes a range of this name."""
+fast_range: Range = torch._C._profiler._RecordFunctionFast
+"""Makes a range that takes 2 us, where ``torch.profiler.record_function`` takes 30. It shows as an operator, not as an
+annotation, so kernels of a GPU count as its own.
+"""
 Boxed = Callable[[list[Any]], Sequence[Any]]
 
 

@@ -68,3 +68,4 @@ def test_the_common_path_is_of_whole_names() -> None:
 def test_a_range_names_backend_modules_and_what_runs() -> None:
     assert range_name("acme", ["a.b", "a.c"], "part p0") == "keel.acme a: part p0"
     assert range_name("acme", [], "part p0") == "keel.acme: part p0"
+    assert range_name("acme", ["\udc80é"], "part p0") == "keel.acme ?é: part p0"

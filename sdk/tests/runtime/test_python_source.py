@@ -9,7 +9,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch.profiler import profile
+from torch.profiler import profile, record_function
 
 from keel.runtime.python_source import (
     Expression,
@@ -26,6 +26,7 @@ from keel.runtime.python_source import (
     method,
     tuple_of,
 )
+from keel.torch_adapter import Range, fast_range
 
 ATTACK = "__import__('os').abort()"
 STRANGE = (
@@ -216,7 +217,8 @@ def test_a_function_has_its_text_and_raises_on_its_own_lines() -> None:
     assert isinstance(x, Name) and isinstance(x, Expression)
 
 
-def test_a_traced_form_runs_the_same_lines_in_ranges_while_a_profiler_is_active() -> None:
+@pytest.mark.parametrize("make", [record_function, fast_range])
+def test_a_traced_form_runs_the_same_lines_in_ranges_while_a_profiler_is_active(make: Range) -> None:
     space = Namespace()
     args = space.variable("args", "args")
     function = Function(space, [args])
@@ -224,7 +226,7 @@ def test_a_traced_form_runs_the_same_lines_in_ranges_while_a_profiler_is_active(
     function.guard()
     result = space.variable("result", "result")
     function.assign(result, call(space.object(torch.neg, "neg"), [item(args, 0)]))
-    function.in_range('a "range"\'s name\n')
+    function.in_range(make, 'a "range"\'s name\n')
     function.give(result)
     lines: list[int] = []
 
