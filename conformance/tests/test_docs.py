@@ -8,6 +8,7 @@ import pkgutil
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -190,6 +191,14 @@ def test_compiled_kernels_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert machine_code("text", ["-O2"]) == machine_code("text", ["-O2"]) == b"made\ntext"
     assert machine_code("text", ["-O3"]) == b"made\ntext"
     assert (tmp_path / "runs").read_text() == "run\n" * 2
+
+
+def test_weights_are_prepared_once(tmp_path: Path) -> None:
+    page = HOW / "prepare-constants.md"
+    script = tmp_path / "acme.py"
+    script.write_text(code(page))
+    printed = subprocess.run([sys.executable, script], capture_output=True, text=True, check=True).stdout
+    assert f"```\n{printed}```" in page.read_text()
 
 
 def test_every_error_code_has_its_page() -> None:

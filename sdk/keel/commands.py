@@ -26,6 +26,7 @@ from keel.explanation import Explanation
 from keel.explanation import explain as explained
 from keel.new import LEVELS
 from keel.new import new as render
+from keel.plugin import Option
 from keel.quarantine import LIMIT
 from keel.reports import duration
 from keel.settings import PLACEMENTS
@@ -79,6 +80,8 @@ def backends(
     for r in rows:
         if r["problem"]:
             console.print(f"\n{escape(str(r['problem']))}", soft_wrap=True)
+        for option in r["options"]:
+            console.print(f"\n{escape(_option_text(option))}", soft_wrap=True)
         if r["notes"]:
             console.print(
                 f"\n{escape(str(r['name']))} changed {escape(' and '.join(r['notes']))} when it was "
@@ -128,11 +131,29 @@ def _package(point: Carried) -> str:
     return f"{point.package} {version}" if sound else point.package
 
 
-def _facts(backend: Any) -> dict[str, str | None]:
+def _facts(backend: Any) -> dict[str, Any]:
     if backend is None:
-        return {"level": None, "device": None}
+        return {"level": None, "device": None, "options": []}
     level = "last resort" if backend.last_resort else "loop" if backend.target else "graph"
-    return {"level": level, "device": "any" if backend.device == "*" else backend.device}
+    device = "any" if backend.device == "*" else backend.device
+    return {"level": level, "device": device, "options": [_option(backend.name, o) for o in backend.options]}
+
+
+def _option(owner: str, option: Option) -> dict[str, Any]:
+    return {
+        "name": f"{owner}.{option.name}",
+        "type": option.type.__name__,
+        "default": option.default,
+        "choices": list(option.choices),
+        "sentence": option.sentence,
+    }
+
+
+def _option_text(option: Mapping[str, Any]) -> str:
+    """A line about an option: its name, what it may be, its default, and what it does."""
+    values = " | ".join(map(repr, option["choices"])) if option["choices"] else option["type"]
+    default = "" if option["default"] is None else f", default {option['default']!r}"
+    return f"{option['name']} ({values}{default}): {option['sentence']}"
 
 
 @app.command()

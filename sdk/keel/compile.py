@@ -29,6 +29,8 @@ def compile(
     placement: str = "auto",
     costs: Costs | None = None,
     pins: Mapping[str, str] | None = None,
+    freeze: bool = False,
+    options: Mapping[str, Any] | None = None,
 ) -> Callable[..., Any]:
     """Compiles ``fn``, a function or a module, with ``torch.compile``. Each operator runs on a backend that takes it.
 
@@ -50,7 +52,11 @@ def compile(
 
     ``costs`` replaces data sheets of backends, by name; or it is the path of a file that ``keel bench --calibrate``
     wrote. The default is the file that KEEL_COSTS names, if it is set. ``pins`` assigns operators to a backend,
-    regardless of cost and order: ``{"softmax": "cpp"}``. Raises KeelError.
+    regardless of cost and order: ``{"softmax": "cpp"}``.
+
+    ``freeze`` promises that parameters and buffers do not change any more: in graphs of inference they become
+    constants, and what is computed from constants alone is computed once. ``options`` are options of backends, by
+    ``backend.option``: ``{"acme.level": 3}``; ``keel backends`` lists them. Raises KeelError.
     """
     import torch
 
@@ -59,7 +65,16 @@ def compile(
 
     settings = read_settings(
         mode,
-        {"backends": backends, "strict": strict, "fuel": fuel, "placement": placement, "costs": costs, "pins": pins},
+        {
+            "backends": backends,
+            "strict": strict,
+            "fuel": fuel,
+            "placement": placement,
+            "costs": costs,
+            "pins": pins,
+            "freeze": freeze,
+            **(options or {}),
+        },
     )
     return torch.compile(fn, backend=DynamoBackend(settings), dynamic=dynamic, fullgraph=fullgraph)
 

@@ -24,6 +24,7 @@ from keel.events import (
     each_of,
     ignore,
 )
+from keel.freeze import frozen
 from keel.fuel import Fuel
 from keel.graph.decomposed_calls import Decompositions
 from keel.graph.deterministic import fill_fresh_memory, is_filled
@@ -44,6 +45,7 @@ from keel.runtime.compile_parts import PartFailure, Runs, compile_parts, report_
 from keel.runtime.contract_checks import is_checking_every_call
 from keel.runtime.freed_memory import give_back_freed_memory
 from keel.runtime.link import link
+from keel.runtime.part_context import PartContexts, constants_of
 from keel.saved_images import saved_images
 from keel.selection import Planner, Selection
 from keel.settings import Settings, with_plugins
@@ -82,6 +84,12 @@ class DynamoBackend:
         graphs = GraphPair() if settings.replays_graphs else None
 
         def compiler(captured: Captured) -> Boxed:
+            if settings.freeze and captured.kind == "inference":
+                captured, with_all_inputs = frozen(captured)
+                return with_all_inputs(compile_and_record(captured))
+            return compile_and_record(captured)
+
+        def compile_and_record(captured: Captured) -> Boxed:
             run = compile_captured(captured, settings, self.listen)
             return run if graphs is None else graphs.recorded(run, captured, getattr(run, "decided", lambda: True))
 
@@ -163,13 +171,20 @@ def compile_graph(captured: Captured, settings: Settings, folder: Path | None, l
     # Compile parts. If a backend cannot compile one, place the graph again without that claim.
     stages.begin("compile")
     ctx = CompileContext(
-        dump=folder, fuel=Fuel(settings.fuel), lasting=_lasting(captured), spends_memory=settings.spends_memory
+        dump=folder,
+        fuel=Fuel(settings.fuel),
+        lasting=_lasting(captured),
+        spends_memory=settings.spends_memory,
+        constants=constants_of(captured),
     )
+    chosen = dict(settings.options)
     compiled: Runs = {}
     failures: list[PartFailure] = []
     while True:
         ctx = replace(ctx, overwrites=_overwrites(captured, gm, plan, settings))
-        parts, failed = compile_parts(gm, plan, ctx, compiled, strict=settings.strict, report=listen)
+        parts, failed = compile_parts(
+            gm, plan, PartContexts(ctx, chosen), compiled, strict=settings.strict, report=listen
+        )
         if not failed:
             break
         plan, avoided = planner.replan(gm, plan, failed)
@@ -183,7 +198,9 @@ def compile_graph(captured: Captured, settings: Settings, folder: Path | None, l
     stages.end()
     graph = GraphCompiled(captured.kind, captured.gm, gm, plan, tuple(parts), planner.constants, stages.seconds)
     listen(graph)
-    return _autotune(graph, run, selection, planner, ctx, listen) if settings.placement == "measured" else run
+    if settings.placement != "measured":
+        return run
+    return _autotune(graph, run, selection, planner, PartContexts(ctx, chosen), listen)
 
 
 def _lasting(captured: Captured) -> frozenset[str]:
@@ -213,7 +230,7 @@ def _autotune(
     run: Boxed,
     selection: Selection,
     planner: Planner,
-    ctx: CompileContext,
+    contexts: PartContexts,
     listen: Listener,
 ) -> Boxed:
     """Wraps ``run`` so that the first calls time it against plans of single backends. Returns ``run`` if no such plan
@@ -229,13 +246,14 @@ def _autotune(
         return run
     listen(AutotuneStarted(graph))
     listen(StageStarted("rivals"))
+    ctx = contexts.common
     candidates, failed = [_candidate(graph, run, ctx.dump, listen)], list[PlanTiming]()
     for gm, plan in rivals:
         verify(gm, "legalization")
         plan = planner.verified(gm, plan)
         inside = dump.inside(ctx.dump, f"alone-{plan.parts[0].owner.name}")
         dump.write(inside, "legalized", partial(dump.graph_text, gm))
-        own = replace(ctx, dump=inside, fuel=Fuel(ctx.fuel.left))
+        own = replace(contexts, common=replace(ctx, dump=inside, fuel=Fuel(ctx.fuel.left)))
         parts, failures = compile_parts(gm, plan, own, {}, strict=True, report=listen)
         if failures:
             failed.append(replace(_expected(plan), why=reason(failures[0].error)))

@@ -17,7 +17,7 @@ from keel.documents import shown
 from keel.entry_points import Carried
 from keel.errors import KeelError, message_of
 from keel.interrupts import is_interrupt
-from keel.plugin import API, Backend, LoopTarget
+from keel.plugin import API, OLDEST_API, Backend, LoopTarget
 from keel.quarantine import LIMIT, Report, contained, first_imports
 
 GROUP = "keel.backends"
@@ -241,11 +241,11 @@ class _Elsewhere(Exception):
 
 
 def _check_version(name: str, api: object, package: str) -> None:
-    if api != API:
+    if not isinstance(api, int) or not OLDEST_API <= api <= API:
         newer = isinstance(api, int) and api > API
         raise KeelError(
             "api-version",
-            f"backend {name!r} is made for version {api} of the plugin API, and this is version {API}.",
+            f"backend {name!r} is made for version {api} of the plugin API, not for one of {OLDEST_API} to {API}.",
             do="Update torch-keel." if newer else f"Update {package}.",
         )
 

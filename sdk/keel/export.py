@@ -6,6 +6,7 @@ are made from their bases, so that they share memory as in PyTorch.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,6 +18,7 @@ from torch.export.graph_signature import InputKind, OutputKind
 
 from keel.compiler import compile_captured
 from keel.errors import KeelError
+from keel.freeze import frozen
 from keel.graph.calls import alias_bases, type_of
 from keel.graph.tensor_devices import device_types
 from keel.plugin import Backend
@@ -24,7 +26,17 @@ from keel.runtime.contract_checks import bind, mismatch, strides_of
 from keel.runtime.link import is_size, resolve_lazy_bits
 from keel.serialize.save import unfit_program
 from keel.settings import read_settings, with_plugins
-from keel.torch_adapter import Captured, Symbolic, flatten_call, functional, tidied, unflatten, without_autocast
+from keel.torch_adapter import (
+    Captured,
+    StoredKind,
+    StoredTensor,
+    Symbolic,
+    flatten_call,
+    functional,
+    tidied,
+    unflatten,
+    without_autocast,
+)
 from keel.types import TensorType, Type
 
 aten = torch.ops.aten
@@ -39,24 +51,33 @@ def compile_exported(
     backends: Sequence[str | Backend] | None = None,
     strict: bool = False,
     fuel: int | None = None,
+    freeze: bool = False,
+    options: Mapping[str, Any] | None = None,
 ) -> Callable[..., Any]:
     """Compiles ``program`` to a callable with the signature that it was exported with. The first backend that takes an
     operator runs it.
 
-    Parameters and buffers are the program's own tensors, by reference: loading a state dict in place takes effect. No
-    gradients are computed. Arguments must have the types that the program was exported for, and sizes in its ranges.
-    Every call checks this (KeelError[bad-input]). Arguments with other strides are copied first.
+    Parameters and buffers are the program's own tensors, by reference: loading a state dict in place takes effect. With
+    ``freeze``, those that the program does not write to are constants, and later changes have no effect. ``options``
+    are options of backends, as in ``keel.compile``. No gradients are computed. Arguments must have the types that the
+    program was exported for, and sizes in its ranges. Every call checks this (KeelError[bad-input]). Arguments with
+    other strides are copied first.
 
     Raises KeelError as ``keel.compile`` does, and KeelError[bad-graph] for programs with effects, objects or gradients.
     """
-    settings = read_settings(None, {"backends": backends, "strict": strict, "fuel": fuel})
+    passed = {"backends": backends, "strict": strict, "fuel": fuel, "freeze": freeze, **(options or {})}
+    settings = read_settings(None, passed)
     program = functional(program)
     stored = _stored(program)
     captured = tidied(program.graph_module, "inference")
     settings = with_plugins(settings, device_types(captured.gm))
     closing = _close(captured.gm, program)
     door = _door(program, captured.gm, stored)
-    run = compile_captured(Captured(captured.gm, "inference", {**captured.constants, **stored}), settings)
+    origins = _origins(program, stored)
+    captured = Captured(captured.gm, "inference", {**captured.constants, **stored}, stored=origins)
+    if freeze:
+        captured, _ = frozen(captured)
+    run = compile_captured(captured, settings)
     trees = program.call_spec
 
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -86,6 +107,17 @@ def _stored(program: ExportedProgram) -> dict[str, torch.Tensor]:
         if out.kind not in (*_WRITES, OutputKind.USER_OUTPUT):
             raise unfit_program(out.arg.name, out.kind.name)
     return tensors
+
+
+def _origins(program: ExportedProgram, stored: Mapping[str, torch.Tensor]) -> dict[str, StoredTensor]:
+    """What the program's tensors are in the model, by placeholder name. Those that never change are left out."""
+    kinds: Mapping[InputKind, StoredKind] = {InputKind.PARAMETER: "parameter", InputKind.BUFFER: "buffer"}
+    specs = {s.arg.name: s for s in program.graph_signature.input_specs if s.kind in kinds}
+    written = {out.target for out in program.graph_signature.output_specs if out.kind in _WRITES}
+    return {
+        name: StoredTensor(kinds[spec.kind], str(spec.target), weakref.ref(stored[name]), spec.target not in written)
+        for name, spec in specs.items()
+    }
 
 
 # -- before a call ---------------------------------------------------------------------------------------

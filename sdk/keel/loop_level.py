@@ -19,7 +19,7 @@ from keel.loops.ir import Apply, Kernel, Reduce, Scan
 from keel.loops.legalize_scalars import expand, why_unsupported, why_unsupported_monoid
 from keel.loops.lower import calls_by_result, lower
 from keel.loops.verify import verify
-from keel.plugin import Backend, CompileContext, Launcher, LoopTarget, Refusal, Source, Staged
+from keel.plugin import Backend, CompileContext, Launcher, LoopTarget, Refusal, Source, Staged, with_context
 from keel.runtime.launch import program
 from keel.schedule.layout import choose_layouts
 from keel.schedule.pack_weights import pack_weights
@@ -51,6 +51,7 @@ def loop_backend(target: LoopTarget) -> Backend:
         host_scalars=True,
         target=target,
         warm_up=target.warm_up,
+        options=target.options,
         api=target.api,
     )
 
@@ -131,7 +132,7 @@ def begin_part(
     """Runs all stages but building the kernels, and returns a function that builds them."""
     plan = schedule_part(target, gm, ctx)
     kernels = {k: verified(fitted(k, target)) for k in plan.kernels()}
-    sources = [Source(k, _rendered(target, k)) for k in kernels.values()]
+    sources = [Source(k, _rendered(target, k, ctx)) for k in kernels.values()]
     for source in sources:
         name = source.kernel.name
         dump.write(ctx.dump, "scheduled", source.kernel.__str__, name)
@@ -141,7 +142,7 @@ def begin_part(
 
     def finish() -> Callable[..., tuple[Any, ...]]:
         with real_tensors():
-            launchers = target.build(sources) if sources else []
+            launchers = with_context(target.build, ctx)(sources) if sources else []
             if not isinstance(launchers, Sequence) or not all(map(callable, launchers)):
                 raise KeelError(
                     "build-failed",
@@ -159,8 +160,8 @@ def begin_part(
     return finish
 
 
-def _rendered(target: LoopTarget, kernel: Kernel) -> str:
-    text = target.render(kernel)
+def _rendered(target: LoopTarget, kernel: Kernel, ctx: CompileContext) -> str:
+    text = with_context(target.render, ctx)(kernel)
     if not isinstance(text, str) or not text.strip():
         raise KeelError(
             "build-failed",

@@ -16,7 +16,8 @@ from keel.loops.ir import Check, Kernel, Load, Position, Store, walk
 from keel.loops.parser import parse
 from keel.loops.symbolic_sizes import evaluate
 from keel.loops.verify import verify
-from keel.plugin import Backend, LoopTarget, Source
+from keel.plugin import Backend, CompileContext, LoopTarget, Source, with_context
+from keel.runtime.part_context import options_of
 
 MOST_BYTES = 1 << 32
 """The most bytes of all buffers of a kernel that is run from its text."""
@@ -48,7 +49,12 @@ def for_target(kernel: Kernel, backend: Backend) -> Kernel:
 
 def source(kernel: Kernel, backend: Backend) -> str:
     """The source of ``kernel``, rendered by the backend's loop target."""
-    return target_of(backend).render(for_target(kernel, backend))
+    return with_context(target_of(backend).render, _context(backend))(for_target(kernel, backend))
+
+
+def _context(backend: Backend) -> CompileContext:
+    """The context of a kernel without a graph: the backend's options have their defaults."""
+    return CompileContext(options=options_of(backend, {}))
 
 
 def target_of(backend: Backend) -> LoopTarget:
@@ -88,7 +94,7 @@ def trial(kernel: Kernel, sizes: Mapping[str, int], backend: Backend | None = No
     if backend is not None:
         target = target_of(backend)
         ready = for_target(kernel, backend)
-        (launch,) = target.build([Source(ready, target.render(ready))])
+        (launch,) = with_context(target.build, _context(backend))([Source(ready, source(kernel, backend))])
         moved = [b.to(target.device) for b in copies]
         launch(*moved, *(sizes[s] for s in ready.symbols))
         copies = [b.cpu() for b in moved]

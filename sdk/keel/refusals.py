@@ -67,6 +67,31 @@ def answer(backend: Backend, call: Call) -> Refusal | None:
         ) from raised
 
 
+def prefers(backend: Backend, call: Call) -> bool:
+    """False if ``backend`` would rather leave a call that it takes to others. Raises ``CannotSay``, and exceptions of
+    the user.
+    """
+    if backend.prefers is None:
+        return True
+    try:
+        wants = backend.prefers(call)
+        if not isinstance(wants, bool):
+            raise TypeError(f"`prefers` returned {type(wants).__name__}, not True or False.")
+    except BaseException as raised:
+        if is_interrupt(raised):
+            raise
+        raise CannotSay(
+            "refuse-raised",
+            f"{backend.name} could not say whether it prefers {call}.",
+            {backend.name: first_line(raised)},
+            None,
+            "This is a defect of the plugin: its `prefers` returns True or False for each call that it takes.",
+            backend.name,
+            first_line(raised),
+        ) from raised
+    return wants
+
+
 def _off_device(backend: Backend, call: Call) -> Refusal | None:
     if backend.device == "*":
         return None

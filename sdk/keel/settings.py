@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import Any
@@ -40,6 +40,10 @@ class Settings:
     placement: str = "auto"
     named: bool = True
     """False if the user named no backends, so that installed plugins for other devices are used too."""
+    freeze: bool = False
+    options: tuple[tuple[str, Any], ...] = ()
+    """The options of backends that the user set, by ``backend.option``, sorted. They are not yet checked if no backends
+    were ``named``."""
 
     @property
     def replays_graphs(self) -> bool:
@@ -78,6 +82,7 @@ _TYPES: Mapping[str, tuple[type, ...]] = {
     "placement": (str,),
     "costs": (Mapping, str, os.PathLike),
     "pins": (Mapping,),
+    "freeze": (bool,),
 }
 
 
@@ -86,7 +91,9 @@ def read_settings(mode: str | None, options: Mapping[str, Any] | None) -> Settin
 
     Raises KeelError[bad-option], and errors of ``resolve``.
     """
-    chosen = {name: value for name, value in (options or {}).items() if value is not None}
+    passed = {name: value for name, value in (options or {}).items() if value is not None}
+    of_backends = {name: value for name, value in passed.items() if "." in str(name)}
+    chosen = {name: value for name, value in passed.items() if name not in of_backends}
     for name, value in chosen.items():
         if name not in _TYPES:
             near = get_close_matches(str(name), _TYPES, n=1)
@@ -121,18 +128,25 @@ def read_settings(mode: str | None, options: Mapping[str, Any] | None) -> Settin
     if placement == "auto" and mode in MEASURING and sheets_of(backends) is not None and not missing("placement"):
         placement = "measured"
     named = chosen.get("backends") is not None
-    return _priced(Settings(backends, mode, strict, chosen.get("fuel"), placement, named))
+    own = checked_options(backends, of_backends) if named else tuple(sorted(of_backends.items()))
+    settings = Settings(backends, mode, strict, chosen.get("fuel"), placement, named, chosen.get("freeze", False), own)
+    return _priced(settings)
 
 
 def with_plugins(settings: Settings, devices: Collection[str]) -> Settings:
     """The settings for tensors on devices of these types. If the user named no backends, the installed plugins for the
     devices that the default backends do not work on come first, in the order of their names.
 
-    Raises KeelError[bad-option] if the placement is by cost and a plugin has no data sheet.
+    Raises KeelError[bad-option] if the placement is by cost and a plugin has no data sheet, and for wrong options of
+    backends.
     """
+    if settings.named:
+        return settings
     known = {b.device for b in settings.backends if not b.last_resort}
-    plugins = () if settings.named else installed_for(frozenset(devices) - known - {"meta"})
-    return _priced(replace(settings, backends=(*plugins, *settings.backends))) if plugins else settings
+    plugins = installed_for(frozenset(devices) - known - {"meta"})
+    backends = (*plugins, *settings.backends)
+    own = checked_options(backends, dict(settings.options))
+    return _priced(replace(settings, backends=backends, options=own))
 
 
 def _priced(settings: Settings) -> Settings:
@@ -146,6 +160,24 @@ def _priced(settings: Settings) -> Settings:
             do="Give each backend a `cost`, or leave the placement out.",
         )
     return settings
+
+
+def checked_options(backends: Sequence[Backend], chosen: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
+    """The options of backends, ``{"acme.level": 3}``, checked and sorted. Raises KeelError[bad-option]."""
+    declared = {f"{b.name}.{option.name}": (b.name, option) for b in backends for option in b.options}
+    for name in chosen:
+        if name not in declared:
+            owner = name.partition(".")[0]
+            near = get_close_matches(name, declared, n=1)
+            raise KeelError(
+                "bad-option",
+                f"There is no option {name!r}."
+                if owner in {b.name for b in backends}
+                else f"The option {name!r} is of {owner!r}, which is not among the backends.",
+                {"options": ", ".join(declared) or "these backends have none"},
+                do=f"Did you mean {near[0]!r}?" if near else "keel backends shows the options of each backend.",
+            )
+    return tuple(sorted((name, declared[name][1].checked(declared[name][0], value)) for name, value in chosen.items()))
 
 
 def _measured(backends: tuple[Backend, ...], costs: Costs | None) -> tuple[Backend, ...]:
@@ -164,4 +196,5 @@ _MEANING = {
     "placement": f"one of {', '.join(PLACEMENTS)}",
     "costs": "data sheets by backend name, or the path of a file of them",
     "pins": "names of backends by operator",
+    "freeze": "True or False",
 }

@@ -197,6 +197,11 @@ def test_what_a_probe_changes_is_put_back(install: Install, capsys: pytest.Captu
     assert os.getcwd() == folder and capsys.readouterr().out == ""
 
 
+def test_a_plugin_of_the_first_version_works(install: Install) -> None:
+    install("zeta", good(more=", api=1"))
+    assert find("zeta").api == 1
+
+
 def test_what_is_raised_in_this_process_is_the_plugins_but_an_interrupt(install: Install) -> None:
     install("zeta", "raise SystemExit(3)")
     install("theta", "class Odd(BaseException): pass\nraise Odd")

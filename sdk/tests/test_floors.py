@@ -51,6 +51,7 @@ FLOORS = (
     "discovery",
     "pins",
     "settings",
+    "freeze",
     "saved_images",
     "selection",
     "warm_up",

@@ -162,7 +162,7 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
     "probe is an answer": (lambda: backend(probe=None), "a function"),
     "cost is a number": (lambda: backend(cost=1.0), "keel.Cost"),
     "last_resort is a text": (lambda: backend(last_resort="yes"), "last_resort=True"),
-    "api is a text": (lambda: backend(api="1"), "api=1"),
+    "api is a text": (lambda: backend(api="2"), "api=2"),
     "no dtypes": (lambda: target(dtypes={}), "at least one row"),
     "dtypes by text": (lambda: target(dtypes={"f32": "float"}), "torch.float32"),
     "dtypes without texts": (lambda: target(dtypes={torch.float32: None}), "the target's language"),

@@ -4,6 +4,7 @@ Clustering, certificate and part graphs are the same for both.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -13,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import fx
 
-from keel.errors import KeelError
+from keel.errors import KeelError, KeelWarning
 from keel.graph.calls import source_line
 from keel.placement.call_graph import CallGraph, call_graph_of
 from keel.placement.cluster import cluster, delay_to_consumers
@@ -21,7 +22,7 @@ from keel.placement.placement import CostEstimate, Part, Plan, Refusals
 from keel.placement.solve.problem import Problem
 from keel.placement.solve.solver import SolvedPlacement, solve_placement
 from keel.plugin import Backend, Refusal
-from keel.refusals import refusal
+from keel.refusals import CannotSay, prefers, refusal
 from keel.types import Call
 
 Price = Callable[[CallGraph, tuple[Backend, ...], NDArray[np.bool_]], Problem | None]
@@ -80,6 +81,8 @@ class _CachedAnswers:
     def __init__(self, backends: tuple[Backend, ...], refusals: dict[str, dict[str, Refusal]], strict: bool) -> None:
         self.backends, self.refusals, self.strict = backends, refusals, strict
         self.answers: dict[tuple[str, Any], Refusal | None] = {}
+        self.unreliable: set[str] = set()
+        self.preferences: dict[tuple[str, Any], bool] = {}
         self.takers = {name: next((b.name for b in backends if b.name not in by), "") for name, by in refusals.items()}
 
     def takes(self, backend: Backend, units: CallGraph, unit: int) -> bool:
@@ -97,14 +100,30 @@ class _CachedAnswers:
             self.answers[key] = refusal(backend, call, strict=self.strict)
         return self.answers[key]
 
+    def preferred(self, backend: Backend, call: Call) -> bool:
+        """False if the backend would rather leave the call to others. One whose answer is invalid wants all calls."""
+        if backend.prefers is None or backend.name in self.unreliable:
+            return True
+        key = (backend.name, call.key)
+        if key not in self.preferences:
+            try:
+                self.preferences[key] = prefers(backend, call)
+            except CannotSay as error:
+                if self.strict:
+                    raise
+                warnings.warn(str(error), KeelWarning, stacklevel=2)
+                self.unreliable.add(backend.name)
+                return True
+        return self.preferences[key]
+
 
 def by_order(units: CallGraph, answers: _CachedAnswers) -> list[Backend]:
-    """Returns the first backend that takes each call.
+    """Returns the first backend that takes each call and prefers it, or else the first one that takes it.
 
     A view goes to the backend that makes its operand if that takes the view, or else to a backend that reads it.
     Neighbors that are a last resort come after the others.
     """
-    owners = [_first(units, unit, answers) for unit in range(len(units.nodes))]
+    owners = [_preferred(units, unit, answers) for unit in range(len(units.nodes))]
     unsettled: set[int] = set()
     for unit, call in enumerate(units.calls):
         if not is_view(call):
@@ -163,6 +182,18 @@ def _places(problem: Problem, backends: Sequence[Backend], solution: SolvedPlace
 def is_view(call: Call) -> bool:
     """Whether the result shares its operand's memory, so that the call is free wherever the operand lives."""
     return bool(getattr(call.op, "is_view", False))
+
+
+def _preferred(units: CallGraph, unit: int, answers: _CachedAnswers) -> Backend:
+    """Returns the first backend that takes a call and prefers it. Where only a last resort does, the first one that
+    takes it has it.
+    """
+    first = _first(units, unit, answers)
+    if answers.preferred(first, units.calls[unit]):
+        return first
+    others = [b for b in answers.backends if b is not first and not b.last_resort]
+    taking = (b for b in others if answers.takes(b, units, unit) and answers.preferred(b, units.calls[unit]))
+    return next(taking, first)
 
 
 def _first(units: CallGraph, unit: int, answers: _CachedAnswers) -> Backend:

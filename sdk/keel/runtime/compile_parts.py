@@ -17,7 +17,7 @@ from keel.graph.module_paths import module_path, range_name
 from keel.interrupts import is_interrupt
 from keel.placement.part_graphs import PartGraph, build_part_graphs
 from keel.placement.placement import Part, Plan, Refusals
-from keel.plugin import Backend, CompileContext, Refusal, with_context
+from keel.plugin import Backend, CompileContext, PreparedConstants, Refusal, with_context
 from keel.runtime.contract_checks import (
     PartContract,
     Run,
@@ -28,7 +28,9 @@ from keel.runtime.contract_checks import (
 )
 from keel.runtime.link import CompiledPart
 from keel.runtime.parallel_compile import CompileResult, compile_parallel
+from keel.runtime.part_context import PartContexts
 from keel.runtime.part_progress import PartCounter, Report, no_report
+from keel.runtime.prepared_constants import PreparedPart
 from keel.runtime.result_casts import CastResults
 from keel.torch_adapter import asks_again
 
@@ -48,14 +50,14 @@ class PartFailure:
 def compile_parts(
     gm: fx.GraphModule,
     plan: Plan,
-    ctx: CompileContext,
+    contexts: PartContexts,
     compiled: Runs,
     *,
     strict: bool = False,
     report: Report = no_report,
 ) -> tuple[list[CompiledPart], list[PartFailure]]:
-    """Compiles the parts of ``plan`` with ``ctx``. If a backend cannot compile a part, returns the failures and no
-    parts.
+    """Compiles the parts of ``plan``, each with its context. If a backend cannot compile a part, returns the failures
+    and no parts.
 
     ``compiled`` keeps parts for the next plan: an unchanged part is not compiled twice. Those of ``Staged`` backends
     are compiled in parallel. After a failure, only the other parts of that backend are tried: the next plan may join
@@ -65,9 +67,9 @@ def compile_parts(
     graphs = build_part_graphs(gm, plan)
     promises = [contract_of(graph.gm, graph.part.owner.name, graph.part.name) for graph in graphs]
     todo = {graph.part.name: graph for graph in graphs if _key(graph) not in compiled}
+    own = {name: contexts.of(graph) for name, graph in todo.items()}
     counter = PartCounter(len(todo), report)
-    results = compile_parallel(list(todo.values()), ctx, counter)
-    compiled |= {_key(todo[name]): each.run for name, each in results.items() if callable(each.run)}
+    results = compile_parallel(list(todo.values()), own, counter)
     parts: list[CompiledPart] = []
     failed: list[tuple[Part, BaseException]] = []
     for graph, promised in zip(graphs, promises, strict=True):
@@ -76,7 +78,7 @@ def compile_parts(
             continue
         try:
             if key not in compiled:
-                compiled[key] = _compiled(graph, ctx, results.get(part.name))
+                compiled[key] = _compiled(graph, own[part.name], results.get(part.name))
                 counter.compiled()
         except BaseException as raised:
             if is_interrupt(raised) or (isinstance(raised, Exception) and asks_again(raised)):
@@ -166,6 +168,8 @@ def _compiled(graph: PartGraph, ctx: CompileContext, result: CompileResult | Non
     run = with_context(graph.part.owner.compile, ctx)(graph.gm) if result is None else result.run
     if isinstance(run, Coroutine):
         run.close()  # otherwise Python warns that it was never awaited
+    if isinstance(run, PreparedConstants):
+        return PreparedPart(run, graph, ctx.constants)
     if not callable(run):
         raise TypeError(f"`compile` returned {type(run).__name__}, not a callable.")
     return cast(Run, run)

@@ -28,18 +28,18 @@ class CompileResult:
 
 
 def compile_parallel(
-    graphs: Sequence[PartGraph], ctx: CompileContext, counter: PartCounter
+    graphs: Sequence[PartGraph], contexts: Mapping[str, CompileContext], counter: PartCounter
 ) -> Mapping[str, CompileResult]:
-    """Compiles the parts whose backends compile in two stages, and returns the results by part name. The first stages
-    run in order on this thread. The second stages run on one thread per core (a single part on this thread). Returns
-    when all are done. ``counter`` counts both stages.
+    """Compiles the parts whose backends compile in two stages, with their ``contexts``, and returns the results; both
+    by part name. The first stages run in order on this thread. The second stages run on one thread per core (a single
+    part on this thread). Returns when all are done. ``counter`` counts both stages.
     """
     first_stage: dict[str, CompileResult] = {}
     for graph in graphs:
         if isinstance(graph.part.owner.compile, Staged):
-            result = _outcome(partial(with_context(graph.part.owner.compile.begin, ctx), graph.gm))
-            first_stage[graph.part.name] = result
-            counter.scheduled(result.run)
+            begin = with_context(graph.part.owner.compile.begin, contexts[graph.part.name])
+            first_stage[graph.part.name] = _outcome(partial(begin, graph.gm))
+            counter.scheduled(first_stage[graph.part.name].run)
     threads = min(_cores(), sum(result.raised is None for result in first_stage.values()))
     if threads < 2:
         return {name: _counted(_finished(result), result, counter) for name, result in first_stage.items()}

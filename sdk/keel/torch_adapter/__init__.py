@@ -61,6 +61,7 @@ from keel.torch_adapter.packed_linear import (
 )
 from keel.torch_adapter.profiling import Range, fast_range, is_profiling
 from keel.torch_adapter.recorder import fake_mode_of, fake_mode_of_value, record
+from keel.torch_adapter.stored_tensors import StoredKind, StoredTensor
 from keel.torch_adapter.streams import cuda_stream, works_on_streams
 from keel.torch_adapter.structured_trace import trace_artifact
 from keel.torch_adapter.sympy_expressions import (
@@ -104,6 +105,8 @@ __all__ = [
     "NotRecorded",
     "Parameter",
     "Range",
+    "StoredKind",
+    "StoredTensor",
     "SymbolFacts",
     "Symbolic",
     "Transformed",

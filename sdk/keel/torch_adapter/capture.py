@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from time import perf_counter
 from traceback import format_exception
@@ -38,6 +38,7 @@ from keel.torch_adapter.regions import without_writes
 from keel.torch_adapter.runtime_asserts import assert_promises
 from keel.torch_adapter.saved_layouts import Images, lay_out_saved, no_images
 from keel.torch_adapter.squeezed import assert_kept
+from keel.torch_adapter.stored_tensors import Stored, StoredTensor, stored_by_name, stored_tensors
 from keel.torch_adapter.traced_assertions import factorizations_checked, keep_silent_assertions, read_apart
 
 aten = torch.ops.aten
@@ -56,6 +57,8 @@ class Captured:
     saved tensors. If it ``shares``, an input takes over the memory of a result, so that memory must not be reused.
     ``overwrites`` are the numbers of results and of the inputs that these are copied to after each call: the graph may
     write such a result to the memory of its input, and return that. Capturing took ``seconds``, 0 if that is unknown.
+    ``stored`` says which of the model's tensors an input or a constant is, by placeholder. Constants that are among
+    these may be written to between calls, unless the graph is ``frozen``; other constants never change.
     """
 
     gm: fx.GraphModule
@@ -65,6 +68,8 @@ class Captured:
     shares: bool = False
     overwrites: tuple[tuple[int, int], ...] = ()
     seconds: float = 0.0
+    stored: Mapping[str, StoredTensor] = field(default_factory=dict)
+    frozen: bool = False
 
     @property
     def fake_mode(self) -> Any:
@@ -98,7 +103,8 @@ def capture(
         more = compiler, images, decomposed
         return flatten_graph_inputs(gm, example_inputs, lambda flat, inputs: capture(flat, inputs, *more))
     read_apart(gm)
-    of = partial(_compile_function, compiler, torch._C._get_mkldnn_enabled(), perf_counter())
+    stored = stored_tensors(gm, example_inputs)
+    of = partial(_compile_function, compiler, torch._C._get_mkldnn_enabled(), stored, perf_counter())
     # The backward graph is compiled inside the user's frame, or even inside autograd's thread.
     backward = torch.compiler.disable(of("backward"), reason="Keel compiles here")
     # Donated buffers would forbid backward(retain_graph=True), and Keel does not reuse their memory. Tokens, which
@@ -126,7 +132,9 @@ def capture(
         )
 
 
-def _compile_function(compiler: Compiler, onednn: bool, began: float, kind: Kind) -> Callable[..., Boxed]:
+def _compile_function(
+    compiler: Compiler, onednn: bool, stored: Stored, began: float, kind: Kind
+) -> Callable[..., Boxed]:
     """The function that AOTAutograd calls to compile a graph of ``kind``, whose capture ``began`` at that time. It runs
     ``compiler`` with the user's setting of oneDNN.
     """
@@ -140,7 +148,9 @@ def _compile_function(compiler: Compiler, onednn: bool, began: float, kind: Kind
         with _onednn(onednn):
             overwrites = mutations.overwrites if mutations is not None and kind == "inference" else ()
             seconds = 0.0 if kind == "backward" else perf_counter() - began  # a backward graph waits for the forward
-            run = compiler(replace(captured, static=static, shares=shares, overwrites=overwrites, seconds=seconds))
+            named = stored_by_name(captured.gm, static, stored) if kind != "backward" else {}
+            captured = replace(captured, static=static, shares=shares, overwrites=overwrites, stored=named)
+            run = compiler(replace(captured, seconds=seconds))
         if kind != "backward":
             run = _no_views(run)
             _none_donated()

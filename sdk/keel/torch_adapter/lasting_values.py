@@ -31,7 +31,9 @@ class _State:
 
 
 def _probes(tensor: torch.Tensor) -> list[Any]:
-    """Three words in the memory of a tensor on the host."""
+    """Three words in the memory of a tensor; none if the host cannot read it."""
+    if tensor.device.type != "cpu":
+        return []
     word, count = _WORDS.get(tensor.element_size()), tensor.numel()
     if word is None or not count or not tensor.is_contiguous():
         return []
@@ -39,11 +41,11 @@ def _probes(tensor: torch.Tensor) -> list[Any]:
 
 
 class LastingValue(Generic[Value]):
-    """The value of ``compute`` for some tensors on the host, which is computed again if one of them has changed.
+    """The value of ``compute`` for some tensors, which is computed again if one of them has changed.
 
     PyTorch counts the writes to a tensor as its version. A write through ``tensor.data`` is not counted, so three
-    elements of each tensor are compared as well. Tensors without a version (those of inference mode) are never
-    recognized. Several threads may ask at once.
+    elements of each tensor on the host are compared as well. Tensors without a version (those of inference mode) are
+    never recognized. Several threads may ask at once.
     """
 
     def __init__(self, compute: Callable[..., Value]):

@@ -1,27 +1,21 @@
-"""The classes of a plugin. A backend is a value; a refusal is a sentence.
-
-``Backend`` is the graph level: it claims operator calls and compiles graphs made of calls it claimed.  ``LoopTarget``
-is the loop level: tables and two functions, which ``keel.loop_backend`` turns into a Backend.
-"""
+"""The loop level: a target is tables and two functions, which ``keel.loop_backend`` turns into a Backend."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
-from pathlib import Path
-from typing import Any, TypeVar, get_args
+from typing import Any, get_args
 
 import torch
-from torch import fx
 
 from keel.cost import Cost
-from keel.fuel import Fuel
 from keel.loops.ir import Kernel, StoreMode
 from keel.loops.monoids import MONOIDS
 from keel.loops.scalar_ops import SCALARS, ByKind, ScalarText
+from keel.plugin.api import ANSWER, API, PROBE, WARM_UP, checked_api
+from keel.plugin.options import Option, checked_options
+from keel.plugin.support import Refuses
 from keel.registration import (
-    FAMILIES,
     bad,
     checked_call,
     checked_count,
@@ -33,211 +27,11 @@ from keel.registration import (
     checked_operators,
     checked_type,
     dtypes,
-    has_parameter,
     table,
     texts,
 )
 from keel.spec.pytorch_kernels import BiasPass, Packed
-from keel.torch_adapter import cuda_stream, has_kernel, torch_compile_backend
-from keel.types import DTYPE_NAMES, Call, Dim, SymType, TensorType
-
-Result = TypeVar("Result")
-API = 1
-"""The version of the plugin API. It rises if a field is removed or changes its meaning, but not for a new optional
-field.
-"""
-
-
-@dataclass(frozen=True)
-class Refusal:
-    """Why a backend does not take a call: a full sentence that ends in a full stop and names the thing refused.
-
-    ``nearest`` says which similar call it would take (``cast to f32``, ``a contiguous copy`` …), if known.
-    """
-
-    sentence: str
-    nearest: str | None = None
-
-    def __post_init__(self) -> None:
-        for field_name, text in (("sentence", self.sentence), ("nearest", self.nearest or "")):
-            checked_type("A Refusal", field_name, text, str, "a text")
-        if not self.sentence.strip():
-            bad("A Refusal has an empty sentence.", "Write why the call is not taken, or return None to take it.")
-
-    def __str__(self) -> str:
-        return f"{self.sentence} It would take {self.nearest}." if self.nearest else self.sentence
-
-
-Refuses = Callable[[Call], Refusal | str | None]
-"""Returns None to take the call, or a sentence or a Refusal that says why not."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Rule:
-    """One row of a support table: which calls of ``ops`` are taken.  A field left at its default does not restrict.
-
-    ``ops`` are overload names (``aten.mm.default``), packet names (``aten.mm``), families (``pointwise`` or another of
-    PyTorch's operator tags; ``view`` for operators whose result shares its operand's memory) or ``*``.  Other fields
-    restrict tensor arguments; ``dtypes`` restricts the results where the call has no tensor argument.  ``when`` is the
-    escape hatch.
-    """
-
-    ops: tuple[str, ...]
-    dtypes: frozenset[torch.dtype] | None = None
-    results: frozenset[torch.dtype] | None = None  # dtypes of the results
-    ranks: tuple[int, int] | None = None  # lowest and highest rank, inclusive
-    contiguous: bool = False  # every tensor argument must be row-major without gaps
-    static: bool = False  # every size must be known, of results and numbers too
-    when: Refuses | None = None
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "ops", texts("A Rule", "ops", self.ops, "aten.mm.default"))
-        what = f"The Rule of {self.ops[0]}"
-        checked_operators(what, "ops", self.ops, families=FAMILIES | {"*"})
-        for name in ("dtypes", "results"):
-            if (value := getattr(self, name)) is not None:
-                object.__setattr__(self, name, dtypes(what, name, value))
-        if self.ranks is not None:
-            object.__setattr__(self, "ranks", _span(what, self.ranks))
-        checked_flag(what, "contiguous", self.contiguous)
-        checked_flag(what, "static", self.static)
-        checked_call(what, "when", self.when, _ANSWER, optional=True, takes=1)
-
-
-_ANSWER = "it takes a Call, and returns None to take it, or the sentence that says why not"
-
-
-def _span(what: str, ranks: object) -> tuple[int, int]:
-    match ranks:
-        case (int(low), int(high)) if not isinstance(low, bool) and not isinstance(high, bool) and 0 <= low <= high:
-            return low, high
-        case int(one) if not isinstance(one, bool):
-            bad(f"{what} has ranks={one}.", f"Write the lowest and the highest rank: ranks=({one}, {one}).")
-    bad(f"{what} has ranks={ranks!r}.", "Write the lowest and the highest rank, in that order: ranks=(2, 4).")
-
-
-@dataclass(frozen=True)
-class Support:
-    """The calls that a graph-level backend takes, as data: a call is taken if one row takes it."""
-
-    rules: tuple[Rule, ...]
-
-    def __post_init__(self) -> None:
-        if isinstance(self.rules, Rule):
-            bad("A Support has one Rule in place of a tuple.", "Write a tuple, with the comma: Support((rule,)).")
-        checked_type("A Support", "rules", self.rules, (tuple, list), "a tuple of Rule values: Support((Rule(...),))")
-        for rule in self.rules:
-            checked_type("A Support", "rules", rule, Rule, "rows that are Rule values")
-        if not self.rules:
-            bad("A Support has no rules, and takes nothing.", 'Write at least one: Support((Rule(ops=("aten.mm",)),)).')
-        object.__setattr__(self, "rules", tuple(self.rules))
-
-
-@dataclass(frozen=True, kw_only=True)
-class CompileContext:
-    """Information for compiling a part in addition to its graph. A ``compile`` or ``begin`` with a parameter named
-    ``ctx`` gets one.
-    """
-
-    dump: Path | None = None
-    """The folder of the whole graph under ``KEEL_DUMP``, for stages of the part; None if nothing is dumped."""
-    fuel: Fuel = field(default_factory=Fuel)
-    """The limit of optimizations in the whole graph: ``fuel.take()`` is True if one more is allowed."""
-    lasting: frozenset[str] = frozenset()
-    """The placeholders of an inference graph that are the same tensors in every call: parameters and buffers. What is
-    computed from them may be kept until one of them changes."""
-    overwrites: Mapping[str, str] = field(default_factory=dict)
-    """Results that become the contents of an input after the call, by the names of both nodes. A part may write such a
-    result to its input's memory, after it has read the input for the last time, and return the input itself: that saves
-    a copy. Other results are copied."""
-    spends_memory: bool = False
-    """True in the modes ``max-autotune``: what gains little speed for the memory that it holds is wanted, too."""
-
-
-def with_context(function: Callable[..., Result], ctx: CompileContext) -> Callable[[fx.GraphModule], Result]:
-    """Wraps ``function`` as a function of the graph alone. ``ctx`` is passed to it if it has a parameter of
-    that name.
-    """
-    return partial(function, ctx=ctx) if has_parameter(function, "ctx") else function
-
-
-@dataclass(frozen=True)
-class Staged:
-    """A ``compile`` in two stages, so that the parts of a graph are compiled in parallel.
-
-    ``begin`` runs for one part after the other, on the thread that compiles the graph, and does the work that needs
-    PyTorch. It returns a function without arguments that returns the compiled part. That function may run on any
-    thread, in parallel with others; typically it waits for a compiler process.
-    """
-
-    begin: Callable[..., Callable[[], Callable[..., Any]]]
-
-    def __post_init__(self) -> None:
-        checked_call("A Staged", "begin", self.begin, _BEGINS, takes=1, by_name="ctx")
-
-    def __call__(self, gm: fx.GraphModule, ctx: CompileContext | None = None) -> Callable[..., Any]:
-        return with_context(self.begin, ctx or CompileContext())(gm)()
-
-
-_BEGINS = "it takes a graph, and may take a CompileContext as ctx, and returns a function that compiles the graph"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Backend:
-    """A graph-level backend.
-
-    ``compile`` gets a functional FX graph whose nodes are ATen overloads with ``meta["val"]``, whose placeholders are
-    the part's inputs (tensors, and ints where sizes are symbolic). It returns a callable that takes those positionally
-    and returns a tuple of the graph's outputs. That must not write to its inputs, and returns each output with the
-    dtype, shape, strides and device of its ``meta["val"]``. If the callable has an attribute ``boxed``, Keel calls that
-    with the inputs in a list: if it empties the list, it can free each input after its last use. If ``compile`` has a
-    parameter named ``ctx``, it gets the ``CompileContext``. If it is ``Staged``, parts are compiled in parallel.
-    ``warm_up`` may do what no graph changes, such as building a launcher or hashing a compiler: it is called on a
-    thread of its own, once per process, when the first graph is about to be captured. Nothing waits for it.
-    """
-
-    name: str
-    device: str  # the torch device type of its tensors; * for any
-    supports: Support | Refuses
-    compile: Callable[..., Callable[..., Any]]
-    probe: Callable[[], str | None] = lambda: None  # None, or a sentence that says why it cannot run here
-    host_scalars: bool = False  # also asked about calls with 0-d tensors on cpu
-    last_resort: bool = False  # takes only what no other backend takes
-    cost: Cost | None = None  # its data sheet; without it, placement is by order only
-    target: LoopTarget | None = None  # the target that ``loop_backend`` made it of
-    warm_up: Callable[[], Any] | None = None
-    api: int = API
-
-    def __post_init__(self) -> None:
-        checked_name("A Backend", self.name)
-        what = f"The Backend {self.name!r}"
-        checked_device(what, self.device)
-        if not isinstance(self.supports, Support):
-            if isinstance(self.supports, Rule | tuple | list):
-                bad(
-                    f"{what} has supports={type(self.supports).__name__}(...), which is not a Support.",
-                    "Wrap the rows: supports=Support((Rule(...),)).",
-                )
-            checked_call(what, "supports", self.supports, _ANSWER, takes=1)
-        checked_call(what, "compile", self.compile, _COMPILES, takes=1, by_name="ctx")
-        checked_call(what, "probe", self.probe, _PROBE, takes=0)
-        checked_flag(what, "host_scalars", self.host_scalars)
-        checked_flag(what, "last_resort", self.last_resort)
-        checked_type(what, "cost", self.cost, (Cost, type(None)), "a data sheet, keel.Cost(...), or leave it out")
-        checked_call(what, "warm_up", self.warm_up, _WARM_UP, optional=True, takes=0)
-        checked_type(what, "target", self.target, (LoopTarget, type(None)), "keel.loop_backend(target), which sets it")
-        checked_api(what, self.api)
-
-
-_COMPILES = "it takes a graph, and may take a CompileContext as ctx, and returns a function of its inputs"
-_WARM_UP = "it prepares what every graph needs"
-_PROBE = "it returns None, or the sentence that says why the backend cannot run here"
-
-
-def checked_api(what: str, api: object) -> None:
-    """Checks that the version of the plugin API is a number. It is compared when the plugin is used."""
-    if isinstance(api, bool) or not isinstance(api, int):
-        bad(f"{what} has api={api!r}.", f"Write the version of the plugin API as a number, or leave it out: api={API}.")
+from keel.types import DTYPE_NAMES
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -338,7 +132,7 @@ class Extern:
     def __post_init__(self) -> None:
         checked_call("An Extern", "run", self.run, "it takes the call's arguments, and returns fresh tensors")
         checked_call("An Extern", "out", self.out, "it takes the same and out=, a tensor to fill", optional=True)
-        checked_call("An Extern", "refuse", self.refuse, _ANSWER, optional=True, takes=1)
+        checked_call("An Extern", "refuse", self.refuse, ANSWER, optional=True, takes=1)
         checked_flag("An Extern", "view", self.view)
         checked_type("An Extern", "layout", self.layout, (LayoutPreference, type(None)), "a LayoutPreference, or none")
         checked_count("An Extern", "aligned_rows", self.aligned_rows)
@@ -374,7 +168,8 @@ class LoopTarget:
     each. Unless ``checks``, Keel writes out each Check that a kernel has. With ``arena``, intermediate tensors lie in a
     block of memory that a part keeps from call to call, which is fastest where the system has to map memory. Without
     it, each is allocated and freed, which takes the least memory where PyTorch caches what is freed, as on GPUs.
-    ``warm_up`` is that of a ``Backend``.
+    ``warm_up`` and ``options`` are those of a ``Backend``. ``render`` and ``build`` get a ``CompileContext`` if they
+    have a parameter named ``ctx``.
     """
 
     name: str
@@ -382,8 +177,8 @@ class LoopTarget:
     dtypes: Mapping[torch.dtype, str]
     scalars: Mapping[str, ScalarText]
     reductions: Mapping[str, tuple[str, str]]
-    render: Callable[[Kernel], str]
-    build: Callable[[Sequence[Source]], Sequence[Launcher]]
+    render: Callable[..., str]  # of a Kernel
+    build: Callable[..., Sequence[Launcher]]  # of a sequence of Source
     checks: bool = False  # True if ``render`` takes Check statements
     concurrent: bool = False  # True if ``build`` may run on several threads at once
     arena: bool = True  # False if intermediate tensors are allocated one by one
@@ -393,6 +188,7 @@ class LoopTarget:
     probe: Callable[[], str | None] = lambda: None
     cost: Cost | None = None
     warm_up: Callable[[], Any] | None = None
+    options: tuple[Option, ...] = ()  # what users may set, since API 2
     api: int = API
 
     def __post_init__(self) -> None:
@@ -420,18 +216,18 @@ class LoopTarget:
             checked_type(what, f"externs[{name!r}]", extern, Extern, "keel.Extern(run=...)")
         if not scalars and not folds and not externs:
             bad(f"{what} has empty tables: it computes nothing.", "Fill at least one of scalars, reductions, externs.")
-        checked_call(what, "render", self.render, "it takes a Kernel, and returns its text", takes=1)
-        checked_call(
-            what, "build", self.build, "it takes the sources of a graph, and returns a launcher for each", takes=1
-        )
-        checked_call(what, "probe", self.probe, _PROBE, takes=0)
-        checked_call(what, "warm_up", self.warm_up, _WARM_UP, optional=True, takes=0)
+        checked_call(what, "render", self.render, "it takes a Kernel, and returns its text", takes=1, by_name="ctx")
+        builds = "it takes the sources of a graph, and returns a launcher for each"
+        checked_call(what, "build", self.build, builds, takes=1, by_name="ctx")
+        checked_call(what, "probe", self.probe, PROBE, takes=0)
+        checked_call(what, "warm_up", self.warm_up, WARM_UP, optional=True, takes=0)
         checked_flag(what, "checks", self.checks)
         checked_flag(what, "concurrent", self.concurrent)
         checked_flag(what, "arena", self.arena)
         checked_type(what, "limits", self.limits, Limits, "keel.Limits(...)")
         if not isinstance(self.suffix, str) or not self.suffix.isalnum():
             bad(f"{what} has suffix={self.suffix!r}.", 'Write the ending of a file name, without the dot: suffix="c".')
+        object.__setattr__(self, "options", checked_options(what, self.options))
         checked_type(what, "cost", self.cost, (Cost, type(None)), "a data sheet, keel.Cost(...), or leave it out")
         checked_api(what, self.api)
 
@@ -447,33 +243,3 @@ def _checked_kinds(what: str, op: str, texts: ByKind) -> None:
         checked_type(what, f"scalars[{op!r}].{kind}", getattr(texts, kind), str, "the text of the op")
     if not texts.kinds:
         bad(f"{what} has scalars[{op!r}] without a text.", f"Leave {op} out, and Keel expands it into other ops.")
-
-
-__all__ = [
-    "API",
-    "Backend",
-    "BiasPass",
-    "Call",
-    "CompileContext",
-    "Dim",
-    "Extern",
-    "Launcher",
-    "LayoutPreference",
-    "Limits",
-    "LoopTarget",
-    "Packed",
-    "PackedForm",
-    "Refusal",
-    "Refuses",
-    "Rule",
-    "ScalarText",
-    "Source",
-    "Staged",
-    "Support",
-    "SymType",
-    "TensorType",
-    "cuda_stream",
-    "has_kernel",
-    "torch_compile_backend",
-    "with_context",
-]

@@ -1,0 +1,58 @@
+"""The classes of a plugin. A backend is a value; a refusal is a sentence.
+
+``Backend`` is the graph level: it claims operator calls and compiles graphs made of calls it claimed.  ``LoopTarget``
+is the loop level: tables and two functions, which ``keel.loop_backend`` turns into a Backend.
+"""
+
+from keel.loops.scalar_ops import ScalarText
+from keel.plugin.api import API, OLDEST_API
+from keel.plugin.backend import Backend
+from keel.plugin.compile_context import CompileContext, Constant, PreparedConstants, SizeRange, Staged, with_context
+from keel.plugin.options import Option
+from keel.plugin.support import Refusal, Refuses, Rule, Support
+from keel.plugin.target import (
+    Extern,
+    Launcher,
+    LayoutPreference,
+    Limits,
+    LoopTarget,
+    PackedForm,
+    Source,
+)
+from keel.spec.pytorch_kernels import BiasPass, Packed
+from keel.torch_adapter import cuda_stream, has_kernel, torch_compile_backend
+from keel.types import Call, Dim, SymType, TensorType
+
+__all__ = [
+    "API",
+    "OLDEST_API",
+    "Backend",
+    "BiasPass",
+    "Call",
+    "CompileContext",
+    "Constant",
+    "Dim",
+    "Extern",
+    "Launcher",
+    "LayoutPreference",
+    "Limits",
+    "LoopTarget",
+    "Option",
+    "Packed",
+    "PackedForm",
+    "PreparedConstants",
+    "Refusal",
+    "Refuses",
+    "Rule",
+    "ScalarText",
+    "SizeRange",
+    "Source",
+    "Staged",
+    "Support",
+    "SymType",
+    "TensorType",
+    "cuda_stream",
+    "has_kernel",
+    "torch_compile_backend",
+    "with_context",
+]

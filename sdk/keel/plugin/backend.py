@@ -1,0 +1,70 @@
+"""The graph level: a backend claims calls, and compiles graphs made of calls that it claimed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from keel.cost import Cost
+from keel.plugin.api import ANSWER, API, COMPILES, PROBE, WARM_UP, checked_api
+from keel.plugin.options import Option, checked_options
+from keel.plugin.support import Refuses, Rule, Support
+from keel.plugin.target import LoopTarget
+from keel.registration import bad, checked_call, checked_device, checked_flag, checked_name, checked_type
+from keel.types import Call
+
+
+@dataclass(frozen=True, kw_only=True)
+class Backend:
+    """A graph-level backend.
+
+    ``compile`` gets a functional FX graph whose nodes are ATen overloads with ``meta["val"]``, whose placeholders are
+    the part's inputs (tensors, and ints where sizes are symbolic). It returns a callable that takes those positionally
+    and returns a tuple of the graph's outputs. That must not write to its inputs, and returns each output with the
+    dtype, shape, strides and device of its ``meta["val"]``. If the callable has an attribute ``boxed``, Keel calls that
+    with the inputs in a list: if it empties the list, it can free each input after its last use. If ``compile`` has a
+    parameter named ``ctx``, it gets the ``CompileContext``. If it is ``Staged``, parts are compiled in parallel.
+    ``warm_up`` may do what no graph changes, such as building a launcher or hashing a compiler: it is called on a
+    thread of its own, once per process, when the first graph is about to be captured. Nothing waits for it.
+    ``prefers`` says of a call that the backend takes whether it should have it although another backend takes it: where
+    it returns False, and placement is by order, the call goes to the next backend that takes and prefers it.
+    """
+
+    name: str
+    device: str  # the torch device type of its tensors; * for any
+    supports: Support | Refuses
+    compile: Callable[..., Callable[..., Any]]
+    probe: Callable[[], str | None] = lambda: None  # None, or a sentence that says why it cannot run here
+    host_scalars: bool = False  # also asked about calls with 0-d tensors on cpu
+    last_resort: bool = False  # takes only what no other backend takes
+    cost: Cost | None = None  # its data sheet; without it, placement is by order only
+    target: LoopTarget | None = None  # the target that ``loop_backend`` made it of
+    warm_up: Callable[[], Any] | None = None
+    options: tuple[Option, ...] = ()  # what users may set, since API 2
+    prefers: Callable[[Call], bool] | None = None  # False for a call that others had better take, since API 2
+    api: int = API
+
+    def __post_init__(self) -> None:
+        checked_name("A Backend", self.name)
+        what = f"The Backend {self.name!r}"
+        checked_device(what, self.device)
+        if not isinstance(self.supports, Support):
+            if isinstance(self.supports, Rule | tuple | list):
+                bad(
+                    f"{what} has supports={type(self.supports).__name__}(...), which is not a Support.",
+                    "Wrap the rows: supports=Support((Rule(...),)).",
+                )
+            checked_call(what, "supports", self.supports, ANSWER, takes=1)
+        checked_call(what, "compile", self.compile, COMPILES, takes=1, by_name="ctx")
+        checked_call(what, "probe", self.probe, PROBE, takes=0)
+        checked_flag(what, "host_scalars", self.host_scalars)
+        checked_flag(what, "last_resort", self.last_resort)
+        checked_type(what, "cost", self.cost, (Cost, type(None)), "a data sheet, keel.Cost(...), or leave it out")
+        checked_call(what, "warm_up", self.warm_up, WARM_UP, optional=True, takes=0)
+        checked_call(
+            what, "prefers", self.prefers, "it takes a Call, and returns True or False", optional=True, takes=1
+        )
+        object.__setattr__(self, "options", checked_options(what, self.options))
+        checked_type(what, "target", self.target, (LoopTarget, type(None)), "keel.loop_backend(target), which sets it")
+        checked_api(what, self.api)
