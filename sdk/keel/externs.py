@@ -15,9 +15,9 @@ from typing import Any
 import torch
 
 from keel.extern_limits import Limit, corrected, limit_of
-from keel.loops.lower import AFTER_LIBRARIES, lower
+from keel.loops.lower import AFTER_LIBRARIES, RULES, lower
 from keel.plugin import Extern, LayoutPreference, PackedForm, Refusal
-from keel.spec import MEMBERS, Op
+from keel.spec import MEMBERS, OPSET, Op, normal_form
 from keel.spec.op import names
 from keel.spec.pytorch_kernels import ALIGNED_ROWS, Library
 from keel.torch_adapter import (
@@ -44,6 +44,27 @@ _OUTSIDE: Mapping[str, tuple[str, ...]] = {
 """Overloads outside the operator set that are externs too, by device type."""
 _RUNTIME = frozenset({"control", "collective", "host", "effect"})
 """Tags of primitives that cannot be externs: they do not compute a tensor from tensors on one device."""
+_NO_LOOPS: Mapping[str, str] = {
+    "control": "It runs graphs or other functions.",
+    "collective": "It communicates with other processes.",
+    "host": "It tests a condition, or reads a number, on the host.",
+    "random": "It draws random numbers as PyTorch does.",
+    "sort": "It sorts.",
+    "nonzero": "The data determine the size of its result.",
+    "nonzero_static": "The place of each result depends on all elements before it.",
+    "searchsorted": "It searches, with a number of steps that depends on data.",
+    "scan": "Its scan combines elements as no monoid of loops does.",
+    "reduce_xor": "It combines the bits of elements of any dtype.",
+    "device_put": "It copies between devices.",
+    "fft": "It computes with complex numbers.",
+    "linalg": "It factorizes or solves, in steps that depend on each other.",
+    "complex": "It computes with complex numbers, or reads their parts.",
+    "special functions": "No scalar operation computes it.",
+    "pointwise": "No scalar operation computes it.",
+    "quantized": "Its numbers have scales, or are packed as a library wants them.",
+    "grouped_mm": "The data determine where its groups end.",
+}
+"""Why primitives have no loop form: by tag, profile, family or name, whichever comes first here."""
 
 
 def aten_externs(device: str, dtypes: Collection[torch.dtype] = tuple(DTYPE_NAMES)) -> Mapping[str, Extern]:
@@ -66,6 +87,28 @@ def aten_externs(device: str, dtypes: Collection[torch.dtype] = tuple(DTYPE_NAME
         for run in op.targets
         if _runs(run, device) and (extern := _extern(op, run, device, has_loops)) is not None
     } | {str(run): Extern(run=run) for run in outside}
+
+
+def why_without_loops(op: Op) -> str | None:
+    """Why a primitive has no loop form, as a sentence; None if it has one. A composite is decomposed instead."""
+    if op.kind != "primitive" or any(run in RULES for run in op.targets):
+        return None
+    names = {op.name, *op.tags, op.profile, op.family}
+    return next((sentence for name, sentence in _NO_LOOPS.items() if name in names), "It has no lowering rule.")
+
+
+def advice(call: Call) -> str:
+    """Why loops cannot compute ``call``, and that an extern could: sentences with a space before them. They are "" for
+    a call that is rewritten, as it may have loops then.
+    """
+    op = OPSET.get(call.op)
+    if op is None or op.kind != "primitive":
+        return ""
+    why = why_without_loops(op)
+    if why is None and normal_form(call) is not None:
+        return ""
+    add = "" if op.tags & _RUNTIME else f"Add an extern for {call.name}."
+    return "".join(f" {sentence}" for sentence in (why, add) if sentence)
 
 
 def _extern(op: Op, run: Any, device: str, has_loops: Limit) -> Extern | None:

@@ -12,6 +12,7 @@ from torch import fx
 
 from keel import dump
 from keel.errors import KeelError
+from keel.externs import advice
 from keel.graph.size_hints import typical_sizes
 from keel.loops.bounds_checks import NEEDS, lower_checks
 from keel.loops.builder import CheckedIndex, LoopDefinition
@@ -79,7 +80,7 @@ def refuse(target: LoopTarget, call: Call) -> Refusal | None:
     for each in calls_by_result(call):
         definition = lower(each)
         if isinstance(definition, str):
-            lacking = Refusal(f"{target.name} has no {call.name}: {definition}")
+            lacking = Refusal(f"{target.name} has no {call.name}: {definition}{advice(call)}")
             return lacking if why is None else Refusal(why) if isinstance(why, str) else why
         if (beyond := _beyond(target, each, definition)) is not None:
             return beyond
@@ -112,7 +113,7 @@ def _beyond(target: LoopTarget, call: Call, definition: LoopDefinition) -> Refus
             dtypes[step.result] = step.dtype
     update = definition.update
     if update is not None and (lacking := target.limits.lacks(update.mode, dtypes[update.value])):
-        return Refusal(f"{target.name} has no {lacking}, which {call.name} needs.")
+        return Refusal(f"{target.name} has no {lacking}, which {call.name} needs.{advice(call)}")
     return None
 
 

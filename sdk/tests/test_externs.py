@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import textwrap
+from pathlib import Path
+
 import pytest
 import torch
 
 from keel import aten_externs
+from keel.externs import advice, why_without_loops
 from keel.loops.builder import LoopDefinition
 from keel.loops.lower import AFTER_LIBRARIES, lower
 from keel.opset import MEMBERS
@@ -123,3 +127,34 @@ def test_what_is_said_to_be_a_call_of_blas_fills_what_it_is_given() -> None:
         assert out is not None
         assert out(*operands[op.name], out=filled) is filled
         assert filled.equal(expected)
+
+
+PAGE = Path(__file__).parents[2] / "docs" / "how" / "write-a-loop-backend.md"
+
+
+def test_the_page_lists_the_primitives_without_loops() -> None:
+    by_reason: dict[str, list[str]] = {}
+    for op in MEMBERS.values():
+        if why := why_without_loops(op):
+            by_reason.setdefault(why, []).append(op.name)
+    rows = [
+        f"{why}\n{textwrap.indent(textwrap.fill(', '.join(names), 116), '    ')}" for why, names in by_reason.items()
+    ]
+    table = "\n".join(["```text", *rows, "```"])
+    assert table in PAGE.read_text(), table
+    assert "It has no lowering rule." not in by_reason and sum(map(len, by_reason.values())) == 109
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (
+            Call(aten.sort.default, (TensorType.dense(torch.float32, (3,)),), {}, ()),
+            "Add an extern for aten.sort.default.",
+        ),
+        (Call(aten._local_scalar_dense.default, (TensorType.dense(torch.float32, ()),), {}, ()), "on the host."),
+        (Call(aten.gelu.default, (TensorType.dense(torch.float32, (3,)),), {}, ()), ""),
+    ],
+)
+def test_a_target_without_loops_for_a_primitive_is_advised(call: Call, said: str) -> None:
+    assert advice(call).endswith(said) and bool(advice(call)) == bool(said)
