@@ -14,7 +14,7 @@ BACKEND ?= cpp
 LEVEL  ?= loop
 NAME   ?= keel_acme
 
-.PHONY: help dev test check house bless cases conform scaffolds fuzz bench new docs demo
+.PHONY: help dev test check house bless cases conform scaffolds device fuzz bench new docs demo
 
 help:  ## show this list
 	@sed -nE 's/^([a-z]+):.*## (.*)/  \1\t\2/p' Makefile | expand -t 12
@@ -65,6 +65,10 @@ scaffolds: $(STAMP)  ## run tier smoke on both packages that keel new renders (a
 	  $(BIN)/keel new scaffold_$$level --level $$level --dir "$$folder/$$level" \
 	  && PYTHONPATH="$$folder/$$level" $(BIN)/keel conform --backend keel_scaffold_$$level:backend --tier smoke \
 	       --out "$$folder/run-$$level" $(ARGS) || exit; done
+
+device: $(STAMP)  ## run 30 models on the example device, in inference and training at both levels (about 40 minutes)
+	KEEL_PRIVATEUSE1_TESTS=1 $(BIN)/python -m pytest -q -p no:xdist examples/privateuse1/tests/on_device/test_models.py \
+	  $(ARGS)
 
 fuzz: $(STAMP)  ## give damaged and made-up files to all that reads files (ARGS="graph=1000 --minutes 10")
 	$(BIN)/python -m keel_bench.fuzz $(ARGS)

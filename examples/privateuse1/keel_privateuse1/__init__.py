@@ -1,11 +1,10 @@
 """A device for PyTorch made from nothing (PrivateUse1), and plugins of Keel for it at both levels.
 
-``import keel_privateuse1`` registers the device ``example`` with PyTorch. Its plugins are ``example`` (the loop level)
-and ``example_graph`` (the graph level).
+Importing this package registers the device ``example`` with PyTorch. Where the package is installed, ``import torch``
+does that. The plugins are ``keel_privateuse1.loop_target`` and ``keel_privateuse1.graph_backend``. They are not
+imported here, because PyTorch imports this package while ``import keel`` imports PyTorch.
 """
 
 from keel_privateuse1.device import NAME, Counters
-from keel_privateuse1.graph_backend import backend as graph_backend
-from keel_privateuse1.loop_target import backend as loop_backend
 
-__all__ = ["NAME", "Counters", "graph_backend", "loop_backend"]
+__all__ = ["NAME", "Counters"]

@@ -8,6 +8,8 @@ import pytest
 import torch
 
 from keel.spec import MEMBERS
+from keel.spec.ops.convolution import IMAGE
+from keel.types import TensorType
 
 from .agreement import agree
 from .writing import same_written_out
@@ -107,3 +109,12 @@ def test_every_configuration_has_a_gradient_sample() -> None:
     for sample in op.samples(torch.float64):
         out = aten.convolution_backward(*sample.args)
         assert [t is not None for t in out] == list(sample.args[-1])
+
+
+@pytest.mark.parametrize(("device", "strides"), [("cpu", (60, 1, 15, 3)), ("privateuseone", (60, 20, 5, 1))])
+def test_results_of_channels_last_images_are_row_major_on_a_vendor_s_device(
+    device: str, strides: tuple[int, ...]
+) -> None:
+    image = TensorType(torch.float32, (2, 3, 4, 5), (60, 1, 15, 3), torch.device(device))
+    weight = TensorType.dense(torch.float32, (3, 3, 1, 1), torch.device(device))
+    assert IMAGE.of({"input": image, "weight": weight}, (2, 3, 4, 5)) == strides

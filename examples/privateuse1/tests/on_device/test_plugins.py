@@ -12,7 +12,9 @@ from torch import Tensor, nn
 
 import keel
 from keel.plugin import Backend, has_kernel
-from keel_privateuse1 import NAME, graph_backend, loop_backend
+from keel_privateuse1 import NAME
+from keel_privateuse1.graph_backend import backend as graph_backend
+from keel_privateuse1.loop_target import backend as loop_backend
 
 LEVELS = pytest.mark.parametrize("backend", [loop_backend, graph_backend], ids=lambda b: b.name)
 QUIET = {"to_device": 0, "to_host": 0, "synchronizations": 0, "fallbacks": {}}
@@ -200,3 +202,25 @@ def test_the_first_call_waits_for_errors() -> None:
     table, rows = torch.randn(10, 4, device=NAME), torch.tensor([10], device=NAME)
     with pytest.raises(keel.KeelError, match="index 10 is out of bounds"):
         keel.compile(F.embedding, backends=[loop_backend], strict=True)(rows, table)
+
+
+@LEVELS
+def test_a_convolution_of_channels_last_images_is_row_major(backend: Backend) -> None:
+    """As PyTorch promises for a vendor's device, of whatever layout the images are."""
+    model = nn.Conv2d(3, 4, 3).to(NAME)
+    x = torch.randn(2, 3, 8, 8, device=NAME).contiguous(memory_format=torch.channels_last).requires_grad_()
+    got = keel.compile(model, backends=[backend], strict=True)(x)
+    want = model(x)
+    assert got.stride() == want.stride() == (144, 36, 6, 1)
+    [of_got], [of_want] = (torch.autograd.grad(y.square().sum(), [x]) for y in (got, want))
+    torch.testing.assert_close([got.cpu(), of_got.cpu()], [want.cpu(), of_want.cpu()])
+
+
+@LEVELS
+def test_a_product_with_gelu_is_that_of_the_host(backend: Backend) -> None:
+    def product(c: Tensor, a: Tensor, b: Tensor) -> Tensor:
+        return torch.ops.aten._addmm_activation.default(c, a, b, use_gelu=True)  # type: ignore[no-any-return]
+
+    on_host = [torch.randn(6), torch.randn(5, 4), torch.randn(4, 6)]
+    got = keel.compile(product, backends=[backend], strict=True)(*(t.to(NAME) for t in on_host))
+    torch.testing.assert_close(got.cpu(), product(*on_host), atol=1e-6, rtol=1e-6)

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from keel.spec.clause import About, Clause
+from keel.spec.device_facts import GELU_BY_TANH
 from keel.spec.dtype_groups import COMPLEX, FLOATS, INTS, NUMBERS
 from keel.spec.numerics import Numerics, Results
 from keel.spec.op import Budget, Family, Requires, Sample
@@ -224,7 +225,7 @@ def addbmm(x: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alpha: A
 
 @family(
     "_addmm_activation",
-    clauses=(*_PLUS, "Then relu, or gelu: on CPU by erf, elsewhere by tanh."),
+    clauses=(*_PLUS, "Then relu, or gelu: on CUDA by tanh, elsewhere by erf."),
     tags=frozenset({"contraction"}),
 )
 def addmm_activation(
@@ -233,7 +234,7 @@ def addmm_activation(
     """addmm with relu or gelu after it."""
     out = aten.addmm.default(x, a, b, beta=beta, alpha=alpha)
     if use_gelu:
-        return aten.gelu.default(out, approximate="none" if x.device.type == "cpu" else "tanh")
+        return aten.gelu.default(out, approximate="tanh" if x.device.type in GELU_BY_TANH else "none")
     return aten.relu.default(out)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from keel.spec.clause import About, Clause
+from keel.spec.device_facts import OWN_CONVOLUTIONS
 from keel.spec.dtype_groups import COMPLEX, FLOATS
 from keel.spec.numerics import Numerics, Results
 from keel.spec.op import Budget, Family, Requires, Sample
@@ -76,6 +77,8 @@ def _sizes(args: Args) -> Shape:
 
 def _strides(args: Args, shape: Shape) -> Shape:
     x, weight = args["input"], args["weight"]
+    if x.device.type not in OWN_CONVOLUTIONS:
+        return contiguous_strides(shape)
     wide = x.dtype == torch.float64 and (len(shape) == 5 or x.device.type != "cpu")
     if len(shape) > 3 and not wide and (is_channels_last(x) or is_channels_last(weight)):
         return channels_last_strides(shape)
@@ -89,7 +92,7 @@ WINDOWS = ShapeRule(
 )
 IMAGE = LayoutRule(
     "channels last if input or weight is and has 4 or 5 dimensions, else row-major; of float64 always "
-    "row-major in 5 dimensions, and in 4 but on CPU",
+    "row-major in 5 dimensions, and in 4 but on CPU; on a vendor's device always row-major",
     _strides,
 )
 

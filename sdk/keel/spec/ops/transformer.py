@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from keel.spec.clause import About, Clause
+from keel.spec.device_facts import GELU_BY_TANH
 from keel.spec.op import Family
 
 aten = torch.ops.aten
@@ -226,5 +227,5 @@ def transformer_encoder_layer(
 
 
 def _gelu(x: Tensor) -> Any:
-    """What the fused product computes: on CPU by erf, elsewhere by tanh."""
-    return "none" if x.device.type == "cpu" else "tanh"
+    """What the fused product computes: on CUDA by tanh, elsewhere by erf."""
+    return "tanh" if x.device.type in GELU_BY_TANH else "none"
