@@ -2,9 +2,11 @@
 
 from keel.spec import MEMBERS, OPSET, About, Clause, Op, decomposition_of, overload_of
 from keel.spec.bind import bind
+from keel.spec.device_facts import GELU_BY_TANH
 from keel.spec.numerics import Numerics, Pole, Results
 
 __all__ = [
+    "GELU_BY_TANH",
     "MEMBERS",
     "OPSET",
     "About",

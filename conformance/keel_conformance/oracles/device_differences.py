@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-from keel.opset import decomposition_of
+from keel.opset import GELU_BY_TANH, decomposition_of
 
 from ..devices import HOST
 
@@ -17,7 +17,7 @@ aten = torch.ops.aten
 SAVED: Mapping[str, Collection[int]] = {"embedding_bag": (1, 2, 3), "embedding_bag_forward_only": (1, 2, 3)}
 """By member, results that nothing but its own gradient on the same device reads."""
 BY_TANH = frozenset({"addmm_activation", "transformer_encoder_layer"})
-"""Members whose gelu is by erf on the host and by tanh elsewhere (addmm_activation.C3)."""
+"""Members whose gelu is by tanh on some devices, and by erf elsewhere (addmm_activation.C3)."""
 
 
 def backward_only_results(member: str, device: str) -> Collection[int]:
@@ -27,12 +27,12 @@ def backward_only_results(member: str, device: str) -> Collection[int]:
 
 def device_decomposition(member: str, device: str) -> AbstractContextManager[Any]:
     """Within it the member's decomposition is that of the device."""
-    return _Tanh() if device != HOST and member in BY_TANH else nullcontext()
+    return _Tanh() if device in GELU_BY_TANH and member in BY_TANH else nullcontext()
 
 
 def kernel(op: Callable[..., Any], member: str, device: str) -> Callable[..., Any]:
     """What computes as PyTorch's kernel does there."""
-    result = decomposition_of(op) if device != HOST and member in BY_TANH else None
+    result = decomposition_of(op) if device in GELU_BY_TANH and member in BY_TANH else None
     if result is None:
         return op
 
