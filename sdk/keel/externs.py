@@ -85,7 +85,7 @@ def aten_externs(device: str, dtypes: Collection[torch.dtype] = tuple(DTYPE_NAME
         str(run): extern
         for op in MEMBERS.values()
         for run in op.targets
-        if _runs(run, device) and (extern := _extern(op, run, device, has_loops)) is not None
+        if _runs(_INSTEAD.get(str(run), run), device) and (extern := _extern(op, run, device, has_loops)) is not None
     } | {str(run): Extern(run=run) for run in outside}
 
 

@@ -165,6 +165,7 @@ def judge(case: Case, observed: Observation, device: str = HOST) -> Verdict:
         observed,
         expected,
         lambda: compare_facts.noisy_runs(program, case.seed, calls_of(case), plain),
+        device,
     )
 
 

@@ -58,14 +58,18 @@ def judge(
     observed: Observation,
     expected: Observation,
     noisy: Callable[[], Iterator[Observation]],
+    device: str = HOST,
 ) -> Verdict:
-    """``expected`` is eager PyTorch's run; ``noisy`` gives the float64 run, and then the disturbed ones."""
+    """``expected`` is eager PyTorch's run on the device; ``noisy`` gives the float64 run, and then the disturbed ones.
+    Eager PyTorch need not run every program on another device than the host.
+    """
 
     def verdict(status: Any, oracle: str, sentence: str = "", clause: str = "", **figures: Any) -> Verdict:
         return Verdict(case, status, oracle, sentence, clause, figures, observed.seconds)
 
     if expected.error:
-        return verdict("harness error", "contract", f"Eager PyTorch cannot run it: {expected.error}")
+        status = "harness error" if device == HOST else "not run"
+        return verdict(status, "contract", f"Eager PyTorch cannot run it: {expected.error}")
     if observed.error:
         return verdict("fail", "contract", f"It raised {observed.error}", program.clauses[0])
     if difference := differences(observed, expected, program.exact):

@@ -9,16 +9,24 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from ..devices import HOST, synchronize
 from .context import Context
 from .program import Chapter
 
 errors = Chapter("errors")
 
 
-def raised(ctx: Context, name: str, go: Callable[..., Any], *args: Any, own: bool = False) -> None:
-    """Tells whether it raises, and of an exception of the program's own also which."""
+def raised(
+    ctx: Context, name: str, go: Callable[..., Any], *args: Any, own: bool = False, after: tuple[Any, ...] = ()
+) -> None:
+    """Tells whether it raises, and of an exception of the program's own also which. A device may report an index at the
+    next call, which gets the arguments ``after``.
+    """
     try:
         go(*args)
+        if after and ctx.device != HOST:
+            synchronize(ctx.device)
+            go(*after)
     except Exception as error:
         ctx.record(name, f"raised {type(error).__name__}" if own else "raised", "contract.errors.C1")
     else:
@@ -69,8 +77,9 @@ def exception_after_a_write(ctx: Context) -> None:
 def index_beyond_the_end(ctx: Context) -> None:
     go = ctx.compile(lambda x, i: x[i] * 2)
     for call in ctx.rounds():
-        ctx.run(go, ctx.ints(5, 2), ctx.indices(5, 3))
-        raised(ctx, f"call {call}", go, ctx.ints(5, 2), torch.tensor([0, 5, 1]))
+        good = ctx.ints(5, 2), ctx.indices(5, 3)
+        ctx.run(go, *good)
+        raised(ctx, f"call {call}", go, ctx.ints(5, 2), torch.tensor([0, 5, 1]), after=good)
 
 
 def _outside() -> None:
@@ -85,8 +94,9 @@ def _outside() -> None:
         def body(ctx: Context, fn: Any = fn) -> None:
             go, other = ctx.compile(fn), ctx.compile(lambda x: x.sum(0) - 1)
             for call in ctx.rounds():
-                ctx.run(go, ctx.ints(5, 2), ctx.indices(5, 3))
-                raised(ctx, f"call {call}", go, ctx.ints(5, 2), torch.tensor([0, 5, 1]))
+                good = ctx.ints(5, 2), ctx.indices(5, 3)
+                ctx.run(go, *good)
+                raised(ctx, f"call {call}", go, ctx.ints(5, 2), torch.tensor([0, 5, 1]), after=good)
                 ctx.run(other, ctx.ints(4, 3))
 
 

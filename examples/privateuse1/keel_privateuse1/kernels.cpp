@@ -39,7 +39,10 @@ bool is_here(const Tensor& t) { return t.defined() && t.device().type() == kType
 Tensor in_kernel(const Tensor& t) {
   if (!is_here(t)) return t;
   auto options = t.options().device(c10::kCPU);
-  return at::from_blob(example::in_kernel(t.unsafeGetTensorImpl()->data()), t.sizes(), t.strides(), options);
+  auto memory = at::from_blob(example::in_kernel(t.unsafeGetTensorImpl()->data()), t.sizes(), t.strides(), options);
+  memory._set_conj(t.is_conj());
+  memory._set_neg(t.is_neg());
+  return memory;
 }
 
 Tensor empty_strided(
@@ -269,6 +272,10 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("convolution_backward_overrideable", convolution_backward);
   m.impl("native_dropout", native_dropout);
 }
+
+// Copies see the lazy bits of what they read. PyTorch's fallback would resolve them, by a copy that meets them again.
+TORCH_LIBRARY_IMPL(aten, Conjugate, m) { m.impl("_copy_from", torch::CppFunction::makeFallthrough()); }
+TORCH_LIBRARY_IMPL(aten, Negative, m) { m.impl("_copy_from", torch::CppFunction::makeFallthrough()); }
 
 // Gives the device a kernel of each overload of the named operators for which the host has one.
 void add_kernels(const std::set<std::string>& names) {

@@ -54,6 +54,13 @@ def test_views_and_gaps_are_copied_as_they_lie() -> None:
     assert torch.equal(y.cpu(), want)
 
 
+def test_lazy_bits_are_kept() -> None:
+    x = torch.randn(4, dtype=torch.complex64)
+    here = x.to(NAME)
+    assert here.conj().cpu().equal(x.conj()) and here.conj().imag.cpu().equal(x.conj().imag)
+    assert here.conj().clone().cpu().equal(x.conj()) and x.conj().to(NAME).cpu().equal(x.conj())
+
+
 def test_reading_a_value_is_a_synchronization() -> None:
     assert torch.full((), 3.0, device=NAME).item() == 3.0
     assert counted().synchronizations == 1 and counted().to_host == 1

@@ -82,6 +82,7 @@ def test_a_model(name: str, backend: Backend, step: Step) -> None:
     compiled = keel.compile(here.model, backends=[backend], strict=True)
     got = step(compiled, here)
     assert error(got, exact) <= TIMES * max(error(eager, exact), FLOOR)
+    step(compiled, here)  # some models change their configuration in the first step, and are compiled again
     torch.example.reset_counters()  # type: ignore[attr-defined]
     step(compiled, here)
     counters = asdict(torch.example.counters())  # type: ignore[attr-defined]
