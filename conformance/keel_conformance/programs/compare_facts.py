@@ -61,7 +61,7 @@ def judge(
     device: str = HOST,
 ) -> Verdict:
     """``expected`` is eager PyTorch's run on the device; ``noisy`` gives the float64 run, and then the disturbed ones.
-    Eager PyTorch need not run every program on another device than the host.
+    Some devices do not run every program in eager PyTorch.
     """
 
     def verdict(status: Any, oracle: str, sentence: str = "", clause: str = "", **figures: Any) -> Verdict:
