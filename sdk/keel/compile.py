@@ -30,33 +30,31 @@ def compile(
     costs: Costs | None = None,
     pins: Mapping[str, str] | None = None,
     freeze: bool = False,
+    buckets: Sequence[int] | None = None,
     options: Mapping[str, Any] | None = None,
 ) -> Callable[..., Any]:
     """Compiles ``fn``, a function or a module, with ``torch.compile``. Each operator runs on a backend that takes it.
 
-    ``backends`` are names of installed backends or Backend values, in order of preference. The default is the
-    reference backends that can run on this machine, and for tensors on other devices the installed plugins for
-    these. ``dynamic``, ``fullgraph`` and ``mode`` are those of ``torch.compile``. The mode ``reduce-overhead``
-    replays CUDA graphs if all tensors are on one GPU and all sizes are known; a call then overwrites the results of
-    the previous call. ``max-autotune`` does so too, and measures placements (see below) where backends have data
-    sheets, and holds packed forms of weights that gain little for their memory; ``max-autotune-no-cudagraphs`` does
-    all but replay graphs. ``strict`` turns fallbacks into errors. ``fuel`` limits the number of fusions, to find a
-    wrong fusion by bisection.
+    ``backends`` are names of installed backends or Backend values, in order of preference. The default is the reference
+    backends that can run on this machine, and for tensors on other devices the installed plugins for these.
+    ``dynamic``, ``fullgraph`` and ``mode`` are those of ``torch.compile``. The mode ``reduce-overhead`` replays CUDA
+    graphs if all tensors are on one GPU and all sizes are known; a call then overwrites the results of the previous
+    call. ``max-autotune`` does so too, measures placements where backends have data sheets, and packs weights although
+    that gains little for its memory; ``max-autotune-no-cudagraphs`` does all but replay graphs. ``strict`` turns
+    fallbacks into errors. ``fuel`` limits the number of fusions, to find a wrong one by bisection.
 
-    ``placement`` says how a backend is chosen. ``order``: the first backend that takes the operator. ``cost``: the
-    backends with which the whole graph is fastest by their data sheets; backends of last resort compete like others,
-    and need no data sheet. ``measured``: by cost, and then the first calls of each graph time this plan and each single
-    backend that takes the whole graph, until the fastest is known. ``auto``: by cost if at least two backends work on
-    the graph's devices and all have data sheets, else by order; backends of last resort get only what no other backend
-    takes.
+    ``placement`` says how a backend is chosen. ``order``: the first one that takes the operator. ``cost``: those with
+    which the whole graph is fastest by their data sheets; last resorts compete without one. ``measured``: by cost, and
+    then the first calls of each graph time this plan and each single backend that takes the whole graph. ``auto``: by
+    cost if at least two backends work on the graph's devices and all have data sheets, else by order; last resorts get
+    only what no other backend takes. ``costs`` replaces data sheets, by name, or is the path of a file that ``keel
+    bench --calibrate`` wrote; by default KEEL_COSTS names that file. ``pins`` assigns operators to a backend:
+    ``{"softmax": "cpp"}``.
 
-    ``costs`` replaces data sheets of backends, by name; or it is the path of a file that ``keel bench --calibrate``
-    wrote. The default is the file that KEEL_COSTS names, if it is set. ``pins`` assigns operators to a backend,
-    regardless of cost and order: ``{"softmax": "cpp"}``.
-
-    ``freeze`` promises that parameters and buffers do not change any more: in graphs of inference they become
-    constants, and what is computed from constants alone is computed once. ``options`` are options of backends, by
-    ``backend.option``: ``{"acme.level": 3}``; ``keel backends`` lists them. Raises KeelError.
+    ``freeze`` promises that parameters and buffers do not change any more: in inference they become constants, and what
+    is computed from constants alone is computed once. ``buckets`` are the sizes, ascending, to which backends that need
+    known sizes round up, where padding with zeros changes no result; the default is powers of two. ``options`` are
+    options of backends, ``{"acme.level": 3}``; ``keel backends`` lists them. Raises KeelError.
     """
     import torch
 
@@ -73,6 +71,7 @@ def compile(
             "costs": costs,
             "pins": pins,
             "freeze": freeze,
+            "buckets": buckets,
             **(options or {}),
         },
     )

@@ -16,6 +16,7 @@ from keel.extras import missing, require
 from keel.pins import pinned
 from keel.placement.solve.build_problem import Pricing, sheets_of
 from keel.plugin import Backend
+from keel.specialize import needs_static_sizes, specialized
 
 Costs = Mapping[str, Cost] | str | os.PathLike[str]
 MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
@@ -44,6 +45,8 @@ class Settings:
     options: tuple[tuple[str, Any], ...] = ()
     """The options of backends that the user set, by ``backend.option``, sorted. They are not yet checked if no backends
     were ``named``."""
+    buckets: tuple[int, ...] | None = None
+    """The sizes that backends which need known sizes round up to; None for powers of two."""
 
     @property
     def replays_graphs(self) -> bool:
@@ -83,6 +86,7 @@ _TYPES: Mapping[str, tuple[type, ...]] = {
     "costs": (Mapping, str, os.PathLike),
     "pins": (Mapping,),
     "freeze": (bool,),
+    "buckets": (list, tuple),
 }
 
 
@@ -129,8 +133,8 @@ def read_settings(mode: str | None, options: Mapping[str, Any] | None) -> Settin
         placement = "measured"
     named = chosen.get("backends") is not None
     own = checked_options(backends, of_backends) if named else tuple(sorted(of_backends.items()))
-    settings = Settings(backends, mode, strict, chosen.get("fuel"), placement, named, chosen.get("freeze", False), own)
-    return _priced(settings)
+    freeze, buckets = chosen.get("freeze", False), checked_buckets(chosen.get("buckets"))
+    return _completed(Settings(backends, mode, strict, chosen.get("fuel"), placement, named, freeze, own, buckets))
 
 
 def with_plugins(settings: Settings, devices: Collection[str]) -> Settings:
@@ -146,11 +150,16 @@ def with_plugins(settings: Settings, devices: Collection[str]) -> Settings:
     plugins = installed_for(frozenset(devices) - known - {"meta"})
     backends = (*plugins, *settings.backends)
     own = checked_options(backends, dict(settings.options))
-    return _priced(replace(settings, backends=backends, options=own))
+    return _completed(replace(settings, backends=backends, options=own))
 
 
-def _priced(settings: Settings) -> Settings:
-    """Raises KeelError[bad-option] if the placement is by cost and a backend has no data sheet."""
+def _completed(settings: Settings) -> Settings:
+    """The settings, with backends that need known sizes made to take symbolic ones. Raises KeelError[bad-option] if the
+    placement is by cost and a backend has no data sheet.
+    """
+    if any(map(needs_static_sizes, settings.backends)):
+        backends = (specialized(b, settings.buckets) if needs_static_sizes(b) else b for b in settings.backends)
+        settings = replace(settings, backends=tuple(backends))
     if settings.placement in BY_COST and sheets_of(settings.backends) is None:
         lacking = [b.name for b in settings.backends if b.cost is None and not b.last_resort]
         raise KeelError(
@@ -160,6 +169,20 @@ def _priced(settings: Settings) -> Settings:
             do="Give each backend a `cost`, or leave the placement out.",
         )
     return settings
+
+
+def checked_buckets(buckets: Sequence[Any] | None) -> tuple[int, ...] | None:
+    """The sizes that static backends round up to. Raises KeelError[bad-option] unless they are positive and ascend."""
+    if buckets is None:
+        return None
+    positive = all(isinstance(b, int) and not isinstance(b, bool) and b > 0 for b in buckets)
+    if not positive or list(buckets) != sorted(set(buckets)):
+        raise KeelError(
+            "bad-option",
+            f"The option 'buckets' is {buckets!r}.",
+            do="Give sizes in ascending order, each once: buckets=[64, 128, 256]. An empty list turns rounding off.",
+        )
+    return tuple(buckets)
 
 
 def checked_options(backends: Sequence[Backend], chosen: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
@@ -197,4 +220,5 @@ _MEANING = {
     "costs": "data sheets by backend name, or the path of a file of them",
     "pins": "names of backends by operator",
     "freeze": "True or False",
+    "buckets": "sizes in ascending order",
 }

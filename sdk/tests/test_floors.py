@@ -50,6 +50,8 @@ FLOORS = (
     "loop_level",
     "discovery",
     "pins",
+    "padding",
+    "specialize",
     "settings",
     "freeze",
     "saved_images",

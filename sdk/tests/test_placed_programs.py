@@ -166,7 +166,8 @@ def test_sizes_that_change_and_sizes_that_only_a_run_tells() -> None:
         torch.testing.assert_close(run(X[:n]), fn(X[:n]))
 
 
-def test_a_backend_for_known_sizes_only_refuses_others_in_words() -> None:
+@pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
+def test_a_backend_for_known_sizes_shares_graphs_with_others(dynamic: bool) -> None:
     fixed = Backend(
         name="fixed",
         device="cpu",
@@ -174,11 +175,12 @@ def test_a_backend_for_known_sizes_only_refuses_others_in_words() -> None:
         cost=PRODUCTS.cost,
         supports=Support((Rule(ops=("aten.mm",), static=True),)),
     )
-    found = keel.explain(lambda x: (x @ X).sin(), X[:7], backends=[fixed, PLAIN], dynamic=True)
-    (why,) = (r for g in found.graphs for r in g.refused if r.operator == "aten.mm.default")
-    assert "at known sizes only" in why.reason and "sizes that are marked static" in str(why.nearest)
+    found = keel.explain(lambda x: (x @ X).sin(), X[:7], backends=[fixed, PLAIN], dynamic=dynamic)
+    assert found.taken["fixed"] == 1
     torch.compiler.reset()
-    assert keel.explain(lambda x: (x @ X).sin(), X[:7], backends=[fixed, PLAIN], dynamic=False).taken["fixed"] == 1
+    run = keel.compile(lambda x: (x @ X).sin(), backends=[fixed, PLAIN], dynamic=dynamic)
+    for n in (7, 5, 9):
+        torch.testing.assert_close(run(X[:n]), (X[:n] @ X).sin())
 
 
 def test_random_numbers_are_drawn_in_order_on_either_side() -> None:

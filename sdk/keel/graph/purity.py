@@ -15,13 +15,13 @@ def why_not_rerunnable(graph: fx.Graph) -> str | None:
     higher-order operators, whose graphs may contain any of these.
     """
     for node in graph.nodes:
-        if is_call(node) and has_effect(node.target) and not _draws_nothing(node):
+        if is_call(node) and has_effect(node.target) and not draws_nothing(node):
             what = "draws random numbers" if is_random(node.target) else "may have an effect"
             return f"%{node.name} = {node.target} {what}."
     return None
 
 
-def _draws_nothing(node: fx.Node) -> bool:
+def draws_nothing(node: fx.Node) -> bool:
     """True if a call has dropout with probability 0, such as attention, so that it draws no random numbers."""
     if not callable(node.target) or not is_overload(node.target) or writes(node.target):
         return False

@@ -27,8 +27,11 @@ class Backend:
     parameter named ``ctx``, it gets the ``CompileContext``. If it is ``Staged``, parts are compiled in parallel.
     ``warm_up`` may do what no graph changes, such as building a launcher or hashing a compiler: it is called on a
     thread of its own, once per process, when the first graph is about to be captured. Nothing waits for it.
-    ``prefers`` says of a call that the backend takes whether it should have it although another backend takes it: where
-    it returns False, and placement is by order, the call goes to the next backend that takes and prefers it.
+    A ``static`` backend, or one with a static row in its support table, is asked about symbolic calls with known sizes,
+    and compiles a part with symbolic sizes once for each value of its sizes; where padding changes no result, sizes are
+    rounded up. ``prefers`` says of a call that the backend takes whether it should have it although another backend
+    takes it: where it returns False, and placement is by order, the call goes to the next backend that takes and
+    prefers it.
     """
 
     name: str
@@ -41,6 +44,7 @@ class Backend:
     cost: Cost | None = None  # its data sheet; without it, placement is by order only
     target: LoopTarget | None = None  # the target that ``loop_backend`` made it of
     warm_up: Callable[[], Any] | None = None
+    static: bool = False  # its compiler needs known sizes, since API 2
     options: tuple[Option, ...] = ()  # what users may set, since API 2
     prefers: Callable[[Call], bool] | None = None  # False for a call that others had better take, since API 2
     api: int = API
@@ -60,6 +64,7 @@ class Backend:
         checked_call(what, "probe", self.probe, PROBE, takes=0)
         checked_flag(what, "host_scalars", self.host_scalars)
         checked_flag(what, "last_resort", self.last_resort)
+        checked_flag(what, "static", self.static)
         checked_type(what, "cost", self.cost, (Cost, type(None)), "a data sheet, keel.Cost(...), or leave it out")
         checked_call(what, "warm_up", self.warm_up, WARM_UP, optional=True, takes=0)
         checked_call(

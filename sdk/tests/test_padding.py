@@ -1,0 +1,194 @@
+"""Drawn graphs: where padding is proved to change nothing, a graph has the same results at a larger size.
+
+``KEEL_EXAMPLES=10000 pytest sdk/tests/test_padding.py`` draws that many.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from torch import Tensor, fx
+from torch.fx.experimental.proxy_tensor import make_fx
+
+from keel.graph.calls import type_of
+from keel.loops.symbolic_sizes import evaluate
+from keel.padding import cut, padded, why_not_padded
+from keel.plugin import SizeRange
+from keel.runtime.contract_checks import bind
+from keel.types import TensorType
+
+_MORE = os.environ.get("KEEL_EXAMPLES")
+WIDTH = 4
+TABLE = 70
+"""The number of rows of a table."""
+HIGH = 64
+"""The largest number of rows."""
+BOUNDS = SizeRange(low=2, high=HIGH, typical=7)
+
+
+def _table(x: Tensor) -> Tensor:
+    return torch.arange(TABLE).to(x.dtype)
+
+
+def _positions(x: Tensor) -> Tensor:
+    return torch.arange(x.shape[0])
+
+
+UNARY: Mapping[str, Callable[[Tensor], Tensor]] = {
+    "neg": torch.neg,
+    "abs": torch.abs,
+    "add": lambda x: x + 3,
+    "clamp": lambda x: x.clamp(-5, 5),
+    "where": lambda x: torch.where(x > 0, x, x * 2),
+    "sum of rows": lambda x: x.sum(-1, keepdim=True).expand(x.shape) if x.dim() > 1 else x * 2,
+    "largest of rows": lambda x: x - x.amax(-1, keepdim=True) if x.dim() > 1 else x,
+    "softmax": lambda x: x.softmax(-1) if x.dim() > 1 and x.is_floating_point() else x,
+    "norm": lambda x: F.layer_norm(x, x.shape[1:]) if x.dim() > 1 and x.is_floating_point() else x,
+    "sum": lambda x: x + x.sum(0),
+    "mean": lambda x: x - x.mean(0) if x.is_floating_point() else x,
+    "softmax of columns": lambda x: x.softmax(0) if x.is_floating_point() else x,
+    "running sum": lambda x: x.cumsum(0),
+    "running sum from the end": lambda x: x.flip(0).cumsum(0).flip(0),
+    "flip": lambda x: x.flip(0),
+    "flip rows": lambda x: x.flip(-1) if x.dim() > 1 else x,
+    "roll": lambda x: x.roll(1, 0),
+    "transpose twice": lambda x: (x.t() + 1).t().contiguous() if x.dim() == 2 else x,
+    "flat and back": lambda x: (x.reshape(-1) * 2).reshape(x.shape),
+    "flat the other way": lambda x: x.t().reshape(-1).reshape(x.shape) if x.dim() == 2 else x,
+    "split rows": lambda x: x.reshape(x.shape[0], 2, -1).sum(1).repeat(1, 2) if x.dim() == 2 else x,
+    "first half": lambda x: F.pad(x[: x.shape[0] // 2], (0, 0) * (x.dim() - 1) + (0, x.shape[0] - x.shape[0] // 2)),
+    "shifted": lambda x: torch.cat([x[1:], x[:1]]),
+    "doubled": lambda x: torch.cat([x, x])[: x.shape[0]],
+    "positions": lambda x: x + torch.arange(x.shape[0]).reshape(-1, *[1] * (x.dim() - 1)),
+    "size": lambda x: x + x.shape[0],
+    "last": lambda x: x + x[-1],
+    "first": lambda x: x + x[0],
+    "looked up": lambda x: x[(x.reshape(x.shape[0], -1)[:, 0] * 0).to(torch.int64)],
+    "rows by position": lambda x: x[torch.arange(x.shape[0])],
+    "rows by position from the end": lambda x: x[-torch.arange(x.shape[0])],
+    "a position of a table": lambda x: x + _table(x)[_positions(x)].reshape(-1, *[1] * (x.dim() - 1)),
+    "beyond a table": lambda x: x + _table(x)[_positions(x) + 60].reshape(-1, *[1] * (x.dim() - 1)),
+    "an element of each row": lambda x: (
+        x + x.gather(1, torch.ones_like(x[:, :1], dtype=torch.int64)) if x.dim() > 1 else x
+    ),
+    "one row of a table": lambda x: x + _table(x)[torch.full_like(x, 5, dtype=torch.int64)],
+    "triangle": lambda x: x.tril() if x.dim() == 2 else x,
+    "integer division": lambda x: x // (x.abs() + 1),
+    "sorted rows": lambda x: x.sort(-1).values if x.dim() > 1 else x,
+    "largest of all": lambda x: x.amax() - x,
+}
+BINARY: Mapping[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "add": torch.add,
+    "mul": torch.mul,
+    "maximum": torch.maximum,
+    "less": lambda x, y: torch.where(x < y, x, y),
+}
+
+
+@st.composite
+def programs(draw: st.DrawFn) -> Callable[..., Tensor]:
+    """A program of one to six steps on two tensors of one shape."""
+    names = st.one_of(st.sampled_from([*UNARY]), st.sampled_from([*BINARY]).map(lambda name: (name,)))
+    steps = draw(st.lists(names, max_size=6))
+
+    def program(x: Tensor, y: Tensor) -> Tensor:
+        for step in steps:
+            x = BINARY[step[0]](x, y) if isinstance(step, tuple) else UNARY[step](x)
+        return x * 1
+
+    program.__doc__ = str(steps)
+    return program
+
+
+def traced(program: Callable[..., Tensor], inputs: Sequence[Tensor]) -> fx.GraphModule:
+    gm: fx.GraphModule = make_fx(program, tracing_mode="symbolic")(*inputs)
+    return gm
+
+
+def rows_of(gm: fx.GraphModule) -> str:
+    """The symbol of the number of rows."""
+    type = type_of(gm.graph.find_nodes(op="placeholder")[0].meta["val"])
+    assert isinstance(type, TensorType)
+    return str(type.shape[0])
+
+
+def at_a_larger_size(gm: fx.GraphModule, symbol: str, inputs: Sequence[Tensor], size: int) -> Tensor:
+    """The result of a graph at a larger size, on padded inputs, cut off."""
+    types = [type_of(n.meta["val"]) for n in gm.graph.find_nodes(op="placeholder")]
+    small = bind(types, inputs)
+    large = {**small, symbol: size}
+    values = []
+    for type, value in zip(types, inputs, strict=True):
+        assert isinstance(type, TensorType)
+        shape, strides = ([int(evaluate(d, large)) for d in dims] for dims in (type.shape, type.strides))
+        values.append(padded(value, shape, strides))
+    [result] = gm.graph.output_node().all_input_nodes
+    type = type_of(result.meta["val"])
+    assert isinstance(type, TensorType)
+    shape, strides = ([int(evaluate(d, small)) for d in dims] for dims in (type.shape, type.strides))
+    return cut(gm(*values), shape, strides)
+
+
+@settings(max_examples=int(_MORE or 60), deadline=None, derandomize=_MORE is None, suppress_health_check=[*HealthCheck])
+@given(programs(), st.sampled_from([(), (WIDTH,)]), st.sampled_from([torch.int64, torch.float32]), st.integers(2, 40))
+def test_results_are_the_same_at_a_larger_size(
+    program: Callable[..., Tensor], row: tuple[int, ...], dtype: torch.dtype, more: int
+) -> None:
+    rows = 7
+    draws = torch.Generator().manual_seed(rows + more)
+    inputs = [torch.randint(-9, 10, (rows, *row), generator=draws).to(dtype) for _ in range(2)]
+    gm = traced(program, inputs)
+    symbol = rows_of(gm)
+    if why_not_padded(gm, symbol, {symbol: BOUNDS}) is not None:
+        return
+    result, expected = at_a_larger_size(gm, symbol, inputs, rows + more), gm(*inputs)
+    if dtype == torch.int64:
+        assert torch.equal(result, expected), program.__doc__
+    else:
+        torch.testing.assert_close(result, expected, msg=program.__doc__)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "add",
+        "sum of rows",
+        "softmax",
+        "norm",
+        "running sum",
+        "flat and back",
+        "split rows",
+        "transpose twice",
+        "rows by position",
+        "a position of a table",
+        "an element of each row",
+        "one row of a table",
+    ],
+)
+def test_the_proof_finds_what_is_safe(name: str) -> None:
+    gm = traced(UNARY[name], [torch.randn(7, WIDTH)])
+    assert why_not_padded(gm, rows_of(gm), {rows_of(gm): BOUNDS}) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("sum", "reduces along the size"),
+        ("largest of all", "reduces along the size"),
+        ("flip", "computes with the size"),
+        ("size", "computes with the size"),
+        ("sorted rows", "has no loop form"),
+        ("integer division", "divides integers"),
+        ("rows by position from the end", "computes with the size"),
+        ("beyond a table", "reads at a computed index"),
+    ],
+)
+def test_a_refusal_names_the_call(name: str, words: str) -> None:
+    gm = traced(UNARY[name], [torch.ones(7, WIDTH, dtype=torch.int64)])
+    assert words in (why_not_padded(gm, rows_of(gm), {rows_of(gm): BOUNDS}) or "")
