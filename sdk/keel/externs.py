@@ -50,21 +50,15 @@ _NO_LOOPS: Mapping[str, str] = {
     "host": "It tests a condition, or reads a number, on the host.",
     "random": "It draws random numbers as PyTorch does.",
     "sort": "It sorts.",
-    "nonzero": "The data determine the size of its result.",
-    "nonzero_static": "The place of each result depends on all elements before it.",
-    "searchsorted": "It searches, with a number of steps that depends on data.",
     "scan": "Its scan combines elements as no monoid of loops does.",
-    "reduce_xor": "It combines the bits of elements of any dtype.",
-    "device_put": "It copies between devices.",
     "fft": "It computes with complex numbers.",
     "linalg": "It factorizes or solves, in steps that depend on each other.",
     "complex": "It computes with complex numbers, or reads their parts.",
     "special functions": "No scalar operation computes it.",
     "pointwise": "No scalar operation computes it.",
     "quantized": "Its numbers have scales, or are packed as a library wants them.",
-    "grouped_mm": "The data determine where its groups end.",
 }
-"""Why primitives have no loop form: by tag, profile, family or name, whichever comes first here."""
+"""Why primitives have no loop form: by tag, profile or family, whichever comes first here."""
 
 
 def aten_externs(device: str, dtypes: Collection[torch.dtype] = tuple(DTYPE_NAMES)) -> Mapping[str, Extern]:
@@ -93,8 +87,9 @@ def why_without_loops(op: Op) -> str | None:
     """Why a primitive has no loop form, as a sentence; None if it has one. A composite is decomposed instead."""
     if op.kind != "primitive" or any(run in RULES for run in op.targets):
         return None
-    names = {op.name, *op.tags, op.profile, op.family}
-    return next((sentence for name, sentence in _NO_LOOPS.items() if name in names), "It has no lowering rule.")
+    names = {*op.tags, op.profile, op.family}
+    known = (sentence for name, sentence in _NO_LOOPS.items() if name in names)
+    return op.no_loops or next(known, "It has no lowering rule.")
 
 
 def advice(call: Call) -> str:

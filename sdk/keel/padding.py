@@ -10,7 +10,7 @@ so is what could fail for the zeros: an integer division, and an index that is c
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,6 +23,7 @@ from keel.graph.decompose import decompose_call
 from keel.graph.purity import draws_nothing
 from keel.loops.builder import CheckedIndex, LoopDefinition, Read
 from keel.loops.index import Axis, Div, Index, Loaded, Mod, index
+from keel.loops.intervals import DIVISIONS, INTERVALS, Interval
 from keel.loops.ir import Apply, Const, Position, Reduce, Scan
 from keel.loops.lower import lower
 from keel.loops.symbolic_sizes import evaluate, non_negative
@@ -32,11 +33,6 @@ from keel.symbols import HostNumbers
 from keel.torch_adapter import NotRecorded, fake_mode_of_value, has_effect, is_overload, is_random
 from keel.types import Call, Dim, SymType, TensorType, leaves, symbols_of
 
-DIVISIONS = frozenset({"floordiv", "truncdiv", "mod", "fmod"})
-"""Scalar ops that a processor may stop at if an integer divisor is 0."""
-
-
-Interval = tuple[int, int]
 ZERO: Interval = (0, 0)
 
 
@@ -274,14 +270,6 @@ class _Loops:
         return (-bound if step.wrap else 0) <= interval[0] and interval[1] < bound
 
 
-INTERVALS: Mapping[str, Callable[..., Interval]] = {
-    "cast": lambda x: x,
-    "add": lambda x, y: (x[0] + y[0], x[1] + y[1]),
-    "sub": lambda x, y: (x[0] - y[1], x[1] - y[0]),
-    "minimum": lambda x, y: (min(x[0], y[0]), min(x[1], y[1])),
-    "maximum": lambda x, y: (max(x[0], y[0]), max(x[1], y[1])),
-}
-"""The interval of a scalar op on small integers, from those of its operands."""
 SMALL = 2**24
 """Integers below this are the same in all dtypes that hold indices but the 8-bit and 16-bit ones."""
 

@@ -43,8 +43,7 @@ def test_what_is_pinned_goes_there_whatever_it_costs(placement: str, name: str) 
 def test_others_refuse_in_words_and_results_are_the_same() -> None:
     found = keel.explain(lambda x: x.sin(), X, backends=both(), pins={"sin": "slow"})
     assert {(r.backend, r.reason) for r in found.graphs[0].refused} >= {
-        ("quick", "aten.sin.default is pinned to slow."),
-        ("eager", "aten.sin.default is pinned to slow."),
+        ("quick", "aten.sin.default is pinned to slow.")
     }
     run = keel.compile(lambda x: (x @ x).sin(), backends=both(), pins={"sin": "slow"})
     torch.testing.assert_close(run(X), (X @ X).sin())

@@ -79,7 +79,8 @@ def compile_parts(
         try:
             if key not in compiled:
                 compiled[key] = _compiled(graph, own[part.name], results.get(part.name))
-                counter.compiled()
+                if part.name not in results:
+                    counter.compiled()
         except BaseException as raised:
             if is_interrupt(raised) or (isinstance(raised, Exception) and asks_again(raised)):
                 raise

@@ -111,7 +111,8 @@ class Op:
     ``factors`` is how many times m n min(m, n) scalar operations it takes to factorize a matrix. ``sized_by`` is stated
     where no argument says how many elements the result has: the data do, or, of indices, those that are masks.
     ``new_dims`` are the dimensions that its results have in addition to those of its operand. ``barred`` says why no
-    file may call it: it is code, or names what one process has.
+    file may call it: it is code, or names what one process has. ``no_loops`` says why a primitive has no loop form,
+    where its tags, its profile and its family do not tell.
     """
 
     name: str
@@ -145,6 +146,7 @@ class Op:
     sized_by: Literal["data", "masks"] | None = None
     new_dims: int = 0
     barred: str | None = None
+    no_loops: str | None = None
     reason: str | None = None
 
     @cached_property

@@ -15,19 +15,37 @@ import torch
 
 aten = torch.ops.aten
 
-_COPIES = (
-    *("_to_copy", "as_strided_scatter", "clone", "constant_pad_nd", "copy", "diagonal_backward"),
-    *("diagonal_scatter", "repeat", "select_backward", "select_scatter", "slice_backward", "slice_scatter"),
-)
-"""Operators that only copy: on vendors' devices by ``_copy_from``."""
-_FILLS = (
-    *("full", "full_like", "new_full", "new_ones", "new_zeros", "ones", "ones_like", "scalar_tensor", "zeros"),
-    "zeros_like",
-)
+_COPIES = [
+    "aten::_to_copy",
+    "aten::as_strided_scatter",
+    "aten::clone",
+    "aten::constant_pad_nd",
+    "aten::copy",
+    "aten::diagonal_backward",
+    "aten::diagonal_scatter",
+    "aten::repeat",
+    "aten::select_backward",
+    "aten::select_scatter",
+    "aten::slice_backward",
+    "aten::slice_scatter",
+]
+"""Operators that only copy: on vendors' devices by ``_copy_from``. The dispatcher's names, as below."""
+_FILLS = [
+    "aten::full",
+    "aten::full_like",
+    "aten::new_full",
+    "aten::new_ones",
+    "aten::new_zeros",
+    "aten::ones",
+    "aten::ones_like",
+    "aten::scalar_tensor",
+    "aten::zeros",
+    "aten::zeros_like",
+]
 """Operators that fill new memory with one value."""
 _CALLS: Mapping[str, str] = {
-    **{f"aten::{name}": "aten::_copy_from" for name in _COPIES},
-    **{f"aten::{name}": "aten::fill_.Scalar" for name in _FILLS},
+    **dict.fromkeys(_COPIES, "aten::_copy_from"),
+    **dict.fromkeys(_FILLS, "aten::fill_.Scalar"),
     "aten::_unsafe_index_put": "aten::_index_put_impl_",
     "aten::arange": "aten::arange.start_out",
     "aten::arange.start": "aten::arange.start_out",

@@ -162,6 +162,7 @@ family.primitive(
     "grouped_mm",
     "_grouped_mm",
     doc="Products of groups of rows, or of columns, each with a matrix of its own.",
+    no_loops="The data determine where its groups end.",
     clauses=_GROUPS,
     out=(Out(chosen(like("self"), "out_dtype"), GROUPS, GROUP_ROWS),),
     dtypes=(torch.bfloat16,),

@@ -127,6 +127,7 @@ family.primitive(
     "device_put",
     "prims::device_put",
     doc="The elements on another device.",
+    no_loops="It copies between devices.",
     clauses=(
         "Every element keeps its bits.",
         Clause(

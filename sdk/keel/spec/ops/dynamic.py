@@ -43,6 +43,7 @@ family.primitive(
     "nonzero",
     "nonzero.default",
     doc="The indices of the elements that are not zero.",
+    no_loops="The data determine the size of its result.",
     clauses=(
         "Each element that is not zero has a row of indices, in row-major order.",
         Clause("NaN is not zero; zeros of both signs are.", About.NONFINITE | About.ZERO),

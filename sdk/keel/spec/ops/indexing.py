@@ -357,6 +357,7 @@ family.primitive(
     "searchsorted",
     "searchsorted.Tensor",
     doc="Where elements would go in a sorted sequence.",
+    no_loops="It searches, with a number of steps that depends on data.",
     clauses=(
         Clause(
             "The result is how many of the sequence's elements are less than the element, or with right (side "
@@ -401,6 +402,7 @@ family.primitive(
     "nonzero_static",
     "nonzero_static.default",
     doc="The indices of the first size elements that are not zero.",
+    no_loops="The place of each result depends on all elements before it.",
     clauses=(
         Clause(
             "Each element that is not zero has a row of indices, in row-major order; NaN is not zero.", About.NONFINITE

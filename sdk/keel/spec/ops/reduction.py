@@ -181,6 +181,7 @@ family.primitive(
     "reduce_xor",
     "hash_tensor",
     doc="The exclusive or of the elements' bits, as uint64.",
+    no_loops="It combines the bits of elements of any dtype.",
     clauses=(
         _ALL,
         "Floats are converted to float64 and integers to int64 first; their 64 bits count.",
