@@ -10,7 +10,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from threading import Lock
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import fx
@@ -19,9 +19,10 @@ from keel.errors import KeelError
 from keel.graph.static_sizes import call_with_sizes, graph_with_sizes, size_symbols
 from keel.loops.symbolic_sizes import evaluate
 from keel.padding import cut, padded, why_not_padded
-from keel.plugin import Backend, CompileContext, Refusal, Support, with_context
+from keel.plugin import Backend, CompileContext, PreparedConstants, Refusal, Support, with_context
 from keel.refusals import answer
-from keel.runtime.contract_checks import PartContract, bind, contract_of, strides_of
+from keel.runtime.contract_checks import PartContract, Run, bind, contract_of, strides_of
+from keel.runtime.prepared_constants import PreparedPart
 from keel.torch_adapter import real_tensors
 from keel.types import Call, Dim, TensorType
 
@@ -146,8 +147,13 @@ class SpecializedPart:
                         do="Compile the model with other backends, or with known sizes (dynamic=False).",
                     )
             ctx = replace(self.ctx, sizes={})
-            run: Callable[..., Sequence[Any]] = with_context(self.backend.compile, ctx)(gm)
-            return run
+            run: Any = with_context(self.backend.compile, ctx)(gm)
+            if isinstance(run, PreparedConstants):
+                names = [node.name for node in gm.graph.find_nodes(op="placeholder")]
+                return PreparedPart(run, names, ctx.constants)
+            if not callable(run):
+                raise TypeError(f"`compile` returned {type(run).__name__}, not a callable.")
+            return cast(Run, run)
 
     def _padded(self, want: Any, value: torch.Tensor, sizes: Mapping[str, int]) -> torch.Tensor:
         shape = _values(want.shape, sizes)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
@@ -12,7 +12,7 @@ from torch import Tensor, fx, nn
 
 import keel
 from keel import Backend, KeelError, Rule, Support
-from keel.plugin import CompileContext
+from keel.plugin import CompileContext, PreparedConstants
 
 
 class Acme:
@@ -129,6 +129,36 @@ def test_a_refusal_for_another_size_says_so() -> None:
     with pytest.raises(KeelError, match="acme takes at most 64 rows") as raised:
         run(torch.ones(70, 2))
     assert raised.value.code == "compile-raised"
+
+
+def test_constants_are_prepared_for_each_compiled_size() -> None:
+    prepared: list[list[str]] = []
+
+    class Packs(Acme):
+        def compile(self, gm: fx.GraphModule, ctx: CompileContext) -> Any:
+            super().compile(gm, ctx)
+            names = [node.name for node in gm.graph.find_nodes(op="placeholder")]
+
+            def prepare(tensors: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+                prepared.append(sorted(ctx.constants[name].name for name in tensors))
+                return {name: tensor.clone() for name, tensor in tensors.items()}
+
+            def run(constants: Mapping[str, Tensor], *others: Tensor) -> Any:
+                rest = iter(others)
+                return gm(*[constants[name] if name in constants else next(rest) for name in names])
+
+            return PreparedConstants(prepare, run)
+
+    acme, model = Packs(), nn.Linear(4, 3)
+    run = compiled(model, acme)
+    with torch.no_grad():
+        for rows in (9, 12, 15, 17, 20):
+            x = torch.randn(rows, 4)
+            torch.testing.assert_close(run(x), model(x))
+        assert prepared == [["bias", "weight"]] * len(acme.shapes)
+        model.weight.mul_(2)
+        torch.testing.assert_close(run(x), model(x))
+    assert len(prepared) == len(acme.shapes) + 1
 
 
 @pytest.mark.parametrize("buckets", [[0], [8, 8], [16, 8], [1.5], ["8"], [True]])

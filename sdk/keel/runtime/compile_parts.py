@@ -170,7 +170,7 @@ def _compiled(graph: PartGraph, ctx: CompileContext, result: CompileResult | Non
     if isinstance(run, Coroutine):
         run.close()  # otherwise Python warns that it was never awaited
     if isinstance(run, PreparedConstants):
-        return PreparedPart(run, graph, ctx.constants)
+        return PreparedPart(run, graph.inputs, ctx.constants)
     if not callable(run):
         raise TypeError(f"`compile` returned {type(run).__name__}, not a callable.")
     return cast(Run, run)

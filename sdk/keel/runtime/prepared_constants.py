@@ -7,19 +7,20 @@ from typing import Any
 
 import torch
 
-from keel.placement.part_graphs import PartGraph
 from keel.plugin import Constant, PreparedConstants
 from keel.torch_adapter import LastingValue
 
 
 class PreparedPart:
-    """A compiled part, as a function of all its inputs, that prepares the constants among them when they are new."""
+    """A compiled part, as a function of all its inputs, that prepares the constants among them when they are new.
+    ``inputs`` are the names of its placeholders.
+    """
 
-    def __init__(self, prepared: PreparedConstants, graph: PartGraph, constants: Mapping[str, Constant]) -> None:
+    def __init__(self, prepared: PreparedConstants, inputs: Sequence[str], constants: Mapping[str, Constant]) -> None:
         self.prepare, self.run = prepared.prepare, prepared.run
-        self._names = tuple(name for name in graph.inputs if name in constants)
-        self._constants = tuple(i for i, name in enumerate(graph.inputs) if name in constants)
-        self._others = tuple(i for i, name in enumerate(graph.inputs) if name not in constants)
+        self._names = tuple(name for name in inputs if name in constants)
+        self._constants = tuple(i for i, name in enumerate(inputs) if name in constants)
+        self._others = tuple(i for i, name in enumerate(inputs) if name not in constants)
         self._frozen = all(constants[name].value is not None for name in self._names)
         self._state = LastingValue(self._prepared)
         self._known: list[Any] = []
