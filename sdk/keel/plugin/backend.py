@@ -31,7 +31,7 @@ class Backend:
     and compiles a part with symbolic sizes once for each value of its sizes; where padding changes no result, sizes are
     rounded up. ``prefers`` says of a call that the backend takes whether it should have it although another backend
     takes it: where it returns False, and placement is by order, the call goes to the next backend that takes and
-    prefers it.
+    prefers it. If results of an ``any_layout`` backend have other strides than promised, Keel copies them.
     """
 
     name: str
@@ -45,6 +45,7 @@ class Backend:
     target: LoopTarget | None = None  # the target that ``loop_backend`` made it of
     warm_up: Callable[[], Any] | None = None
     static: bool = False  # its compiler needs known sizes, since API 2
+    any_layout: bool = False  # its results may have any strides, since API 2
     options: tuple[Option, ...] = ()  # what users may set, since API 2
     prefers: Callable[[Call], bool] | None = None  # False for a call that others had better take, since API 2
     api: int = API
@@ -65,6 +66,7 @@ class Backend:
         checked_flag(what, "host_scalars", self.host_scalars)
         checked_flag(what, "last_resort", self.last_resort)
         checked_flag(what, "static", self.static)
+        checked_flag(what, "any_layout", self.any_layout)
         checked_type(what, "cost", self.cost, (Cost, type(None)), "a data sheet, keel.Cost(...), or leave it out")
         checked_call(what, "warm_up", self.warm_up, WARM_UP, optional=True, takes=0)
         checked_call(

@@ -31,7 +31,7 @@ from keel.runtime.parallel_compile import CompileResult, compile_parallel
 from keel.runtime.part_context import PartContexts
 from keel.runtime.part_progress import PartCounter, Report, no_report
 from keel.runtime.prepared_constants import PreparedPart
-from keel.runtime.result_casts import CastResults
+from keel.runtime.result_casts import CastResults, lay_out
 from keel.torch_adapter import asks_again
 
 Runs = dict[Any, Run]
@@ -86,7 +86,8 @@ def compile_parts(
                 raise
             failed.append((part, raised))
         else:
-            run = CastResults(compiled[key], promised) if part.owner.last_resort and not strict else compiled[key]
+            run = lay_out(compiled[key], promised) if part.owner.any_layout else compiled[key]
+            run = CastResults(run, promised) if part.owner.last_resort and not strict else run
             parts.append(_linkable(graph, run, promised))
     if not failed:
         return parts, []

@@ -68,6 +68,26 @@ class CastResults:
         )
 
 
+def lay_out(run: Run, made: PartContract) -> Run:
+    """Wraps a part whose results may have any strides: those that are not laid out as the graph promises are copied."""
+
+    def laid_out(*args: Any) -> Sequence[Any]:
+        results = run(*args)
+        if not isinstance(results, tuple | list) or len(results) != len(made.outputs):
+            return results
+        known = bind(made.inputs, args)
+        return [
+            cast(want, got, known) if isinstance(got, torch.Tensor) and _has_dtype(want, got) else got
+            for want, got in zip(made.outputs, results, strict=True)
+        ]
+
+    return laid_out
+
+
+def _has_dtype(want: Type, got: torch.Tensor) -> bool:
+    return isinstance(want, TensorType) and want.dtype == got.dtype
+
+
 def cast(want: Type, got: Any, known: Mapping[str, int]) -> Any:
     """Returns ``got``, or a copy with the dtype and the strides of ``want`` if these differ."""
     if mismatch(want, got, known) is None or not isinstance(want, TensorType) or not isinstance(got, torch.Tensor):
@@ -75,5 +95,12 @@ def cast(want: Type, got: Any, known: Mapping[str, int]) -> Any:
     mended = got.to(want.dtype)
     steps = strides_of(want, known)
     if mended.dim() == len(steps) and None not in steps and list(mended.stride()) != steps:
-        mended = mended.new_empty_strided(mended.shape, steps).copy_(mended)  # type: ignore[arg-type]
+        mended = _with_strides(mended, [0 if step is None else step for step in steps])
     return mended if mismatch(want, mended, known) is None else got
+
+
+def _with_strides(x: torch.Tensor, steps: Sequence[int]) -> torch.Tensor:
+    """A copy with these strides. Along a dimension with stride 0 all elements are one."""
+    shape = [1 if step == 0 and n > 1 else n for n, step in zip(x.shape, steps, strict=True)]
+    copy = x.new_empty_strided(shape, list(steps)).copy_(x[tuple(slice(0, n) for n in shape)])
+    return copy.expand(x.shape)
