@@ -67,7 +67,7 @@ def error(results: Sequence[Tensor], exact: Sequence[Tensor]) -> float:
         (x.cpu().double().flatten(), r.flatten()) for x, r in zip(results, exact, strict=True) if r.is_floating_point()
     ]
     off, size = (torch.cat([each[i] for each in pairs]) for i in (0, 1))
-    return float((off - size).norm() / size.norm())
+    return float((off - size).norm() / size.norm().clamp_min(1e-300))  # a new classifier may give zeros only
 
 
 @MODELS
