@@ -75,7 +75,7 @@ def compile_exported(
     door = _door(program, captured.gm, stored)
     origins = _origins(program, stored)
     captured = Captured(captured.gm, "inference", {**captured.constants, **stored}, stored=origins)
-    if freeze:
+    if settings.freeze:
         captured, _ = frozen(captured)
     run = compile_captured(captured, settings)
     trees = program.call_spec
@@ -115,7 +115,7 @@ def _origins(program: ExportedProgram, stored: Mapping[str, torch.Tensor]) -> di
     specs = {s.arg.name: s for s in program.graph_signature.input_specs if s.kind in kinds}
     written = {out.target for out in program.graph_signature.output_specs if out.kind in _WRITES}
     return {
-        name: StoredTensor(kinds[spec.kind], str(spec.target), weakref.ref(stored[name]), spec.target not in written)
+        name: StoredTensor(kinds[spec.kind], str(spec.target), weakref.ref(stored[name]), spec.target in written)
         for name, spec in specs.items()
     }
 

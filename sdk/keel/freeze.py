@@ -19,6 +19,7 @@ from keel.torch_adapter import (
     has_effect,
     is_overload,
     is_random,
+    makes_sizes,
     may_alias,
     real_tensors,
     without_autocast,
@@ -34,7 +35,7 @@ def frozen(captured: Captured) -> tuple[Captured, Callable[[Boxed], Boxed]]:
     values = {
         name: value
         for name, each in captured.stored.items()
-        if each.constant and name not in captured.constants and (value := each.value()) is not None
+        if not each.written and name not in captured.constants and (value := each.value()) is not None
     }
     left = [i for i, node in enumerate(inputs) if node.name not in values]
     number = {old: new for new, old in enumerate(left)}
@@ -44,7 +45,6 @@ def frozen(captured: Captured) -> tuple[Captured, Callable[[Boxed], Boxed]]:
         constants={**captured.constants, **values},
         static=tuple(number[i] for i in captured.static if i in number),
         overwrites=tuple((result, number[i]) for result, i in captured.overwrites),
-        stored={name: each for name, each in captured.stored.items() if each.constant or name not in values},
         frozen=True,
     )
 
@@ -61,20 +61,20 @@ def frozen(captured: Captured) -> tuple[Captured, Callable[[Boxed], Boxed]]:
 
 def _move_to_end(graph: fx.Graph, nodes: Sequence[fx.Node]) -> None:
     """Moves placeholders behind all others."""
-    last = graph.find_nodes(op="placeholder")[-1] if nodes else None
+    end = next(node for node in graph.nodes if node.op != "placeholder")
     for node in nodes:
-        if node is not last and last is not None:
-            last.append(node)
-            last = node
+        end.prepend(node)
 
 
 def fold_constants(captured: Captured) -> Captured:
     """Computes what depends on constants alone, in eager PyTorch, unless the result takes more memory than the
     constants that it is computed from. Views are not worth it, but calls that read them are. What the graph returns is
-    not folded: each call returns a new tensor.
+    not folded: each call returns a new tensor. A buffer that the program writes to is no constant.
     """
     graph = captured.gm.graph
-    known: dict[fx.Node, Any] = {n: v for n in graph.nodes if (v := captured.constants.get(n.name)) is not None}
+    written = {name for name, each in captured.stored.items() if each.written}
+    known: dict[fx.Node, Any] = {n: captured.constants[n.name] for n in graph.nodes if n.name in captured.constants}
+    known = {node: value for node, value in known.items() if node.name not in written}
     with real_tensors(), without_modes(), without_autocast(), torch.no_grad():
         for node in graph.nodes:
             if _is_computed_from(node, known) and (value := _evaluated(node, known)) is not None:
@@ -106,7 +106,7 @@ def _is_computed_from(node: fx.Node, known: Mapping[fx.Node, Any]) -> bool:
     """True if a call has the same result whenever its operands are the ``known`` values."""
     if node.op != "call_function" or not is_overload(node.target) or not isinstance(node.meta.get("val"), torch.Tensor):
         return False
-    if is_random(node.target) or has_effect(node.target):
+    if is_random(node.target) or has_effect(node.target) or makes_sizes(node.target):
         return False
     return bool(node.all_input_nodes) and all(n in known for n in node.all_input_nodes)
 

@@ -46,6 +46,34 @@ class Counter(nn.Module):
         return torch.as_tensor(x * self.weight + self.calls)
 
 
+class Reads(nn.Module):
+    """A buffer that every call reads, before it writes to it."""
+
+    calls: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("calls", torch.zeros(()))
+
+    def forward(self, x: Tensor) -> Tensor:
+        result = x + self.calls * 2
+        self.calls += 1
+        return result
+
+
+class Picks(nn.Module):
+    """A buffer with values that decide a size."""
+
+    mask: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("mask", torch.tensor([True, False, True]))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x[self.mask.nonzero().flatten()] * 2
+
+
 class Vendor:
     """A backend that takes its constants prepared: it counts how often, and what it was told."""
 
@@ -156,6 +184,21 @@ def test_a_frozen_model_still_writes_to_its_buffers() -> None:
         for _ in range(3):
             torch.testing.assert_close(run(x), own(x))
     torch.testing.assert_close(model.calls, own.calls)
+
+
+@pytest.mark.parametrize("freeze", [False, True])
+def test_a_frozen_program_still_writes_to_its_buffers(freeze: bool) -> None:
+    program = torch.export.export(Reads(), (torch.tensor(1.0),))
+    run = keel.compile_exported(program, backends=["interp"], strict=True, freeze=freeze)
+    assert [float(run(torch.tensor(1.0))) for _ in range(3)] == [1, 3, 5]
+
+
+def test_sizes_that_values_of_constants_decide_are_not_folded() -> None:
+    torch.compiler.reset()
+    model, x = Picks(), torch.randn(3, 2)
+    with torch.no_grad(), torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True):
+        compiled = torch.compile(model, backend="keel", fullgraph=True, options={"backends": ["eager"], "freeze": True})
+        torch.testing.assert_close(compiled(x), model(x), rtol=0, atol=0)
 
 
 def test_what_a_frozen_graph_returns_is_new_in_each_call() -> None:

@@ -62,8 +62,8 @@ def constants_of(captured: Captured) -> dict[str, Constant]:
         return {}
     result = {n: Constant(kind="constant", value=t) for n, t in captured.constants.items() if n not in captured.stored}
     for name, each in captured.stored.items():
-        if not each.constant:
+        if each.written:
             continue
-        value = captured.constants[name] if captured.frozen else None
+        value = captured.constants.get(name) if captured.frozen else None
         result[name] = Constant(kind=each.kind, name=each.name, value=value)
     return result

@@ -148,7 +148,7 @@ def _compile_function(
         with _onednn(onednn):
             overwrites = mutations.overwrites if mutations is not None and kind == "inference" else ()
             seconds = 0.0 if kind == "backward" else perf_counter() - began  # a backward graph waits for the forward
-            named = stored_by_name(captured.gm, static, stored) if kind != "backward" else {}
+            named = stored_by_name(captured.gm, static, stored) if kind == "inference" else {}
             captured = replace(captured, static=static, shares=shares, overwrites=overwrites, stored=named)
             run = compiler(replace(captured, seconds=seconds))
         if kind != "backward":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import weakref
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import torch
@@ -23,13 +23,13 @@ _TABLES = {"_modules", "_parameters", "_buffers"}
 class StoredTensor:
     """A tensor that a graph gets in every call. ``name`` is its name in the model, as in a state dict, or empty.
 
-    ``tensor`` is a weak reference to what the graph was captured with. The graph never writes to it if ``constant``.
+    ``tensor`` is a weak reference to what the graph was captured with. Calls write new contents to it if ``written``.
     """
 
     kind: StoredKind
     name: str
     tensor: weakref.ref[torch.Tensor]
-    constant: bool = True
+    written: bool = False
 
     def value(self) -> torch.Tensor | None:
         """The tensor, without its gradient; None if it is gone."""
@@ -86,5 +86,5 @@ def stored_by_name(gm: fx.GraphModule, static: Sequence[int], stored: Stored) ->
         if (known := stored.get(number)) is None:  # type: ignore[arg-type]
             continue
         writes = i >= len(infos) or infos[i].mutates_data or infos[i].mutates_metadata
-        results[node.name] = StoredTensor(known.kind, known.name, known.tensor, not writes)
+        results[node.name] = replace(known, written=writes)
     return results
