@@ -72,7 +72,7 @@ def compile_calls(
         names = ", ".join(dict.fromkeys(str(op) for op, *_ in calls))
         raise KeelError("bad-graph", f"{names} cannot be traced.", {"PyTorch": str(e)}) from e
     log = EventLog()
-    run = compile_captured(captured, with_plugins(settings, device_types(captured.gm)), log)
+    run = compile_captured(captured, with_plugins(settings, device_types(captured.gm.graph)), log)
     graph = log.graphs[0]
     ends = _by_call(graph.gm.graph.output_node().args[0], counts)  # type: ignore[arg-type]
     owners, refusals = _placed(graph, ends)

@@ -32,7 +32,7 @@ from keel.graph.eager_segments import in_order, segments
 from keel.graph.legalize import legalize
 from keel.graph.opset_check import reject_excluded_inputs, untyped_calls, warn_of_eager_calls
 from keel.graph.purity import why_not_rerunnable
-from keel.graph.tensor_devices import device_types
+from keel.graph.tensor_devices import device_types, devices_of
 from keel.graph.verify import verify
 from keel.interpreter import in_one_chunk, no_collection
 from keel.logs import log_event
@@ -40,7 +40,7 @@ from keel.placement.placement import Plan
 from keel.placement.support_cache import Fault
 from keel.plugin import CompileContext
 from keel.progress import shown_progress
-from keel.runtime.autotune import Candidate, PlanTiming, autotuned, devices_of, reason
+from keel.runtime.autotune import Candidate, PlanTiming, autotuned, reason
 from keel.runtime.compile_parts import PartFailure, Runs, compile_parts, report_failures
 from keel.runtime.contract_checks import is_checking_every_call
 from keel.runtime.freed_memory import give_back_freed_memory
@@ -80,7 +80,7 @@ class DynamoBackend:
 
     @in_one_chunk
     def __call__(self, gm: fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
-        settings = with_plugins(self.settings, device_types(gm))
+        settings = with_plugins(self.settings, device_types(gm.graph))
         graphs = GraphPair() if settings.replays_graphs else None
 
         def compiler(captured: Captured) -> Boxed:
@@ -177,14 +177,12 @@ def compile_graph(captured: Captured, settings: Settings, folder: Path | None, l
         spends_memory=settings.spends_memory,
         constants=constants_of(captured),
     )
-    chosen = dict(settings.options)
+    contexts = PartContexts(ctx, dict(settings.options))
     compiled: Runs = {}
     failures: list[PartFailure] = []
     while True:
-        ctx = replace(ctx, overwrites=_overwrites(captured, gm, plan, settings))
-        parts, failed = compile_parts(
-            gm, plan, PartContexts(ctx, chosen), compiled, strict=settings.strict, report=listen
-        )
+        contexts = contexts.with_common(overwrites=_overwrites(captured, gm, plan, settings))
+        parts, failed = compile_parts(gm, plan, contexts, compiled, strict=settings.strict, report=listen)
         if not failed:
             break
         plan, avoided = planner.replan(gm, plan, failed)
@@ -200,7 +198,7 @@ def compile_graph(captured: Captured, settings: Settings, folder: Path | None, l
     listen(graph)
     if settings.placement != "measured":
         return run
-    return _autotune(graph, run, selection, planner, PartContexts(ctx, chosen), listen)
+    return _autotune(graph, run, selection, planner, contexts, listen)
 
 
 def _lasting(captured: Captured) -> frozenset[str]:
@@ -253,14 +251,14 @@ def _autotune(
         plan = planner.verified(gm, plan)
         inside = dump.inside(ctx.dump, f"alone-{plan.parts[0].owner.name}")
         dump.write(inside, "legalized", partial(dump.graph_text, gm))
-        own = replace(contexts, common=replace(ctx, dump=inside, fuel=Fuel(ctx.fuel.left)))
+        own = contexts.with_common(dump=inside, fuel=Fuel(ctx.fuel.left))
         parts, failures = compile_parts(gm, plan, own, {}, strict=True, report=listen)
         if failures:
             failed.append(replace(_expected(plan), why=reason(failures[0].error)))
             continue
         rival = replace(graph, gm=gm, plan=plan, parts=tuple(parts))
         candidates.append(_candidate(rival, link(gm, parts, planner.captured.constants), ctx.dump, listen))
-    return autotuned(candidates, failed, devices_of(graph.captured))
+    return autotuned(candidates, failed, devices_of(graph.captured.graph))
 
 
 def _candidate(graph: GraphCompiled, run: Boxed, folder: Path | None, listen: Listener) -> Candidate:

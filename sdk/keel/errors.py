@@ -41,6 +41,11 @@ CODES = (
 _UNPRINTED = re.compile("[^\\t\\n -~\\xa0-\\u2027\\u202f-\\u2065\\u206a-\\ud7ff\\ue000-\\U0010ffff]")
 
 
+def count(number: int, what: str) -> str:
+    """``1 call``, ``2 calls``."""
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
 def printable(text: str) -> str:
     """A text with codes in place of control characters, bidirectional marks and invalid characters, because messages
     contain names and texts from untrusted files.

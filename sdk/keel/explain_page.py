@@ -11,7 +11,7 @@ from jinja2 import Environment, StrictUndefined
 from keel.explanation import Explanation
 from keel.module_tree import module_tree
 from keel.part_groups import PartGroup, grouped
-from keel.reports import GraphReport, duration, size
+from keel.reports import GraphReport, duration, short, size
 
 DRAWN = 200
 """The most boxes of a graph that are drawn. The table has all parts."""
@@ -25,7 +25,7 @@ LABELS = 60
 def page(models: Mapping[str, Explanation]) -> str:
     """Renders explanations, which are given by the names of their models."""
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    environment.filters |= {"duration": duration, "size": size, "short": _short}
+    environment.filters |= {"duration": duration, "size": size, "short": short}
     template = environment.from_string((files("keel") / "explain_page.html.jinja").read_text(encoding="utf-8"))
     return template.render(
         models={
@@ -119,7 +119,3 @@ def _line(start: Box, end: Box, count: int) -> Line:
         return Line(path, side + GAP, (top + bottom) // 2, *names, count)
     middle = (y0 + y1) // 2
     return Line(f"M{x0} {y0} C{x0} {middle} {x1} {middle} {x1} {y1}", (x0 + x1) // 2, middle, *names, count)
-
-
-def _short(operator: str) -> str:
-    return operator.removeprefix("aten.").removesuffix(".default")

@@ -9,9 +9,10 @@ from rich.console import Console, Group, RenderableType
 from rich.markup import escape
 from rich.table import Table
 
+from keel.errors import count
 from keel.part_groups import grouped
 from keel.refusal_reports import RefusalReport
-from keel.reports import GraphReport, duration
+from keel.reports import GraphReport, duration, short
 from keel.what_if import Step
 
 SHOWN = 5
@@ -45,7 +46,7 @@ def plain(document: RenderableType) -> str:
 
 
 def _blocks(graph: GraphReport) -> Iterable[RenderableType]:
-    yield f"[bold]{graph.kind}[/]: {_count(graph.calls, 'call')} in {_count(len(graph.parts), 'part')}"
+    yield f"[bold]{graph.kind}[/]: {count(graph.calls, 'call')} in {count(len(graph.parts), 'part')}"
     yield _parts(graph)
     if graph.seconds is not None:
         bound = f"; no placement takes less than {duration(graph.bound)}" if graph.bound is not None else ""
@@ -78,7 +79,7 @@ def _parts(graph: GraphReport) -> Table:
         part = group.first
         failed = f"{part.claimed_by} could not compile it; " if part.owner != part.claimed_by else ""
         module = f"{group.module}: " if group.module else ""
-        operators = ", ".join(f"{_short(o)} {n}" if n > 1 else _short(o) for o, n in part.operators.items())
+        operators = ", ".join(f"{short(o)} {n}" if n > 1 else short(o) for o, n in part.operators.items())
         seconds = map(duration, group.seconds) if group.seconds is not None else [""] * 3 * priced
         table.add_row(group.name, part.owner, str(group.calls), *seconds, escape(f"{failed}{module}{operators}"))
     return table
@@ -91,10 +92,10 @@ def _refusals(backend: str, owner: str, refused: Sequence[RefusalReport]) -> Ite
     table.columns[0].max_width = 24
     for r in refused[:REFUSED]:
         why = f"{r.reason} It would take {r.nearest}." if r.nearest else r.reason
-        table.add_row(_short(r.operator), str(r.calls), escape("\n".join([why, *_places(r.where)])))
+        table.add_row(short(r.operator), str(r.calls), escape("\n".join([why, *_places(r.where)])))
     yield table
     if rest := refused[REFUSED:]:
-        yield escape("and " + ", ".join(f"{_short(r.operator)} ({r.calls})" for r in rest) + ".")
+        yield escape("and " + ", ".join(f"{short(r.operator)} ({r.calls})" for r in rest) + ".")
 
 
 def _places(lines: Sequence[str]) -> list[str]:
@@ -108,13 +109,13 @@ def _places(lines: Sequence[str]) -> list[str]:
 
 
 def _summary(calls: Mapping[str, int], fell_back: Mapping[str, int], steps: Sequence[Step]) -> str:
-    lines = [", ".join(f"{name} takes {_count(n, 'call')}" for name, n in calls.items()) + "."]
+    lines = [", ".join(f"{name} takes {count(n, 'call')}" for name, n in calls.items()) + "."]
     if fell_back:
-        lines.append("Only a last resort takes " + ", ".join(f"{_short(o)} ({n})" for o, n in fell_back.items()) + ".")
+        lines.append("Only a last resort takes " + ", ".join(f"{short(o)} ({n})" for o, n in fell_back.items()) + ".")
     if worth := [s for s in steps if s.saved is not None and s.saved > NOTHING][:SHOWN]:
         lines.append(
             "It would save most if "
-            + ", ".join(f"{s.backend} took {_short(s.operator)} ({duration(s.saved)})" for s in worth)
+            + ", ".join(f"{s.backend} took {short(s.operator)} ({duration(s.saved)})" for s in worth)
             + "."
         )
     return escape("\n".join(lines))
@@ -125,11 +126,3 @@ def _table(*columns: str) -> Table:
     for name in columns:
         table.add_column(name, justify="right" if name in FIGURES else "left", overflow="fold")
     return table
-
-
-def _count(n: int, what: str) -> str:
-    return f"{n} {what}{'' if n == 1 else 's'}"
-
-
-def _short(operator: str) -> str:
-    return operator.removeprefix("aten.").removesuffix(".default")

@@ -70,7 +70,7 @@ def compile_exported(
     program = functional(program)
     stored = _stored(program)
     captured = tidied(program.graph_module, "inference")
-    settings = with_plugins(settings, device_types(captured.gm))
+    settings = with_plugins(settings, device_types(captured.gm.graph))
     closing = _close(captured.gm, program)
     door = _door(program, captured.gm, stored)
     origins = _origins(program, stored)

@@ -69,7 +69,7 @@ def _move_to_end(graph: fx.Graph, nodes: Sequence[fx.Node]) -> None:
 def fold_constants(captured: Captured) -> Captured:
     """Computes what depends on constants alone, in eager PyTorch, unless the result takes more memory than the
     constants that it is computed from. Views are not worth it, but calls that read them are. What the graph returns is
-    not folded: each call returns a new tensor. A buffer that the program writes to is no constant.
+    not folded: each call returns a new tensor. A buffer that the program writes to is not a constant.
     """
     graph = captured.gm.graph
     written = {name for name, each in captured.stored.items() if each.written}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 
+from keel.errors import count
 from keel.events import AutotuneSkipped, AutotuneStarted, Event, GraphCompiled, PlanSelected
 from keel.refusal_reports import refusal_reports
 
@@ -40,11 +41,6 @@ def compiled_line(graph: GraphCompiled) -> str:
     stages = ", ".join(f"{stage} {seconds:.2f} s" for stage, seconds in graph.seconds.items())
     total = f"{count(calls.total(), 'call')}, {count(parts.total(), 'part')}"
     return f"{graph.kind} graph: {total}{f' ({owners})' if owners else ''}; {stages}"
-
-
-def count(number: int, what: str) -> str:
-    """``1 call``, ``2 calls``."""
-    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def _log_refusals(graph: GraphCompiled) -> None:

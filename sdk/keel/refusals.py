@@ -55,16 +55,8 @@ def answer(backend: Backend, call: Call) -> Refusal | None:
     except BaseException as raised:
         if is_interrupt(raised):
             raise
-        raise CannotSay(
-            "refuse-raised",
-            f"{backend.name} could not say whether it takes {call}.",
-            {backend.name: first_line(raised)},
-            None,
-            "This is a defect of the plugin: its `supports` "
-            "returns None to take a call, or a sentence that says why not.",
-            backend.name,
-            first_line(raised),
-        ) from raised
+        rule = "its `supports` returns None to take a call, or a sentence that says why not."
+        raise _cannot_say(backend, f"it takes {call}", rule, raised) from raised
 
 
 def prefers(backend: Backend, call: Call) -> bool:
@@ -80,16 +72,23 @@ def prefers(backend: Backend, call: Call) -> bool:
     except BaseException as raised:
         if is_interrupt(raised):
             raise
-        raise CannotSay(
-            "refuse-raised",
-            f"{backend.name} could not say whether it prefers {call}.",
-            {backend.name: first_line(raised)},
-            None,
-            "This is a defect of the plugin: its `prefers` returns True or False for each call that it takes.",
-            backend.name,
-            first_line(raised),
-        ) from raised
+        rule = "its `prefers` returns True or False for each call that it takes."
+        raise _cannot_say(backend, f"it prefers {call}", rule, raised) from raised
     return wants
+
+
+def _cannot_say(backend: Backend, what: str, rule: str, raised: BaseException) -> CannotSay:
+    """The error for a plugin's function that raised, or returned an invalid answer. ``rule`` says what it returns."""
+    why = first_line(raised)
+    return CannotSay(
+        "refuse-raised",
+        f"{backend.name} could not say whether {what}.",
+        {backend.name: why},
+        None,
+        f"This is a defect of the plugin: {rule}",
+        backend.name,
+        why,
+    )
 
 
 def _off_device(backend: Backend, call: Call) -> Refusal | None:

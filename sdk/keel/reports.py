@@ -64,6 +64,11 @@ class GraphReport:
         return sum(known) if len(known) == len(self.parts) else None
 
 
+def short(operator: str) -> str:
+    """The name of an operator as users write it: ``relu`` for ``aten.relu.default``."""
+    return operator.removeprefix("aten.").removesuffix(".default")
+
+
 def size(count: int) -> str:
     """``12.3 KiB``."""
     scale, unit = next(((s, u) for s, u in ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB")) if count >= s), (1, "B"))

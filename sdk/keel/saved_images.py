@@ -33,7 +33,8 @@ def saved_images(gm: fx.GraphModule, backends: Sequence[Backend], *, by_cost: bo
     hint, gain = hints_of(gm), 0.0
     native = [b for b in backends if not b.last_resort]
     sheets = {b.name: b.cost for b in native if b.cost is not None}
-    by_cost, sizes = by_cost and len(sheets) == len(native), typical_sizes(gm.graph)
+    by_cost = by_cost and len(sheets) == len(native)
+    sizes = typical_sizes(gm.graph) if by_cost else {}
 
     def size(node: Any) -> int:
         type = _type(node)

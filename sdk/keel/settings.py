@@ -132,8 +132,8 @@ def read_settings(mode: str | None, options: Mapping[str, Any] | None) -> Settin
     if placement == "auto" and mode in MEASURING and sheets_of(backends) is not None and not missing("placement"):
         placement = "measured"
     named = chosen.get("backends") is not None
-    own = checked_options(backends, of_backends) if named else tuple(sorted(of_backends.items()))
-    freeze, buckets = chosen.get("freeze", False), checked_buckets(chosen.get("buckets"))
+    own = _chosen_options(backends, of_backends) if named else tuple(sorted(of_backends.items()))
+    freeze, buckets = chosen.get("freeze", False), _checked_buckets(chosen.get("buckets"))
     return _completed(Settings(backends, mode, strict, chosen.get("fuel"), placement, named, freeze, own, buckets))
 
 
@@ -149,7 +149,7 @@ def with_plugins(settings: Settings, devices: Collection[str]) -> Settings:
     known = {b.device for b in settings.backends if not b.last_resort}
     plugins = installed_for(frozenset(devices) - known - {"meta"})
     backends = (*plugins, *settings.backends)
-    own = checked_options(backends, dict(settings.options))
+    own = _chosen_options(backends, dict(settings.options))
     return _completed(replace(settings, backends=backends, options=own))
 
 
@@ -171,7 +171,7 @@ def _completed(settings: Settings) -> Settings:
     return settings
 
 
-def checked_buckets(buckets: Sequence[Any] | None) -> tuple[int, ...] | None:
+def _checked_buckets(buckets: Sequence[Any] | None) -> tuple[int, ...] | None:
     """The sizes that static backends round up to. Raises KeelError[bad-option] unless they are positive and ascend."""
     if buckets is None:
         return None
@@ -185,7 +185,7 @@ def checked_buckets(buckets: Sequence[Any] | None) -> tuple[int, ...] | None:
     return tuple(buckets)
 
 
-def checked_options(backends: Sequence[Backend], chosen: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
+def _chosen_options(backends: Sequence[Backend], chosen: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
     """The options of backends, ``{"acme.level": 3}``, checked and sorted. Raises KeelError[bad-option]."""
     declared = {f"{b.name}.{option.name}": (b.name, option) for b in backends for option in b.options}
     for name in chosen:

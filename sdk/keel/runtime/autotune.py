@@ -16,12 +16,10 @@ from time import perf_counter
 from typing import Any
 
 import torch
-from torch import fx
 
 from keel.errors import KeelError, first_line
 from keel.interrupts import is_interrupt
 from keel.torch_adapter import Boxed
-from keel.types import leaves
 
 ROUNDS, MAX_ROUNDS, SECONDS = 5, 25, 60.0
 """The least and the most timed runs of each plan after a warm-up, and the seconds after which timing ends."""
@@ -190,12 +188,6 @@ def synchronize(devices: Iterable[torch.device]) -> None:
     for device in devices:
         if here is not None and device.type == here.type:
             torch.accelerator.synchronize(device)
-
-
-def devices_of(gm: fx.GraphModule) -> frozenset[torch.device]:
-    """The devices of a graph's tensors."""
-    values = (value for node in gm.graph.nodes for value in leaves(node.meta.get("val")))
-    return frozenset(v.device for v in values if isinstance(v, torch.Tensor))
 
 
 def is_capturing(devices: Iterable[torch.device]) -> bool:

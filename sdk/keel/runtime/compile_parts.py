@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from torch import fx
 
-from keel.errors import KeelError, KeelWarning, first_line
+from keel.errors import KeelError, KeelWarning, count, first_line
 from keel.graph.calls import source_line
 from keel.graph.module_paths import module_path, range_name
 from keel.interrupts import is_interrupt
@@ -125,8 +125,8 @@ def report_failures(plan: Plan, parts: Sequence[CompiledPart], failures: Sequenc
         if len(alike) > 1:
             nodes = [node for failure in alike for node in failure.part.nodes]
             what = (
-                f"{name} could not compile {len(alike)} parts of {_calls(len(nodes))}, which it had claimed; the first "
-                f"was {first.name}."
+                f"{name} could not compile {len(alike)} parts of {count(len(nodes), 'call')}, which it had claimed; "
+                f"the first was {first.name}."
             )
             error = KeelError(error.code, what, error.reasons, error.where, _instead(owner_of, nodes))
         warnings.warn(str(error), KeelWarning, stacklevel=3)
@@ -187,13 +187,9 @@ def refusals_without(plan: Plan, failures: Sequence[PartFailure]) -> Refusals:
     return refusals
 
 
-def _calls(number: int) -> str:
-    return f"{number} call{'s' if number != 1 else ''}"
-
-
 def _error(part: Part, nodes: Mapping[str, fx.Node], raised: BaseException) -> KeelError:
     """The error for a part whose backend raised ``raised``."""
-    name, calls = part.owner.name, _calls(len(part.nodes))
+    name, calls = part.owner.name, count(len(part.nodes), "call")
     return KeelError(
         "compile-raised",
         f"{name} could not compile part {part.name} of {calls}, which it had claimed.",

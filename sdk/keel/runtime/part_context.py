@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from keel.graph.tensor_devices import devices_of
 from keel.placement.part_graphs import PartGraph
 from keel.plugin import Backend, CompileContext, Constant, SizeRange
 from keel.torch_adapter import Captured, facts_of
@@ -25,8 +26,7 @@ class PartContexts:
     def of(self, graph: PartGraph) -> CompileContext:
         """The context of a part, for its backend."""
         inputs = {name: self.common.constants[name] for name in graph.inputs if name in self.common.constants}
-        values = [node.meta.get("val") for node in graph.graph.nodes if node.op in ("placeholder", "call_function")]
-        devices = {v.device for v in values if isinstance(v, torch.Tensor)}
+        devices = devices_of(graph.graph)
         return replace(
             self.common,
             constants=inputs,
@@ -34,6 +34,10 @@ class PartContexts:
             device=next(iter(devices)) if len(devices) == 1 else None,
             sizes=_sizes(graph),
         )
+
+    def with_common(self, **changes: Any) -> PartContexts:
+        """The contexts with ``changes`` of what all parts share."""
+        return replace(self, common=replace(self.common, **changes))
 
 
 def options_of(backend: Backend, chosen: Mapping[str, Any]) -> dict[str, Any]:

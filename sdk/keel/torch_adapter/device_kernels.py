@@ -13,8 +13,6 @@ from typing import Any
 
 import torch
 
-aten = torch.ops.aten
-
 _COPIES = [
     "aten::_to_copy",
     "aten::as_strided_scatter",
@@ -94,7 +92,7 @@ def has_kernel(op: Any, device: str) -> bool:
 
 @cache
 def _has_kernel(op: torch._ops.OpOverload, key: str) -> bool:
-    if _is_view(op):
+    if op.is_view:
         return _is_registered("aten::as_strided", key)
     return any(_is_registered(name, key) for name in _kernels_of(op))
 
@@ -123,12 +121,6 @@ def _writing(op: torch._ops.OpOverload, packet: Any) -> Iterator[str]:
         read = [a.name for a in other._schema.arguments if not (a.is_write and a.kwarg_only)]
         if other._schema.is_mutable and read == own:
             yield other.name()
-
-
-def _is_view(op: torch._ops.OpOverload) -> bool:
-    """True if every result shares the memory of an argument that is not written."""
-    results = op._schema.returns
-    return bool(results) and all(r.alias_info is not None and not r.alias_info.is_write for r in results)
 
 
 def _is_registered(name: str, key: str) -> bool:
