@@ -5,6 +5,11 @@ is the same at both sizes if the loop form of each call mentions the size only i
 computed from the same elements by the same formula, whatever the size is. A sum along the size has it as the extent of
 a loop, a mean divides by it, a flip subtracts from it, and a concatenation compares with it. All these are refused, and
 so is what could fail for the zeros: an integer division, and an index that is computed.
+
+An input that is expanded along the size, with stride 0, is padded with the element that it repeats. The proof is about
+one size at a time, and about calls whose results have the shapes that the graph promises. Whether the graph may have
+some sizes at all, for instance a slice up to one size of another, is for ``fits_its_types`` of
+``keel.graph.static_sizes`` to say.
 """
 
 from __future__ import annotations
@@ -18,7 +23,7 @@ import sympy
 import torch
 from torch import fx
 
-from keel.graph.calls import call_of
+from keel.graph.calls import call_of, type_of
 from keel.graph.decompose import decompose_call
 from keel.graph.purity import draws_nothing
 from keel.loops.builder import CheckedIndex, LoopDefinition, Read
@@ -28,6 +33,7 @@ from keel.loops.ir import Apply, Const, Position, Reduce, Scan
 from keel.loops.lower import lower
 from keel.loops.symbolic_sizes import evaluate, non_negative
 from keel.plugin import SizeRange
+from keel.runtime.result_casts import with_strides
 from keel.spec.opset import decomposition_of
 from keel.symbols import HostNumbers
 from keel.torch_adapter import NotRecorded, fake_mode_of_value, has_effect, is_overload, is_random
@@ -52,7 +58,8 @@ def why_not_padded(gm: fx.GraphModule, symbol: str, sizes: Mapping[str, SizeRang
     """A sentence about the first call whose results would differ if the size ``symbol`` were larger, within its bounds
     in ``sizes``; None if there is no such call. A symbol that is not in ``sizes`` has no bounds.
     """
-    return _Proof(symbol, sizes).why_not(gm.graph, dict.fromkeys(gm.graph.find_nodes(op="placeholder"), Behind(ZERO)))
+    proof = _Proof(symbol, sizes)
+    return proof.why_not(gm.graph, {node: proof.behind_input(node) for node in gm.graph.find_nodes(op="placeholder")})
 
 
 @dataclass(frozen=True)
@@ -61,6 +68,13 @@ class _Proof:
 
     symbol: str
     sizes: Mapping[str, SizeRange]
+
+    def behind_input(self, node: fx.Node) -> Behind:
+        """What is known of an input: it is padded with zeros, or with the element that it repeats along the size."""
+        type = type_of(node.meta["val"])
+        dims = zip(type.shape, type.strides, strict=True) if isinstance(type, TensorType) else ()
+        repeats = [step == 0 for n, step in dims if self.mentions(n)]
+        return Behind(constant=all(repeats)) if any(repeats) else Behind(ZERO)
 
     def why_not(self, graph: fx.Graph, behind: dict[fx.Node, Behind]) -> str | None:
         """``behind`` says what is known of values; what is learned is added."""
@@ -331,14 +345,17 @@ def _grows(dim: Any) -> bool:
     return False
 
 
-def padded(x: torch.Tensor, shape: Sequence[int], strides: Sequence[int]) -> torch.Tensor:
-    """A tensor of this shape and these strides, with ``x`` in the first elements of each dimension and 0 elsewhere."""
-    result = torch.empty_strided(tuple(shape), tuple(strides), dtype=x.dtype, device=x.device).zero_()
-    result[tuple(slice(0, n) for n in x.shape)].copy_(x)
-    return result
+def padded(x: torch.Tensor, type: TensorType) -> torch.Tensor:
+    """A tensor of a type of known sizes and strides, with ``x`` in the first elements of each dimension and 0
+    elsewhere. Along a dimension with stride 0 all elements are the first one of ``x``.
+    """
+    once = [1 if step == 0 and n > 1 else n for n, step in zip(type.shape, type.strides, strict=True)]
+    result = torch.empty_strided(once, type.strides, dtype=x.dtype, device=x.device).zero_()
+    first = tuple(slice(0, min(n, m)) for n, m in zip(once, x.shape, strict=True))
+    result[first].copy_(x[first])
+    return result.expand(type.shape)
 
 
-def cut(x: torch.Tensor, shape: Sequence[int], strides: Sequence[int]) -> torch.Tensor:
-    """The first elements of each dimension of ``x``, in a tensor of this shape and these strides."""
-    result = torch.empty_strided(tuple(shape), tuple(strides), dtype=x.dtype, device=x.device)
-    return result.copy_(x[tuple(slice(0, n) for n in shape)])
+def cut(x: torch.Tensor, type: TensorType) -> torch.Tensor:
+    """The first elements of each dimension of ``x``, in a tensor of a type of known sizes and strides."""
+    return with_strides(x[tuple(slice(0, n) for n in type.shape)], type.strides)

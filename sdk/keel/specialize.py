@@ -9,22 +9,30 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache, partial
 from threading import Lock
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import fx
 
 from keel.errors import KeelError
-from keel.graph.static_sizes import call_with_sizes, graph_with_sizes, size_symbols
-from keel.loops.symbolic_sizes import evaluate
+from keel.graph.static_sizes import (
+    call_with_sizes,
+    fits_its_types,
+    graph_with_sizes,
+    size_symbols,
+    type_with_sizes,
+)
 from keel.padding import cut, padded, why_not_padded
-from keel.plugin import Backend, CompileContext, PreparedConstants, Refusal, Support, with_context
+from keel.plugin import Backend, CompileContext, PreparedConstants, Refusal, Staged, Support, with_context
 from keel.refusals import answer
-from keel.runtime.contract_checks import PartContract, Run, bind, contract_of, strides_of
+from keel.runtime.contract_checks import PartContract, contract_of, mismatch
 from keel.runtime.prepared_constants import PreparedPart
+from keel.runtime.symbol_values import symbol_values
+from keel.symbols import free_symbols
 from keel.torch_adapter import real_tensors
-from keel.types import Call, Dim, TensorType
+from keel.types import Call, TensorType, Type
 
 MOST = 8
 """The most sizes of a part that are kept compiled."""
@@ -32,6 +40,8 @@ LEAST = 8
 """The smallest size that sizes are rounded up to."""
 TYPICAL = 64
 """The value of each symbol in the calls that a backend is asked about."""
+CHECKED = 256
+"""The most rounded sizes of a part of which it is remembered whether they fit each other."""
 Sizes = tuple[tuple[str, int], ...]
 
 
@@ -42,12 +52,15 @@ def needs_static_sizes(backend: Backend) -> bool:
 
 
 def specialized(backend: Backend, buckets: tuple[int, ...] | None = None) -> Backend:
-    """The backend with symbolic sizes: it takes what it would take if sizes were known, and compiles for each of them.
+    """The backend with symbolic sizes: it takes what it would take if sizes were known, and compiles for each of them,
+    in two stages if the backend does.
 
     ``buckets`` are the values that sizes are rounded up to, ascending; a size above all of them is not rounded. The
     default is powers of two; with none, no size is rounded.
     """
-    return replace(backend, supports=_Supports(backend), compile=_Compile(backend, buckets), static=False)
+    compile = _Compile(_Begin(backend, buckets))
+    staged = Staged(compile.begin) if isinstance(backend.compile, Staged) else compile
+    return replace(backend, supports=_Supports(backend), compile=staged, static=False)
 
 
 @dataclass(frozen=True)
@@ -68,20 +81,36 @@ class _Supports:
 
 
 @dataclass(frozen=True)
-class _Compile:
-    """Compiles a part for the sizes that it was captured with, and for others when they come."""
+class _Begin:
+    """Begins to compile a part for the sizes that it was captured with. Others are compiled when they come."""
 
     backend: Backend
     buckets: tuple[int, ...] | None
 
-    def __call__(self, gm: fx.GraphModule, ctx: CompileContext) -> Callable[..., Any]:
+    def __call__(self, gm: fx.GraphModule, ctx: CompileContext) -> Callable[[], Any]:
         if not ctx.sizes:
-            return with_context(self.backend.compile, ctx)(gm)
+            return _first_stage(self.backend, gm, ctx)
         part = SpecializedPart(self.backend, gm, ctx, self.buckets)
-        typical = {name: size.typical for name, size in ctx.sizes.items()}
-        if all(value is not None for value in typical.values()):
-            part.compiled(part.rounded({name: value for name, value in typical.items() if value is not None}))
-        return part
+        typical = {name: size.typical for name, size in ctx.sizes.items() if size.typical is not None}
+        return part.begin(part.rounded(typical)) if typical.keys() == ctx.sizes.keys() else lambda: part
+
+
+@dataclass(frozen=True)
+class _Compile:
+    """Both stages."""
+
+    begin: _Begin
+
+    def __call__(self, gm: fx.GraphModule, ctx: CompileContext) -> Callable[..., Any]:
+        run: Callable[..., Any] = self.begin(gm, ctx)()
+        return run
+
+
+def _first_stage(backend: Backend, gm: fx.GraphModule, ctx: CompileContext) -> Callable[[], Any]:
+    """The first stage of a backend, if it has two; and a function that compiles the part."""
+    if isinstance(backend.compile, Staged):
+        return with_context(backend.compile.begin, ctx)(gm)
+    return partial(with_context(backend.compile, ctx), gm)
 
 
 class SpecializedPart:
@@ -92,26 +121,31 @@ class SpecializedPart:
     ) -> None:
         self.backend, self.gm, self.ctx, self.buckets = backend, gm, ctx, buckets
         self.contract: PartContract = contract_of(gm, backend.name, "part")
-        self.not_padded = {name: why_not_padded(gm, name, ctx.sizes) for name in ctx.sizes} if buckets != () else {}
+        rounded = sorted(_size_symbols(self.contract.inputs) & ctx.sizes.keys()) if buckets != () else ()
+        self.not_padded = {name: why_not_padded(gm, name, ctx.sizes) for name in rounded}
         self.tensors = tuple(i for i, t in enumerate(self.contract.inputs) if isinstance(t, TensorType))
         self._compiled: OrderedDict[Sizes, Callable[..., Sequence[Any]]] = OrderedDict()
+        self._fits = lru_cache(maxsize=CHECKED)(self._fit)
         self._lock = Lock()
 
     def __call__(self, *inputs: Any) -> Sequence[Any]:
-        sizes = bind(self.contract.inputs, inputs)
+        sizes = symbol_values(self.contract.inputs, inputs)
         larger = self.rounded(sizes)
         run = self.compiled(larger)
         if larger == sizes:
             return run(*[inputs[i] for i in self.tensors])
-        results = run(*[self._padded(self.contract.inputs[i], inputs[i], larger) for i in self.tensors])
-        return [self._cut(want, got, sizes) for want, got in zip(self.contract.outputs, results, strict=True)]
+        results = run(*[_resized(padded, self.contract.inputs[i], inputs[i], larger) for i in self.tensors])
+        return [_resized(cut, want, got, sizes) for want, got in zip(self.contract.outputs, results, strict=True)]
 
     def rounded(self, sizes: Mapping[str, int]) -> dict[str, int]:
-        """The sizes to compile for: rounded up where padding changes no result, and within the bounds."""
-        return {name: self._rounded(name, value) for name, value in sizes.items()}
+        """The sizes to compile for: rounded up where padding changes no result, within the bounds, and if all of them
+        fit each other.
+        """
+        larger = {name: self._rounded(name, value) for name, value in sizes.items()}
+        return larger if larger == sizes or self._fits(_key(larger)) else dict(sizes)
 
     def _rounded(self, name: str, value: int) -> int:
-        if name not in self.not_padded or self.not_padded[name] is not None:
+        if self.not_padded.get(name, "") is not None:
             return value
         high = self.ctx.sizes[name].high
         if self.buckets is None:
@@ -121,49 +155,76 @@ class SpecializedPart:
             larger = next((b for b in self.buckets if b >= value), value)
         return value if value == 0 or (high is not None and larger > high) else larger
 
+    def _fit(self, sizes: Sizes) -> bool:
+        try:
+            with real_tensors():
+                return fits_its_types(graph_with_sizes(self.gm, dict(sizes))[0])
+        except (ArithmeticError, ValueError, RuntimeError):  # a size is negative, or cannot be computed
+            return False
+
     def compiled(self, sizes: Mapping[str, int]) -> Callable[..., Sequence[Any]]:
         """The part for these sizes. Raises what the backend raises, and KeelError[compile-raised] if it refuses a call
         for these sizes that it took for others.
         """
-        key = tuple(sorted(sizes.items()))
+        key = _key(sizes)
         with self._lock:
             if key not in self._compiled:
-                self._compiled[key] = self._compile(sizes)
+                self.begin(sizes)()
                 if len(self._compiled) > MOST:
                     self._compiled.popitem(last=False)
             self._compiled.move_to_end(key)
             return self._compiled[key]
 
-    def _compile(self, sizes: Mapping[str, int]) -> Callable[..., Sequence[Any]]:
+    def begin(self, sizes: Mapping[str, int]) -> Callable[[], SpecializedPart]:
+        """Begins to compile the part for these sizes, and returns a function that finishes it and returns the part.
+        Raises what ``compiled`` raises, and so does the function.
+        """
+        ctx = replace(self.ctx, sizes={})
         with real_tensors():
             gm, calls = graph_with_sizes(self.gm, sizes)
-            for call in calls:
-                if (why := answer(self.backend, call)) is not None:
-                    values = ", ".join(f"{name}={value}" for name, value in sizes.items())
-                    raise KeelError(
-                        "compile-raised",
-                        f"{self.backend.name} does not take {call}, the call of a part for the sizes {values}.",
-                        {self.backend.name: str(why)},
-                        do="Compile the model with other backends, or with known sizes (dynamic=False).",
-                    )
-            ctx = replace(self.ctx, sizes={})
-            run: Any = with_context(self.backend.compile, ctx)(gm)
+            self._check(calls, sizes)
+            finish = _first_stage(self.backend, gm, ctx)
+
+        def finished() -> SpecializedPart:
+            with real_tensors():
+                run = finish()
             if isinstance(run, PreparedConstants):
                 names = [node.name for node in gm.graph.find_nodes(op="placeholder")]
-                return PreparedPart(run, names, ctx.constants)
+                run = PreparedPart(run, names, ctx.constants)
             if not callable(run):
                 raise TypeError(f"`compile` returned {type(run).__name__}, not a callable.")
-            return cast(Run, run)
+            self._compiled[_key(sizes)] = run
+            return self
 
-    def _padded(self, want: Any, value: torch.Tensor, sizes: Mapping[str, int]) -> torch.Tensor:
-        shape = _values(want.shape, sizes)
-        return value if shape == tuple(value.shape) else padded(value, shape, _values(want.strides, sizes))
+        return finished
 
-    def _cut(self, want: Any, result: torch.Tensor, sizes: Mapping[str, int]) -> torch.Tensor:
-        shape = _values(want.shape, sizes)
-        steps = [0 if step is None else step for step in strides_of(want, sizes)]
-        return result if shape == tuple(result.shape) else cut(result, shape, steps)
+    def _check(self, calls: Sequence[Call], sizes: Mapping[str, int]) -> None:
+        for call in calls:
+            if (why := answer(self.backend, call)) is not None:
+                values = ", ".join(f"{name}={value}" for name, value in sizes.items())
+                raise KeelError(
+                    "compile-raised",
+                    f"{self.backend.name} does not take {call}, the call of a part for the sizes {values}.",
+                    {self.backend.name: str(why)},
+                    do="Compile the model with other backends, or with known sizes (dynamic=False).",
+                )
 
 
-def _values(dims: Sequence[Dim], sizes: Mapping[str, int]) -> tuple[int, ...]:
-    return tuple(evaluate(dim, sizes) for dim in dims)
+def _key(sizes: Mapping[str, int]) -> Sizes:
+    return tuple(sorted(sizes.items()))
+
+
+def _resized(
+    change: Callable[[torch.Tensor, TensorType], torch.Tensor], type: Type, value: Any, sizes: Mapping[str, int]
+) -> Any:
+    """A value that ``change`` gives the type at these sizes, unless it has it."""
+    if not isinstance(type, TensorType) or not isinstance(value, torch.Tensor):
+        return value
+    want = type_with_sizes(type, sizes)
+    return value if mismatch(want, value, {}) is None else change(value, want)
+
+
+def _size_symbols(types: Sequence[Type]) -> set[str]:
+    """The symbols of sizes and of numbers. The others are in strides alone."""
+    sizes = [d for t in types for d in (t.shape if isinstance(t, TensorType) else (t.expr,))]
+    return {name for d in sizes for name in free_symbols(d)}

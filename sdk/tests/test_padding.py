@@ -17,7 +17,7 @@ from torch import Tensor, fx
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from keel.graph.calls import type_of
-from keel.loops.symbolic_sizes import evaluate
+from keel.graph.static_sizes import type_with_sizes
 from keel.padding import cut, padded, why_not_padded
 from keel.plugin import SizeRange
 from keel.runtime.contract_checks import bind
@@ -126,13 +126,11 @@ def at_a_larger_size(gm: fx.GraphModule, symbol: str, inputs: Sequence[Tensor], 
     values = []
     for type, value in zip(types, inputs, strict=True):
         assert isinstance(type, TensorType)
-        shape, strides = ([int(evaluate(d, large)) for d in dims] for dims in (type.shape, type.strides))
-        values.append(padded(value, shape, strides))
+        values.append(padded(value, type_with_sizes(type, large)))
     [result] = gm.graph.output_node().all_input_nodes
     type = type_of(result.meta["val"])
     assert isinstance(type, TensorType)
-    shape, strides = ([int(evaluate(d, small)) for d in dims] for dims in (type.shape, type.strides))
-    return cut(gm(*values), shape, strides)
+    return cut(gm(*values), type_with_sizes(type, small))
 
 
 @settings(max_examples=int(_MORE or 60), deadline=None, derandomize=_MORE is None, suppress_health_check=[*HealthCheck])
@@ -192,3 +190,20 @@ def test_the_proof_finds_what_is_safe(name: str) -> None:
 def test_a_refusal_names_the_call(name: str, words: str) -> None:
     gm = traced(UNARY[name], [torch.ones(7, WIDTH, dtype=torch.int64)])
     assert words in (why_not_padded(gm, rows_of(gm), {rows_of(gm): BOUNDS}) or "")
+
+
+@pytest.mark.parametrize(
+    ("divided", "words"), [(lambda x, y: y // (x + y + 5), "divides integers"), (lambda x, y: y // (x + 5), None)]
+)
+def test_an_expanded_input_is_not_padded_with_zeros(divided: Callable[..., Tensor], words: str | None) -> None:
+    inputs = [torch.tensor([-5]).expand(7), torch.full((7,), 10)]
+    gm = traced(divided, inputs)
+    why = why_not_padded(gm, rows_of(gm), {rows_of(gm): BOUNDS})
+    assert why is None if words is None else words in (why or "")
+
+
+def test_an_expanded_input_repeats_its_element() -> None:
+    type = TensorType(torch.float32, (4, 8), (3, 0), torch.device("cpu"))
+    result = padded(torch.tensor([[1.0], [2.0]]).expand(2, 5), type)
+    assert (result.stride(), result.tolist()) == ((3, 0), [[1.0] * 8, [2.0] * 8, [0.0] * 8, [0.0] * 8])
+    assert torch.equal(cut(result, type_with_sizes(type, {}))[:2], result[:2])

@@ -12,16 +12,20 @@ from torch import Tensor, fx, nn
 
 import keel
 from keel import Backend, KeelError, Rule, Support
-from keel.plugin import CompileContext, PreparedConstants
+from keel.graph.calls import type_of
+from keel.plugin import CompileContext, PreparedConstants, Staged
+from keel.runtime.contract_checks import mismatch
 
 
 class Acme:
-    """A backend that needs known sizes. ``shapes`` has the shape of the first tensor of each part that it compiled."""
+    """A backend that needs known sizes, and inputs of exactly the types that it compiled for. ``shapes`` has the shape
+    of the first tensor of each part that it compiled.
+    """
 
     def __init__(self, **fields: Any) -> None:
         self.shapes: list[tuple[int, ...]] = []
-        fields = {"supports": Support((Rule(ops=("*",), static=True),)), **fields}
-        self.backend = Backend(name="acme", device="cpu", compile=self.compile, **fields)
+        supports = Support((Rule(ops=("*",), static=True),))
+        self.backend = Backend(name="acme", device="cpu", **{"supports": supports, "compile": self.compile, **fields})
 
     def compile(self, gm: fx.GraphModule, ctx: CompileContext) -> Any:
         assert not ctx.sizes
@@ -30,12 +34,20 @@ class Acme:
                 assert all(type(n) is int for n in (*value.shape, *value.stride()))
         values = [n.meta["val"] for n in gm.graph.nodes if n.op in ("placeholder", "call_function")]
         self.shapes.append(tuple(values[0].shape))
-        return gm
+        types = [type_of(n.meta["val"]) for n in gm.graph.find_nodes(op="placeholder")]
+
+        def run(*inputs: Tensor) -> Any:
+            for want, got in zip(types, inputs, strict=True):
+                assert mismatch(want, got, {}) is None
+            return gm(*inputs)
+
+        return run
 
 
 def compiled(function: Callable[..., Any], acme: Acme, **options: Any) -> Callable[..., Any]:
     torch.compiler.reset()
-    return keel.compile(function, backends=[acme.backend], strict=True, dynamic=True, **options)
+    backends = [acme.backend, *options.pop("others", [])]
+    return keel.compile(function, backends=backends, strict=True, dynamic=True, **options)
 
 
 def test_rows_are_padded_and_cut_off() -> None:
@@ -93,6 +105,111 @@ def test_bounds_of_a_size_are_kept() -> None:
     x = torch.randn(35, 2)
     torch.testing.assert_close(run(x), x.sin())
     assert [shape[0] for shape in acme.shapes] == [32, 40]
+
+
+def check(function: Callable[..., Any], acme: Acme, *calls: tuple[Tensor, ...], **options: Any) -> None:
+    """The function, compiled once, returns in each call what it returns in eager PyTorch."""
+    run = compiled(function, acme, **options)
+    for inputs in calls:
+        results, expected = run(*inputs), function(*inputs)
+        torch.testing.assert_close(results, expected, rtol=0, atol=0, check_stride=True)
+
+
+def test_strides_of_an_input_may_be_symbolic() -> None:
+    acme = Acme()
+    check(torch.neg, acme, *((torch.randn(rows, width)[:, :7],) for rows, width in ((12, 9), (13, 9), (14, 30))))
+    assert acme.shapes == [(16, 8), (16, 8)], "compiled for each stride"
+
+
+def test_rows_of_an_input_do_not_overlap_when_they_are_padded() -> None:
+    acme = Acme()
+    check(torch.neg, acme, (torch.randn(13, 25)[:, :20],), (torch.randn(13, 40)[:, :20],))
+    assert acme.shapes == [(13, 20), (16, 32)]
+
+
+def test_an_expanded_input_is_padded() -> None:
+    acme = Acme()
+    check(lambda x, y: x * 2 + y, acme, *((torch.randn(1, 5).expand(n, 5), torch.randn(n, 5)) for n in (12, 13)))
+    assert acme.shapes == [(16, 8)]
+
+
+def test_an_expanded_result_is_cut_off() -> None:
+    acme = Acme()
+    check(lambda x, y: ((x * 2).expand(y.shape[0], 5), y + 1), acme, *((torch.randn(5), y) for y in map(ones, (9, 12))))
+    assert acme.shapes == [(5,)]
+
+
+def test_a_result_has_the_strides_of_the_call() -> None:
+    def function(x: Tensor) -> tuple[Tensor, Tensor]:
+        y = x * 2
+        return y[:, 0], y
+
+    acme = Acme()
+    check(function, acme, *((rows_known(5, n),) for n in (12, 13)))
+    assert acme.shapes == [(5, 16)]
+
+
+def test_sizes_that_do_not_fit_each_other_are_not_rounded() -> None:
+    acme = Acme()
+    check(
+        lambda x, y: (x[: y.shape[0]] + y, x.sum(0)), acme, *((ones(m), ones(n)) for m, n in ((10, 7), (7, 7), (9, 6)))
+    )
+    assert acme.shapes == [(8,), (7,), (8,)], "of y: 7 elements of x have no 8th one"
+
+
+@pytest.mark.parametrize("shape", [(5, 1), (5, 1, 2)], ids=["a size", "a product"])
+def test_strides_may_depend_on_a_size_that_no_shape_has(shape: tuple[int, ...]) -> None:
+    acme = Acme(supports=Support((Rule(ops=("aten.mul", "aten.add"), static=True),)))
+    calls = [(rows_known(5, n, *shape[2:]),) for n in (12, 13)]
+    check(lambda x: x.flatten(2)[:, 0, 0] * 2 if x.dim() > 2 else x[:, 0] * 2, acme, *calls, others=["eager"])
+    assert {*acme.shapes} == {(5,)}
+
+
+def test_strides_may_depend_on_a_size_that_another_input_has() -> None:
+    acme = Acme(supports=Support((Rule(ops=("aten.mul", "aten.add"), static=True),)))
+    calls = [(rows_known(5, n), ones(n)) for n in (12, 13)]
+    check(lambda x, y: (x[:, 0] * 2, y + 1), acme, *calls, others=["eager"])
+    assert len(acme.shapes) == 1
+
+
+def test_a_size_may_be_told_by_an_expression() -> None:
+    acme = Acme(supports=Support((Rule(ops=("aten.mul",), static=True),)))
+    check(lambda x: x.reshape(-1).sin() * 2, acme, *((rows_known(5, n),) for n in (12, 13)), others=["eager"])
+    assert acme.shapes == [(80,)]
+
+
+def test_two_stages_are_kept() -> None:
+    order: list[str] = []
+
+    def begin(gm: fx.GraphModule, ctx: CompileContext) -> Callable[[], Any]:
+        assert not ctx.sizes
+        order.append("begin")
+
+        def finish() -> Any:
+            order.append("finish")
+            return gm
+
+        return finish
+
+    supports = Support((Rule(ops=("aten.mul",), static=True),))
+    check(
+        lambda x: (x * 2).cumsum(0) * 3,
+        Acme(compile=Staged(begin), supports=supports),
+        *((torch.randn(n, 3),) for n in (12, 14)),
+        others=["eager"],
+    )
+    assert order == ["begin", "begin", "finish", "finish"], "the first stages of both parts, then the second ones"
+
+
+def ones(*shape: int) -> Tensor:
+    return torch.ones(shape)
+
+
+def rows_known(*shape: int) -> Tensor:
+    """A tensor with a static number of rows."""
+    x = torch.randn(shape)
+    torch._dynamo.mark_static(x, 0)
+    return x
 
 
 def test_a_function_may_be_asked_about_known_sizes() -> None:

@@ -188,6 +188,14 @@ def _repeated(result: torch.Tensor, like: MemoryLayout) -> torch.Tensor | None:
     return None if laid is None else aten.expand.default(laid, list(like.sizes))
 
 
+def never_overlaps(x: torch.Tensor) -> bool:
+    """True if the strides of a tensor of known sizes prove that no two elements share memory, but those along a
+    dimension with stride 0, which are one element.
+    """
+    once = [(n, s) for n, s in zip(x.shape, x.stride(), strict=True) if s != 0]
+    return x.numel() == 0 or _never_overlaps(MemoryLayout(tuple(n for n, _ in once), tuple(s for _, s in once), 0))
+
+
 def _never_overlaps(m: MemoryLayout) -> bool:
     """True if the strides prove that no two elements share memory: each stride exceeds the extent of the inner
     dimensions.

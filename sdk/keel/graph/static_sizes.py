@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -11,8 +12,9 @@ from torch import fx
 
 from keel.errors import KeelError
 from keel.graph.calls import call_of, type_of
+from keel.graph.decompose import never_overlaps
 from keel.symbols import evaluate, free_symbols
-from keel.torch_adapter import Fakes, Symbolic
+from keel.torch_adapter import Fakes, Symbolic, fake_mode_of_value, origin_of
 from keel.types import Call, SymType, TensorType, leaves
 
 Sizes = Mapping[str, int]
@@ -34,14 +36,15 @@ def call_with_sizes(call: Call, sizes: Sizes) -> Call | None:
         if isinstance(value, list | tuple):
             return type(value)(map(inner, value))
         if isinstance(value, TensorType):
-            return _type_with_sizes(value, sizes)
+            return type_with_sizes(value, sizes)
         return evaluate(value.expr, sizes, value.kind) if isinstance(value, SymType) else value
 
-    out = tuple(_type_with_sizes(t, sizes) if isinstance(t, TensorType) else t for t in call.out)
+    out = tuple(type_with_sizes(t, sizes) if isinstance(t, TensorType) else t for t in call.out)
     return Call(call.op, inner(tuple(call.args)), {k: inner(v) for k, v in call.kwargs.items()}, out)
 
 
-def _type_with_sizes(type: TensorType, sizes: Sizes) -> TensorType:
+def type_with_sizes(type: TensorType, sizes: Sizes) -> TensorType:
+    """The type with known sizes and strides. Raises what ``evaluate`` raises."""
     shape, strides = (tuple(int(evaluate(d, sizes)) for d in dims) for dims in (type.shape, type.strides))
     return replace(type, shape=shape, strides=strides)
 
@@ -55,7 +58,7 @@ def graph_with_sizes(gm: fx.GraphModule, sizes: Sizes) -> tuple[fx.GraphModule, 
         value = node.meta.get("val")
         if node.op == "output":
             graph.output(fx.map_arg(node.args[0], copies.__getitem__))
-        elif isinstance(value, Symbolic):
+        elif isinstance(value, Symbolic | int | float):
             copies[node] = _number(value, sizes)
         elif node.op == "get_attr":
             raise KeelError("bad-graph", f"%{node.name} is a graph of its own, which is not copied.")
@@ -63,10 +66,33 @@ def graph_with_sizes(gm: fx.GraphModule, sizes: Sizes) -> tuple[fx.GraphModule, 
             copies[node] = copy = graph.create_node(node.op, node.target, name=node.name)
             copy.args = fx.map_arg(node.args, copies.__getitem__) if node.op == "call_function" else node.args
             copy.kwargs = fx.map_arg(node.kwargs, copies.__getitem__)
-            copy.meta = {k: v for k, v in node.meta.items() if k in ("stack_trace", "nn_module_stack")}
-            copy.meta["val"] = _value(value, sizes, fakes)
+            copy.meta = {**origin_of(node), "val": _value(value, sizes, fakes)}
     result = fx.GraphModule({}, graph)
     return result, [call for node in graph.nodes if (call := call_of(node)) is not None]
+
+
+def fits_its_types(gm: fx.GraphModule) -> bool:
+    """True if a graph of ``graph_with_sizes`` can have these sizes: no two elements of an input share memory, but those
+    along a stride of 0, and the results of each call have the shapes that the graph promises. A slice up to ``n`` of
+    ``m`` elements has a smaller result if ``n`` is larger than ``m``.
+    """
+    values = [node.meta["val"] for node in gm.graph.find_nodes(op="placeholder")]
+    return all(map(never_overlaps, values)) and all(
+        _has_promised_shapes(node) for node in gm.graph.nodes if node.op == "call_function"
+    )
+
+
+def _has_promised_shapes(node: fx.Node) -> bool:
+    promised = node.meta["val"]
+    args, kwargs = fx.node.map_aggregate(
+        (node.args, node.kwargs), lambda a: a.meta["val"] if isinstance(a, fx.Node) else a
+    )
+    try:
+        with fake_mode_of_value(promised) or nullcontext():
+            results = node.target(*args, **kwargs)  # type: ignore[operator]
+    except Exception:  # fake kernels raise exceptions of any kind for sizes that do not fit each other
+        return False
+    return [getattr(v, "shape", None) for v in leaves(results)] == [getattr(v, "shape", None) for v in leaves(promised)]
 
 
 def _number(value: Any, sizes: Sizes) -> Any:
@@ -85,5 +111,5 @@ def _value(value: Any, sizes: Sizes, fakes: Fakes) -> Any:
         return value
     known = type_of(value)
     assert isinstance(known, TensorType)
-    static = _type_with_sizes(known, sizes)
+    static = type_with_sizes(known, sizes)
     return fakes.tensor(static.dtype, static.shape, static.strides, 0, static.device)

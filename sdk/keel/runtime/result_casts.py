@@ -95,12 +95,12 @@ def cast(want: Type, got: Any, known: Mapping[str, int]) -> Any:
     mended = got.to(want.dtype)
     steps = strides_of(want, known)
     if mended.dim() == len(steps) and None not in steps and list(mended.stride()) != steps:
-        mended = _with_strides(mended, [0 if step is None else step for step in steps])
+        mended = with_strides(mended, [0 if step is None else step for step in steps])
     return mended if mismatch(want, mended, known) is None else got
 
 
-def _with_strides(x: torch.Tensor, steps: Sequence[int]) -> torch.Tensor:
-    """A copy with these strides. Along a dimension with stride 0 all elements are one."""
+def with_strides(x: torch.Tensor, steps: Sequence[int]) -> torch.Tensor:
+    """A copy with these strides. Along a dimension with stride 0 all elements are the first one."""
     shape = [1 if step == 0 and n > 1 else n for n, step in zip(x.shape, steps, strict=True)]
     copy = x.new_empty_strided(shape, list(steps)).copy_(x[tuple(slice(0, n) for n in shape)])
     return copy.expand(x.shape)
