@@ -158,7 +158,8 @@ def _completed(settings: Settings) -> Settings:
     placement is by cost and a backend has no data sheet.
     """
     if any(map(needs_static_sizes, settings.backends)):
-        backends = (specialized(b, settings.buckets) if needs_static_sizes(b) else b for b in settings.backends)
+        last = () if settings.strict else tuple(b for b in settings.backends if b.last_resort)
+        backends = (specialized(b, settings.buckets, last) if needs_static_sizes(b) else b for b in settings.backends)
         settings = replace(settings, backends=tuple(backends))
     if settings.placement in BY_COST and sheets_of(settings.backends) is None:
         lacking = [b.name for b in settings.backends if b.cost is None and not b.last_resort]

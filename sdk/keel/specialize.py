@@ -6,17 +6,19 @@ value of the other sizes is compiled, and the least recently used ones are dropp
 
 from __future__ import annotations
 
+import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from threading import Lock
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import fx
 
-from keel.errors import KeelError
+from keel.errors import KeelError, KeelWarning, first_line
+from keel.graph.calls import call_of, source_line
 from keel.graph.static_sizes import (
     call_with_sizes,
     fits_its_types,
@@ -24,11 +26,14 @@ from keel.graph.static_sizes import (
     size_symbols,
     type_with_sizes,
 )
+from keel.interrupts import is_interrupt
 from keel.padding import cut, padded, why_not_padded
 from keel.plugin import Backend, CompileContext, PreparedConstants, Refusal, Staged, Support, with_context
 from keel.refusals import answer
-from keel.runtime.contract_checks import PartContract, contract_of, mismatch
+from keel.runtime.contract_checks import PartContract, Run, contract_of, mismatch
+from keel.runtime.part_context import options_of
 from keel.runtime.prepared_constants import PreparedPart
+from keel.runtime.result_casts import lay_out
 from keel.runtime.symbol_values import symbol_values
 from keel.symbols import free_symbols
 from keel.torch_adapter import real_tensors
@@ -42,6 +47,7 @@ TYPICAL = 64
 """The value of each symbol in the calls that a backend is asked about."""
 CHECKED = 256
 """The most rounded sizes of a part of which it is remembered whether they fit each other."""
+DO = "Compile the model with other backends, or with known sizes (dynamic=False)."
 Sizes = tuple[tuple[str, int], ...]
 
 
@@ -51,14 +57,15 @@ def needs_static_sizes(backend: Backend) -> bool:
     return backend.static or any(row.static for row in rows)
 
 
-def specialized(backend: Backend, buckets: tuple[int, ...] | None = None) -> Backend:
+def specialized(backend: Backend, buckets: tuple[int, ...] | None = None, others: tuple[Backend, ...] = ()) -> Backend:
     """The backend with symbolic sizes: it takes what it would take if sizes were known, and compiles for each of them,
     in two stages if the backend does.
 
     ``buckets`` are the values that sizes are rounded up to, ascending; a size above all of them is not rounded. The
-    default is powers of two; with none, no size is rounded.
+    default is powers of two; with none, no size is rounded. ``others`` compile parts for sizes that come later and that
+    the backend fails for.
     """
-    compile = _Compile(_Begin(backend, buckets))
+    compile = _Compile(_Begin(backend, buckets, others))
     staged = Staged(compile.begin) if isinstance(backend.compile, Staged) else compile
     return replace(backend, supports=_Supports(backend), compile=staged, static=False)
 
@@ -86,11 +93,12 @@ class _Begin:
 
     backend: Backend
     buckets: tuple[int, ...] | None
+    others: tuple[Backend, ...]
 
     def __call__(self, gm: fx.GraphModule, ctx: CompileContext) -> Callable[[], Any]:
         if not ctx.sizes:
             return _first_stage(self.backend, gm, ctx)
-        part = SpecializedPart(self.backend, gm, ctx, self.buckets)
+        part = SpecializedPart(self.backend, gm, ctx, self.buckets, self.others)
         typical = {name: size.typical for name, size in ctx.sizes.items() if size.typical is not None}
         return part.begin(part.rounded(typical)) if typical.keys() == ctx.sizes.keys() else lambda: part
 
@@ -117,9 +125,14 @@ class SpecializedPart:
     """A part, as a function of its inputs, that is compiled for each of the sizes that it is called with."""
 
     def __init__(
-        self, backend: Backend, gm: fx.GraphModule, ctx: CompileContext, buckets: Sequence[int] | None
+        self,
+        backend: Backend,
+        gm: fx.GraphModule,
+        ctx: CompileContext,
+        buckets: Sequence[int] | None,
+        others: Sequence[Backend],
     ) -> None:
-        self.backend, self.gm, self.ctx, self.buckets = backend, gm, ctx, buckets
+        self.backend, self.gm, self.ctx, self.buckets, self.others = backend, gm, ctx, buckets, others
         self.contract: PartContract = contract_of(gm, backend.name, "part")
         rounded = sorted(_size_symbols(self.contract.inputs) & ctx.sizes.keys()) if buckets != () else ()
         self.not_padded = {name: why_not_padded(gm, name, ctx.sizes) for name in rounded}
@@ -139,7 +152,7 @@ class SpecializedPart:
 
     def rounded(self, sizes: Mapping[str, int]) -> dict[str, int]:
         """The sizes to compile for: rounded up where padding changes no result, within the bounds, and if all of them
-        fit each other.
+        fit each other and the backend takes the calls.
         """
         larger = {name: self._rounded(name, value) for name, value in sizes.items()}
         return larger if larger == sizes or self._fits(_key(larger)) else dict(sizes)
@@ -158,18 +171,25 @@ class SpecializedPart:
     def _fit(self, sizes: Sizes) -> bool:
         try:
             with real_tensors():
-                return fits_its_types(graph_with_sizes(self.gm, dict(sizes))[0])
-        except (ArithmeticError, ValueError, RuntimeError):  # a size is negative, or cannot be computed
+                gm, calls = graph_with_sizes(self.gm, dict(sizes))
+                return fits_its_types(gm) and all(answer(self.backend, call) is None for call in calls)
+        except (ArithmeticError, ValueError, RuntimeError, KeelError):  # a size is negative, or cannot be computed
             return False
 
     def compiled(self, sizes: Mapping[str, int]) -> Callable[..., Sequence[Any]]:
-        """The part for these sizes. Raises what the backend raises, and KeelError[compile-raised] if it refuses a call
-        for these sizes that it took for others.
+        """The part for these sizes. If the backend refuses a call for these sizes that it took for others, or cannot
+        compile it, the first of ``others`` that takes the part compiles it, with a KeelWarning. Raises
+        KeelError[compile-raised] if none of them takes it.
         """
         key = _key(sizes)
         with self._lock:
             if key not in self._compiled:
-                self.begin(sizes)()
+                try:
+                    self.begin(sizes)()
+                except BaseException as raised:
+                    if is_interrupt(raised):
+                        raise
+                    self._compiled[key] = self._instead(sizes, raised)
                 if len(self._compiled) > MOST:
                     self._compiled.popitem(last=False)
             self._compiled.move_to_end(key)
@@ -177,37 +197,59 @@ class SpecializedPart:
 
     def begin(self, sizes: Mapping[str, int]) -> Callable[[], SpecializedPart]:
         """Begins to compile the part for these sizes, and returns a function that finishes it and returns the part.
-        Raises what ``compiled`` raises, and so does the function.
+        Both raise what the backend raises, and KeelError[compile-raised] if it refuses a call.
         """
         ctx = replace(self.ctx, sizes={})
         with real_tensors():
             gm, calls = graph_with_sizes(self.gm, sizes)
-            self._check(calls, sizes)
+            for call in calls:
+                if (why := answer(self.backend, call)) is not None:
+                    what = f"{self.backend.name} does not take {call}, the call of a part for {_text(sizes)}."
+                    line = next(source_line(node) for node in gm.graph.nodes if call_of(node) is call)
+                    raise KeelError("compile-raised", what, {self.backend.name: str(why)}, line, DO)
             finish = _first_stage(self.backend, gm, ctx)
 
         def finished() -> SpecializedPart:
             with real_tensors():
-                run = finish()
-            if isinstance(run, PreparedConstants):
-                names = [node.name for node in gm.graph.find_nodes(op="placeholder")]
-                run = PreparedPart(run, names, ctx.constants)
-            if not callable(run):
-                raise TypeError(f"`compile` returned {type(run).__name__}, not a callable.")
-            self._compiled[_key(sizes)] = run
+                self._compiled[_key(sizes)] = _runnable(finish(), gm, ctx)
             return self
 
         return finished
 
-    def _check(self, calls: Sequence[Call], sizes: Mapping[str, int]) -> None:
-        for call in calls:
-            if (why := answer(self.backend, call)) is not None:
-                values = ", ".join(f"{name}={value}" for name, value in sizes.items())
-                raise KeelError(
-                    "compile-raised",
-                    f"{self.backend.name} does not take {call}, the call of a part for the sizes {values}.",
-                    {self.backend.name: str(why)},
-                    do="Compile the model with other backends, or with known sizes (dynamic=False).",
-                )
+    def _instead(self, sizes: Mapping[str, int], raised: BaseException) -> Callable[..., Sequence[Any]]:
+        """The part for these sizes, compiled by another backend, because the backend ``raised``."""
+        error = self._failure(sizes, raised)
+        with real_tensors():
+            gm, calls = graph_with_sizes(self.gm, sizes)
+            for other in self.others:
+                if all(answer(other, call) is None for call in calls):
+                    error.do = f"{other.name} compiles it instead. strict=True makes this an error."
+                    warnings.warn(str(error), KeelWarning, stacklevel=4)
+                    ctx = replace(self.ctx, sizes={}, options=options_of(other, {}))
+                    run = _runnable(with_context(other.compile, ctx)(gm), gm, ctx)
+                    return lay_out(run, contract_of(gm, other.name, "part"))
+        raise error from raised.__cause__ if error is raised else raised
+
+    def _failure(self, sizes: Mapping[str, int], raised: BaseException) -> KeelError:
+        """The error that says for which sizes the backend failed, and why."""
+        if isinstance(raised, KeelError) and raised.code == "compile-raised":
+            return raised
+        line = next((line for node in self.gm.graph.nodes if (line := source_line(node)) is not None), None)
+        what = f"{self.backend.name} could not compile a part for {_text(sizes)}, which it compiles for others."
+        return KeelError("compile-raised", what, {self.backend.name: first_line(raised)}, line, DO)
+
+
+def _runnable(run: Any, gm: fx.GraphModule, ctx: CompileContext) -> Callable[..., Sequence[Any]]:
+    """What a backend made of a part, as a function of all its inputs."""
+    if isinstance(run, PreparedConstants):
+        return PreparedPart(run, [node.name for node in gm.graph.find_nodes(op="placeholder")], ctx.constants)
+    if not callable(run):
+        raise TypeError(f"`compile` returned {type(run).__name__}, not a callable.")
+    return cast(Run, run)
+
+
+def _text(sizes: Mapping[str, int]) -> str:
+    return f"the sizes {', '.join(f'{name}={value}' for name, value in sizes.items())}"
 
 
 def _key(sizes: Mapping[str, int]) -> Sizes:

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, fx, nn
 
 import keel
-from keel import Backend, KeelError, Rule, Support
+from keel import Backend, KeelError, KeelWarning, Rule, Support
 from keel.graph.calls import type_of
 from keel.plugin import CompileContext, PreparedConstants, Staged
 from keel.runtime.contract_checks import mismatch
@@ -245,6 +245,49 @@ def test_a_refusal_for_another_size_says_so() -> None:
     run(torch.ones(8, 2))
     with pytest.raises(KeelError, match="acme takes at most 64 rows") as raised:
         run(torch.ones(70, 2))
+    assert raised.value.code == "compile-raised"
+
+
+def test_rounded_sizes_that_the_backend_refuses_are_not_used() -> None:
+    def supports(call: keel.Call) -> str | None:
+        small = call.is_static and all(t.shape[0] <= 70 for t in call.tensors)
+        return None if small else "acme takes at most 70 rows."
+
+    acme = Acme(supports=supports, static=True)
+    check(torch.neg, acme, (ones(50, 2),), (ones(70, 2),))
+    assert acme.shapes == [(64, 8), (70, 2)]
+
+
+FAILS = {
+    "refuses": "acme: acme takes at most 64 rows",
+    "raises": "acme: MemoryError: out of registers",
+}
+
+
+@pytest.mark.parametrize("how", FAILS)
+def test_a_last_resort_compiles_for_sizes_that_the_backend_fails_for(how: str) -> None:
+    def supports(call: keel.Call) -> str | None:
+        small = call.is_static and all(t.shape[0] <= 64 for t in call.tensors)
+        return None if small or how == "raises" else "acme takes at most 64 rows."
+
+    class Fails(Acme):
+        def compile(self, gm: fx.GraphModule, ctx: CompileContext) -> Any:
+            run = super().compile(gm, ctx)
+            if self.shapes[-1][0] > 64:
+                raise MemoryError("out of registers")
+            return run
+
+    acme = Fails(supports=supports, static=True)
+    torch.compiler.reset()
+    run = keel.compile(lambda x: (x * 2).t(), backends=[acme.backend, "eager"], dynamic=True)
+    torch.testing.assert_close(run(ones(50, 3)), ones(50, 3).t() * 2, check_stride=True)
+    with pytest.warns(KeelWarning, match=rf"(?s)sizes .*=(70|128).*{FAILS[how]}.*eager compiles it instead") as warned:
+        for _ in range(2):
+            torch.testing.assert_close(run(ones(70, 3)), (ones(70, 3) * 2).t(), check_stride=True)
+    assert len(warned) == 1, "in the first call"
+    with pytest.raises(KeelError, match=rf"(?s)sizes .*=(70|128).*{FAILS[how]}.*test_specialize.py") as raised:
+        strict = compiled(lambda x: -x, Fails(supports=supports, static=True))
+        strict(ones(50, 3)), strict(ones(70, 3))
     assert raised.value.code == "compile-raised"
 
 
