@@ -6,18 +6,17 @@ value of the other sizes is compiled, and the least recently used ones are dropp
 
 from __future__ import annotations
 
-import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from threading import Lock
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import fx
 
-from keel.errors import KeelError, KeelWarning, first_line
+from keel.errors import KeelError, first_line
 from keel.graph.calls import call_of, source_line
 from keel.graph.static_sizes import (
     call_with_sizes,
@@ -28,12 +27,11 @@ from keel.graph.static_sizes import (
 )
 from keel.interrupts import is_interrupt
 from keel.padding import cut, padded, why_not_padded
-from keel.plugin import Backend, CompileContext, PreparedConstants, Refusal, Staged, Support, with_context
+from keel.plugin import Backend, CompileContext, Refusal, Staged, Support, with_context
 from keel.refusals import answer
 from keel.runtime.contract_checks import PartContract, Run, contract_of, mismatch
-from keel.runtime.part_context import options_of
-from keel.runtime.prepared_constants import PreparedPart
-from keel.runtime.result_casts import lay_out
+from keel.runtime.last_resorts import compile_instead
+from keel.runtime.prepared_constants import runnable
 from keel.runtime.symbol_values import symbol_values
 from keel.symbols import free_symbols
 from keel.torch_adapter import real_tensors
@@ -189,7 +187,7 @@ class SpecializedPart:
                 except BaseException as raised:
                     if is_interrupt(raised):
                         raise
-                    self._compiled[key] = self._instead(sizes, raised)
+                    self._compiled[key] = self._instead(sizes, "compile", raised)
                 if len(self._compiled) > MOST:
                     self._compiled.popitem(last=False)
             self._compiled.move_to_end(key)
@@ -200,6 +198,7 @@ class SpecializedPart:
         Both raise what the backend raises, and KeelError[compile-raised] if it refuses a call.
         """
         ctx = replace(self.ctx, sizes={})
+        instead = partial(self._instead, sizes, "prepare the constants of")
         with real_tensors():
             gm, calls = graph_with_sizes(self.gm, sizes)
             for call in calls:
@@ -211,41 +210,27 @@ class SpecializedPart:
 
         def finished() -> SpecializedPart:
             with real_tensors():
-                self._compiled[_key(sizes)] = _runnable(finish(), gm, ctx)
+                self._compiled[_key(sizes)] = runnable(finish(), gm, ctx, instead)
             return self
 
         return finished
 
-    def _instead(self, sizes: Mapping[str, int], raised: BaseException) -> Callable[..., Sequence[Any]]:
-        """The part for these sizes, compiled by another backend, because the backend ``raised``."""
-        error = self._failure(sizes, raised)
+    def _instead(self, sizes: Mapping[str, int], what: str, raised: BaseException) -> Run:
+        """The part for these sizes, compiled by another backend, because the backend ``raised`` and could not do
+        ``what``.
+        """
+        error = self._failure(sizes, what, raised)
         with real_tensors():
-            gm, calls = graph_with_sizes(self.gm, sizes)
-            for other in self.others:
-                if all(answer(other, call) is None for call in calls):
-                    error.do = f"{other.name} compiles it instead. strict=True makes this an error."
-                    warnings.warn(str(error), KeelWarning, stacklevel=4)
-                    ctx = replace(self.ctx, sizes={}, options=options_of(other, {}))
-                    run = _runnable(with_context(other.compile, ctx)(gm), gm, ctx)
-                    return lay_out(run, contract_of(gm, other.name, "part"))
-        raise error from raised.__cause__ if error is raised else raised
+            gm, _ = graph_with_sizes(self.gm, sizes)
+            return compile_instead(gm, replace(self.ctx, sizes={}), self.others, error, raised)
 
-    def _failure(self, sizes: Mapping[str, int], raised: BaseException) -> KeelError:
+    def _failure(self, sizes: Mapping[str, int], what: str, raised: BaseException) -> KeelError:
         """The error that says for which sizes the backend failed, and why."""
         if isinstance(raised, KeelError) and raised.code == "compile-raised":
             return raised
         line = next((line for node in self.gm.graph.nodes if (line := source_line(node)) is not None), None)
-        what = f"{self.backend.name} could not compile a part for {_text(sizes)}, which it compiles for others."
+        what = f"{self.backend.name} could not {what} a part for {_text(sizes)}."
         return KeelError("compile-raised", what, {self.backend.name: first_line(raised)}, line, DO)
-
-
-def _runnable(run: Any, gm: fx.GraphModule, ctx: CompileContext) -> Callable[..., Sequence[Any]]:
-    """What a backend made of a part, as a function of all its inputs."""
-    if isinstance(run, PreparedConstants):
-        return PreparedPart(run, [node.name for node in gm.graph.find_nodes(op="placeholder")], ctx.constants)
-    if not callable(run):
-        raise TypeError(f"`compile` returned {type(run).__name__}, not a callable.")
-    return cast(Run, run)
 
 
 def _text(sizes: Mapping[str, int]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ import torch
 from torch import Tensor, fx, nn
 
 import keel
-from keel import Backend
+from keel import Backend, KeelError, KeelWarning
 from keel.plugin import CompileContext, Constant, PreparedConstants
 
 pytestmark = pytest.mark.filterwarnings("ignore:.isinstance.treespec, LeafSpec:FutureWarning")
@@ -97,9 +98,19 @@ class Vendor:
         return PreparedConstants(prepare, run)
 
 
+class Fails(Vendor):
+    """It cannot prepare its constants."""
+
+    def compile(self, gm: fx.GraphModule, ctx: CompileContext) -> Any:
+        def prepare(values: Mapping[str, Tensor]) -> None:
+            raise MemoryError("the device is full")
+
+        return PreparedConstants(prepare, gm)
+
+
 def inference(model: nn.Module, vendor: Vendor, **options: Any) -> Any:
     torch.compiler.reset()
-    compiled = keel.compile(model, backends=[vendor.backend], strict=True, **options)
+    compiled = keel.compile(model, **{"backends": [vendor.backend], "strict": True, **options})
 
     def call(*args: Tensor) -> Any:
         with torch.no_grad():
@@ -118,6 +129,29 @@ def test_constants_have_the_names_of_the_state_dict() -> None:
         ("buffer", "scale", True),
         ("constant", "shift", True),
     }
+
+
+MESSAGE = r"(?s)acme could not prepare the constants of .*acme: MemoryError: the device is full.*test_constants.py"
+
+
+@pytest.mark.parametrize("freeze", [False, True])
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_a_last_resort_compiles_a_part_whose_constants_cannot_be_prepared(dynamic: bool, freeze: bool) -> None:
+    vendor, model, x = Fails(), Net(), torch.randn(2, 4)
+    vendor.backend = replace(vendor.backend, static=dynamic)
+    run = inference(model, vendor, backends=[vendor.backend, "eager"], strict=False, dynamic=dynamic, freeze=freeze)
+    with pytest.warns(KeelWarning, match=MESSAGE + ".*eager compiles it instead") as warned:
+        for _ in range(2):
+            torch.testing.assert_close(run(x), model(x))
+    assert len(warned) == 1, "in the first call"
+    assert dynamic == ("for the sizes" in str(warned[0].message))
+
+
+def test_constants_that_cannot_be_prepared_are_an_error_under_strict() -> None:
+    with pytest.raises(KeelError, match=MESSAGE) as raised:
+        inference(Net(), Fails())(torch.randn(2, 4))
+    assert raised.value.code == "compile-raised"
+    assert isinstance(raised.value.__cause__, MemoryError)
 
 
 def test_they_are_prepared_once_per_version() -> None:

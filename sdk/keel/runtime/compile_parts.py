@@ -5,9 +5,9 @@ avoids it.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import Any
 
 from torch import fx
 
@@ -17,7 +17,7 @@ from keel.graph.module_paths import module_path, range_name
 from keel.interrupts import is_interrupt
 from keel.placement.part_graphs import PartGraph, build_part_graphs
 from keel.placement.placement import Part, Plan, Refusals
-from keel.plugin import Backend, CompileContext, PreparedConstants, Refusal, with_context
+from keel.plugin import Backend, CompileContext, Refusal, with_context
 from keel.runtime.contract_checks import (
     PartContract,
     Run,
@@ -26,11 +26,12 @@ from keel.runtime.contract_checks import (
     contract_of,
     is_checking_every_call,
 )
+from keel.runtime.last_resorts import compile_instead
 from keel.runtime.link import CompiledPart
 from keel.runtime.parallel_compile import CompileResult, compile_parallel
 from keel.runtime.part_context import PartContexts
 from keel.runtime.part_progress import PartCounter, Report, no_report
-from keel.runtime.prepared_constants import PreparedPart
+from keel.runtime.prepared_constants import runnable
 from keel.runtime.result_casts import CastResults, lay_out
 from keel.torch_adapter import asks_again
 
@@ -70,6 +71,7 @@ def compile_parts(
     own = {name: contexts.of(graph) for name, graph in todo.items()}
     counter = PartCounter(len(todo), report)
     results = compile_parallel(list(todo.values()), own, counter)
+    last = () if strict else tuple(b for b in plan.backends if b.last_resort)
     parts: list[CompiledPart] = []
     failed: list[tuple[Part, BaseException]] = []
     for graph, promised in zip(graphs, promises, strict=True):
@@ -78,7 +80,7 @@ def compile_parts(
             continue
         try:
             if key not in compiled:
-                compiled[key] = _compiled(graph, own[part.name], results.get(part.name))
+                compiled[key] = _compiled(graph, own[part.name], results.get(part.name), last)
                 if part.name not in results:
                     counter.compiled()
         except BaseException as raised:
@@ -163,18 +165,19 @@ def _key(graph: PartGraph) -> Any:
     return graph.part.owner.name, graph.part.nodes, graph.outputs
 
 
-def _compiled(graph: PartGraph, ctx: CompileContext, result: CompileResult | None) -> Run:
-    """Compiles a part, or uses the result that was compiled in parallel. The backend's exceptions are passed on."""
+def _compiled(graph: PartGraph, ctx: CompileContext, result: CompileResult | None, others: Sequence[Backend]) -> Run:
+    """Compiles a part, or uses the result that was compiled in parallel. The backend's exceptions are passed on. If it
+    cannot prepare the constants of the part, in a call, one of ``others`` compiles it.
+    """
     if result is not None and result.raised is not None:
         raise result.raised
     run = with_context(graph.part.owner.compile, ctx)(graph.gm) if result is None else result.run
-    if isinstance(run, Coroutine):
-        run.close()  # otherwise Python warns that it was never awaited
-    if isinstance(run, PreparedConstants):
-        return PreparedPart(run, graph.inputs, ctx.constants)
-    if not callable(run):
-        raise TypeError(f"`compile` returned {type(run).__name__}, not a callable.")
-    return cast(Run, run)
+
+    def instead(raised: BaseException) -> Run:
+        error = _error(graph.part, {node.name: node for node in graph.graph.nodes}, raised, "prepare the constants of")
+        return compile_instead(graph.gm, ctx, [b for b in others if b.name != graph.part.owner.name], error, raised)
+
+    return runnable(run, graph.gm, ctx, instead)
 
 
 def refusals_without(plan: Plan, failures: Sequence[PartFailure]) -> Refusals:
@@ -187,12 +190,12 @@ def refusals_without(plan: Plan, failures: Sequence[PartFailure]) -> Refusals:
     return refusals
 
 
-def _error(part: Part, nodes: Mapping[str, fx.Node], raised: BaseException) -> KeelError:
+def _error(part: Part, nodes: Mapping[str, fx.Node], raised: BaseException, what: str = "compile") -> KeelError:
     """The error for a part whose backend raised ``raised``."""
     name, calls = part.owner.name, count(len(part.nodes), "call")
     return KeelError(
         "compile-raised",
-        f"{name} could not compile part {part.name} of {calls}, which it had claimed.",
+        f"{name} could not {what} part {part.name} of {calls}, which it had claimed.",
         {name: first_line(raised)},
         next((line for node in part.nodes if (line := source_line(nodes[node]))), None),
         "This is a defect of the backend, for it claimed these calls. Leave it out, or add one that takes them.",

@@ -2,21 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any, cast
 
 import torch
+from torch import fx
 
-from keel.plugin import Constant, PreparedConstants
+from keel.interrupts import is_interrupt
+from keel.plugin import CompileContext, Constant, PreparedConstants
+from keel.runtime.contract_checks import Run
 from keel.torch_adapter import LastingValue
+
+Instead = Callable[[BaseException], Run]
+"""Gets what ``prepare`` raised, and returns the part in another form, or raises."""
+
+
+def runnable(run: Any, gm: fx.GraphModule, ctx: CompileContext, instead: Instead) -> Run:
+    """What ``compile`` returned for a part, as a function of all its inputs. Raises TypeError if it is not callable."""
+    if isinstance(run, Coroutine):
+        run.close()  # otherwise Python warns that it was never awaited
+    if isinstance(run, PreparedConstants):
+        return PreparedPart(run, [n.name for n in gm.graph.find_nodes(op="placeholder")], ctx.constants, instead)
+    if not callable(run):
+        raise TypeError(f"`compile` returned {type(run).__name__}, not a callable.")
+    return cast(Run, run)
 
 
 class PreparedPart:
     """A compiled part, as a function of all its inputs, that prepares the constants among them when they are new.
-    ``inputs`` are the names of its placeholders.
+    ``inputs`` are the names of its placeholders. If ``prepare`` raises, the part is what ``instead`` returns.
     """
 
-    def __init__(self, prepared: PreparedConstants, inputs: Sequence[str], constants: Mapping[str, Constant]) -> None:
+    def __init__(
+        self, prepared: PreparedConstants, inputs: Sequence[str], constants: Mapping[str, Constant], instead: Instead
+    ) -> None:
         self.prepare, self.run = prepared.prepare, prepared.run
         self._names = tuple(name for name in inputs if name in constants)
         self._constants = tuple(i for i, name in enumerate(inputs) if name in constants)
@@ -24,12 +43,22 @@ class PreparedPart:
         self._frozen = all(constants[name].value is not None for name in self._names)
         self._state = LastingValue(self._prepared)
         self._known: list[Any] = []
+        self._instead, self._left = instead, list[Run]()
 
     def _prepared(self, *tensors: torch.Tensor) -> Any:
         return self.prepare(dict(zip(self._names, tensors, strict=True)))
 
     def __call__(self, *inputs: Any) -> Sequence[Any]:
-        results: Sequence[Any] = self.run(self._constant_state(inputs), *[inputs[i] for i in self._others])
+        if self._left:
+            return self._left[0](*inputs)
+        try:
+            state = self._constant_state(inputs)
+        except BaseException as raised:
+            if is_interrupt(raised):
+                raise
+            self._left.append(self._instead(raised))
+            return self._left[0](*inputs)
+        results: Sequence[Any] = self.run(state, *[inputs[i] for i in self._others])
         return results
 
     def _constant_state(self, inputs: Sequence[Any]) -> Any:
