@@ -24,6 +24,7 @@ from keel.graph.tensor_devices import device_types
 from keel.plugin import Backend
 from keel.runtime.contract_checks import bind, mismatch, strides_of
 from keel.runtime.link import is_size, resolve_lazy_bits
+from keel.runtime.result_casts import with_strides
 from keel.serialize.save import unfit_program
 from keel.settings import read_settings, with_plugins
 from keel.torch_adapter import (
@@ -155,7 +156,7 @@ class _Door:
         inputs = list(leaves)
         for i, want in self.types.items():
             if isinstance(want, TensorType):
-                inputs[i] = _laid_out(want, resolve_lazy_bits(leaves[i]), known)
+                inputs[i] = _laid_out(self.names[i], want, resolve_lazy_bits(leaves[i]), known)
         return inputs
 
     def _fits(self, i: int, value: Any) -> bool:
@@ -184,13 +185,20 @@ def _door(program: ExportedProgram, gm: fx.GraphModule, stored: Mapping[str, Any
     return _Door(tuple(names), types, fixed, program.range_constraints, tuple(names.index(n) for n in left))
 
 
-def _laid_out(want: TensorType, x: torch.Tensor, known: Mapping[str, int]) -> torch.Tensor:
-    """A tensor with the strides that the graph was traced for: the argument itself if it has them, else a copy."""
+def _laid_out(name: str, want: TensorType, x: torch.Tensor, known: Mapping[str, int]) -> torch.Tensor:
+    """A tensor with the strides that the graph was traced for: the argument itself if it has them, else a copy. Raises
+    KeelError[bad-input] if the graph takes a tensor that is expanded, and elements that would be one differ.
+    """
     strides = strides_of(want, known)
     if all(n <= 1 or s in (None, t) for n, s, t in zip(x.shape, strides, x.stride(), strict=True)):
         return x
     solid = [t if s is None else s for s, t in zip(strides, x.stride(), strict=True)]
-    return torch.empty_strided(x.shape, solid, dtype=x.dtype, device=x.device).copy_(x)
+    copy = with_strides(x, solid)
+    for d, (n, step, t) in enumerate(zip(x.shape, solid, x.stride(), strict=True)):
+        if n > 1 and step == 0 != t and not torch.equal(x, x.narrow(d, 0, 1).expand_as(x)):
+            why = f"Its elements differ along dimension {d}, along which the example of the export was expanded."
+            raise KeelError("bad-input", _MISFIT, {name: why}, do="Export the program with an example of contiguous().")
+    return copy
 
 
 # -- after a call ------------------------------------------------------------------------------------------

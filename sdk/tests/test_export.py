@@ -104,6 +104,21 @@ def test_arguments_with_other_strides_are_copied(model: Counts, backends: list[B
     torch.testing.assert_close(more["a"], wanted["a"] + 1)
 
 
+class Doubles(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x * 2
+
+
+def test_an_argument_may_repeat_what_the_example_was_expanded_from() -> None:
+    row = R(1, 4)
+    run = keel.compile_exported(export(Doubles(), (R(1, 4).expand(3, 4),)), backends=[whole()])
+    for x in (row.expand(3, 4), row.repeat(3, 1), row.t().repeat(1, 3).t()):
+        torch.testing.assert_close(run(x), x * 2)
+    with pytest.raises(KeelError, match=r"x: Its elements differ along dimension 0") as raised:
+        run(R(3, 4))
+    assert raised.value.code == "bad-input"
+
+
 class Swaps(nn.Module):
     def __init__(self) -> None:
         super().__init__()

@@ -111,5 +111,8 @@ def _value(value: Any, sizes: Sizes, fakes: Fakes) -> Any:
         return value
     known = type_of(value)
     assert isinstance(known, TensorType)
-    static = type_with_sizes(known, sizes)
+    try:
+        static = type_with_sizes(known, sizes)
+    except KeyError:
+        raise KeelError("bad-graph", f"A size of {known} depends on data.") from None
     return fakes.tensor(static.dtype, static.shape, static.strides, 0, static.device)

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.fx.experimental.proxy_tensor import make_fx
 
+from keel.errors import KeelError
 from keel.graph.calls import type_of
 from keel.graph.static_sizes import fits_its_types, graph_with_sizes
 from keel.types import TensorType
@@ -40,6 +41,12 @@ def test_rows_of_an_input_do_not_overlap(size: int, answer: bool) -> None:
     assert isinstance(known, TensorType)
     sizes = dict(zip(map(str, (*known.shape, known.strides[0])), (4, size, 9), strict=True))
     assert fits_its_types(graph_with_sizes(gm, sizes)[0]) is answer
+
+
+def test_a_size_that_depends_on_data_is_an_error() -> None:
+    with pytest.raises(KeelError, match=r"A size of i64.*depends on data") as raised:
+        fits(torch.nonzero, [torch.ones(9)], 16)
+    assert raised.value.code == "bad-graph"
 
 
 def test_an_expanded_input_does_not_overlap() -> None:
