@@ -20,6 +20,9 @@ import keel
 REGIONS = ("Torch-Compiled Region", "CompiledFunctionBackward")
 """The events of calls of compiled code; what PyTorch's own wrappers do is directly inside."""
 PRODUCTS = ("aten::addmm", "aten::mm", "aten::bmm", "aten::convolution", "aten::convolution_backward")
+TANGENTS = "aten::contiguous"
+"""By this PyTorch's wrapper lays out gradients of results before it calls a backward graph."""
+KERNEL, RANGE = re.compile(r"keel\.triton[^:]*: k_"), re.compile(r"keel\.triton|keel \w+ graph")
 WIDTH, HEADS = 32, 4
 
 
@@ -172,13 +175,18 @@ def test_kernels_of_a_gpu_are_launched_in_ranges(
         torch.cuda.synchronize()
     profiler.export_chrome_trace(str(tmp_path / "trace.json"))
     events = [e for e in json.loads((tmp_path / "trace.json").read_text())["traceEvents"] if e.get("ph") == "X"]
-    compiled = [e for e in events if e["name"].startswith(REGIONS)]
-    ranges = [e for e in events if re.match(r"keel\.triton|keel \w+ graph", e["name"]) and "gpu" not in e["cat"]]
-    launches = {e["args"]["correlation"]: e for e in events if e.get("cat") in ("cuda_runtime", "cuda_driver")}
-    kernels = [launches[e["args"]["correlation"]] for e in events if e.get("cat") == "kernel"]
-    ours = [launch for launch in kernels if any(is_inside(launch, region) for region in compiled)]
-    assert ours and all(any(is_inside(launch, range) for range in ranges) for launch in ours)
+    host = [e for e in events if e["cat"] in ("cpu_op", "user_annotation")]
+    ops = {e["args"]["External id"]: e for e in host if "External id" in e["args"]}
+    launched = [names_around(ops[e["args"]["External id"]], host) for e in events if e["cat"] == "kernel"]
+    ours = [names for names in launched if any(name.startswith(REGIONS) for name in names)]
+    assert any(KERNEL.match(name) for names in ours for name in names)
+    assert [names for names in ours if not any(map(RANGE.match, names)) and TANGENTS not in names] == []
 
 
-def is_inside(event: dict[str, Any], other: dict[str, Any]) -> bool:
-    return event["tid"] == other["tid"] and other["ts"] <= event["ts"] <= other["ts"] + other["dur"]
+def names_around(event: dict[str, Any], others: list[dict[str, Any]]) -> list[str]:
+    """The names of an event of a trace and of those around it."""
+    return [
+        other["name"]
+        for other in others
+        if event["tid"] == other["tid"] and other["ts"] <= event["ts"] <= other["ts"] + other["dur"]
+    ]

@@ -50,6 +50,7 @@ FLOORS = (
     "loop_level",
     "discovery",
     "pins",
+    "padded_loops",
     "padding",
     "specialize",
     "settings",

@@ -61,6 +61,19 @@ UNARY: Mapping[str, Callable[[Tensor], Tensor]] = {
     "transpose twice": lambda x: (x.t() + 1).t().contiguous() if x.dim() == 2 else x,
     "flat and back": lambda x: (x.reshape(-1) * 2).reshape(x.shape),
     "flat the other way": lambda x: x.t().reshape(-1).reshape(x.shape) if x.dim() == 2 else x,
+    "one dimension and back": lambda x: (x.reshape(-1, x.shape[-1]) * 2).reshape(x.shape),
+    "two dimensions and back": lambda x: ((x.reshape(-1, x.shape[-1]) + 1).reshape(-1) * 2).reshape(x.shape),
+    "one dimension and positions": lambda x: (
+        x.reshape(-1, x.shape[-1]) + torch.arange(x.numel() // x.shape[-1])[:, None]
+    ).reshape(x.shape),
+    "heads": lambda x: (
+        (x.reshape(*x.shape[:-1], 2, -1).transpose(-3, -2) * 2).transpose(-3, -2).reshape(x.shape)
+        if x.dim() == 3
+        else x
+    ),
+    "norm of rows of one dimension": lambda x: (
+        F.layer_norm(x.reshape(-1, x.shape[-1]), x.shape[-1:]).reshape(x.shape) if x.is_floating_point() else x
+    ),
     "split rows": lambda x: x.reshape(x.shape[0], 2, -1).sum(1).repeat(1, 2) if x.dim() == 2 else x,
     "first half": lambda x: F.pad(x[: x.shape[0] // 2], (0, 0) * (x.dim() - 1) + (0, x.shape[0] - x.shape[0] // 2)),
     "shifted": lambda x: torch.cat([x[1:], x[:1]]),
@@ -111,11 +124,11 @@ def traced(program: Callable[..., Tensor], inputs: Sequence[Tensor]) -> fx.Graph
     return gm
 
 
-def rows_of(gm: fx.GraphModule) -> str:
-    """The symbol of the number of rows."""
+def rows_of(gm: fx.GraphModule, dim: int = 0) -> str:
+    """The symbol of the number of rows, which are a dimension of the first input."""
     type = type_of(gm.graph.find_nodes(op="placeholder")[0].meta["val"])
     assert isinstance(type, TensorType)
-    return str(type.shape[0])
+    return str(type.shape[dim])
 
 
 def at_a_larger_size(gm: fx.GraphModule, symbol: str, inputs: Sequence[Tensor], size: int) -> Tensor:
@@ -134,15 +147,23 @@ def at_a_larger_size(gm: fx.GraphModule, symbol: str, inputs: Sequence[Tensor], 
 
 
 @settings(max_examples=int(_MORE or 60), deadline=None, derandomize=_MORE is None, suppress_health_check=[*HealthCheck])
-@given(programs(), st.sampled_from([(), (WIDTH,)]), st.sampled_from([torch.int64, torch.float32]), st.integers(2, 40))
+@given(
+    programs(),
+    st.sampled_from([((), ()), ((), (WIDTH,)), ((3,), (WIDTH,))]),
+    st.sampled_from([torch.int64, torch.float32]),
+    st.integers(2, 40),
+)
 def test_results_are_the_same_at_a_larger_size(
-    program: Callable[..., Tensor], row: tuple[int, ...], dtype: torch.dtype, more: int
+    program: Callable[..., Tensor],
+    around: tuple[tuple[int, ...], tuple[int, ...]],
+    dtype: torch.dtype,
+    more: int,
 ) -> None:
-    rows = 7
+    rows, (batch, row) = 7, around
     draws = torch.Generator().manual_seed(rows + more)
-    inputs = [torch.randint(-9, 10, (rows, *row), generator=draws).to(dtype) for _ in range(2)]
+    inputs = [torch.randint(-9, 10, (*batch, rows, *row), generator=draws).to(dtype) for _ in range(2)]
     gm = traced(program, inputs)
-    symbol = rows_of(gm)
+    symbol = rows_of(gm, len(batch))
     if why_not_padded(gm, symbol, {symbol: BOUNDS}) is not None:
         return
     result, expected = at_a_larger_size(gm, symbol, inputs, rows + more), gm(*inputs)
@@ -163,6 +184,7 @@ def test_results_are_the_same_at_a_larger_size(
         "flat and back",
         "split rows",
         "transpose twice",
+        "one dimension and back",
         "rows by position",
         "a position of a table",
         "an element of each row",
@@ -172,6 +194,19 @@ def test_results_are_the_same_at_a_larger_size(
 def test_the_proof_finds_what_is_safe(name: str) -> None:
     gm = traced(UNARY[name], [torch.randn(7, WIDTH)])
     assert why_not_padded(gm, rows_of(gm), {rows_of(gm): BOUNDS}) is None
+
+
+@pytest.mark.parametrize("name", ["one dimension and back", "two dimensions and back", "norm of rows of one dimension"])
+def test_batches_of_lengths_may_become_one_dimension(name: str) -> None:
+    gm = traced(UNARY[name], [torch.randn(3, 7, WIDTH)])
+    symbol = rows_of(gm, 1)
+    assert why_not_padded(gm, symbol, {symbol: BOUNDS}) is None
+
+
+def test_elements_of_different_batches_are_not_confused() -> None:
+    gm = traced(UNARY["one dimension and positions"], [torch.randn(3, 7, WIDTH)])
+    symbol = rows_of(gm, 1)
+    assert why_not_padded(gm, symbol, {symbol: BOUNDS}) == "aten.add.Tensor computes with the size."
 
 
 @pytest.mark.parametrize(

@@ -248,7 +248,7 @@ def _top(atom: Atom) -> Dim | None:
             return None if exact is None else canonicalize(exact - 1)
 
 
-def _split(i: Index, by: Dim) -> tuple[Index, Index]:
+def split(i: Index, by: Dim) -> tuple[Index, Index]:
     """``i`` as (multiples, rest) with i = by * multiples + rest, every term that ``by`` divides in ``multiples``."""
     multiples: list[tuple[Atom, Dim]] = []
     rest: list[tuple[Atom, Dim]] = []
@@ -265,7 +265,8 @@ def _split(i: Index, by: Dim) -> tuple[Index, Index]:
     return (make(exact, multiples), make(0, rest)) if exact is not None else (make(0, multiples), make(i.const, rest))
 
 
-def _within(i: Index, by: Dim) -> bool:
+def is_within(i: Index, by: Dim) -> bool:
+    """True if 0 <= i < by can be proved."""
     interval = bounds(i)
     return interval is not None and non_negative(interval[0]) and is_provably_less(interval[1], by)
 
@@ -275,19 +276,19 @@ def floordiv(i: Index, by: Dim) -> Index:
     by = canonicalize(by)
     if by == 1:
         return i
-    quotient_part, rest = _split(i, by)
-    if _within(rest, by):
+    quotient_part, rest = split(i, by)
+    if is_within(rest, by):
         return quotient_part
     if rest.is_const:
         return quotient_part + index(sympy.floor(sympy.expand(sympy.sympify(rest.const) / by)))
-    inner = _lone(rest)
+    inner = lone_atom(rest)
     if isinstance(inner, Div):  # (x // a) // b = x // (a * b)
         return quotient_part + floordiv(inner.of, inner.by * by)
     if isinstance(inner, Mod) and (a := quotient(inner.by, by)) is not None:
         return quotient_part + mod(floordiv(inner.of, by), a)  # (x % (a * b)) // b = (x // b) % a
     for c, n in _factors(rest, by):  # (c*x + r) // (c*n) = x // n where 0 <= r < c
-        x, r = _split(rest, c)
-        if _within(r, c):
+        x, r = split(rest, c)
+        if is_within(r, c):
             return quotient_part + floordiv(x, n)
     return quotient_part + index(Div(rest, by))
 
@@ -297,23 +298,24 @@ def mod(i: Index, by: Dim) -> Index:
     by = canonicalize(by)
     if by == 1:
         return ZERO
-    _, rest = _split(i, by)
-    if _within(rest, by):
+    _, rest = split(i, by)
+    if is_within(rest, by):
         return rest
     if rest.is_const:
         return index(sympy.Mod(rest.const, by))
-    inner = _lone(rest)
+    inner = lone_atom(rest)
     if isinstance(inner, Mod) and quotient(inner.by, by) is not None:
         return mod(inner.of, by)  # (x % (a * b)) % b = x % b
     for c, n in _factors(rest, by):  # (c*x + r) % (c*n) = c*(x % n) + r where 0 <= r < c
-        x, r = _split(rest, c)
-        if _within(r, c):
+        x, r = split(rest, c)
+        if is_within(r, c):
             scaled: Index = mod(x, n) * c
             return scaled + r
     return index(Mod(rest, by))
 
 
-def _lone(i: Index) -> Atom | None:
+def lone_atom(i: Index) -> Atom | None:
+    """The atom that an index consists of; None if it is computed."""
     return i.terms[0][0] if i.const == 0 and len(i.terms) == 1 and i.terms[0][1] == 1 else None
 
 

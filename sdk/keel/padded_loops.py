@@ -1,0 +1,254 @@
+"""The proof that a loop form computes the same elements if a size is larger, and what it computes behind the size."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import sympy
+import torch
+
+from keel.loops.builder import CheckedIndex, LoopDefinition, Read
+from keel.loops.growing_index import Blocks, GrowingIndex, blocks_of_axes
+from keel.loops.index import Axis, Div, Index, Loaded, Mod, index
+from keel.loops.intervals import DIVISIONS, INTERVALS, Interval
+from keel.loops.ir import Apply, Const, Position, Reduce, Scan
+from keel.loops.symbolic_sizes import evaluate, non_negative
+from keel.plugin import SizeRange
+from keel.types import Dim, TensorType, symbols_of
+
+ZERO: Interval = (0, 0)
+COMPUTES = "computes with the size."
+
+
+@dataclass(frozen=True)
+class Behind:
+    """What is known of the elements of a value that are behind the size: the ``interval`` that they are in; and whether
+    the value is ``constant``, that is, the same all along the size, in front of it too. All elements, in front of it
+    too, are at least 0 and less than ``below``, if that is known. ``blocks`` has for each dimension the size of its
+    blocks (see ``GrowingIndex``), and is empty if no dimension has blocks.
+    """
+
+    interval: Interval | None = None
+    constant: bool = False
+    below: Dim | None = None
+    blocks: Blocks = ()
+
+
+@dataclass
+class LoopProof:
+    """The proof for one loop form. ``mentions`` says whether a size or a type depends on the size that grows, and
+    ``sizes`` has the bounds of sizes. ``operands`` are the types of its operands, and what is known of them.
+    """
+
+    mentions: Callable[[Any], bool]
+    sizes: Mapping[str, SizeRange]
+    definition: LoopDefinition
+    operands: Sequence[tuple[TensorType, Behind]]
+    intervals: dict[int, Interval | None] = field(default_factory=dict)
+    constant: set[int] = field(default_factory=set)
+    below: dict[int, Dim | None] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        reads = [step for step in self.definition.steps if isinstance(step, Read)]
+        blocks = blocks_of_axes([(r.at, self.operands[r.operand][1].blocks) for r in reads], self.mentions)
+        self.growing = GrowingIndex(self.mentions, blocks, self.below)
+
+    def why_not(self) -> str | None:
+        """Why the loop form is not the same at a larger size; None if it is the same."""
+        mentions, definition = self.mentions, self.definition
+        if any(mentions(axis.size) for axis in definition.folded):
+            return "reduces along the size."
+        if definition.scanned in self.growing.blocks:
+            return "scans a dimension that is made of several."
+        for step in definition.steps:
+            if (why := self.fails(step)) is not None:
+                return why
+            self.learn(step)
+        update = definition.update
+        if update is None:
+            return None
+        if any(mentions(axis.size) for axis in definition.axes):
+            return "scatters values along the size."
+        if any(self.operands[definition.base or 0][1].blocks) or not all(map(self.growing.is_same, update.at)):
+            return COMPUTES
+        return None
+
+    def results(self, types: Sequence[Any]) -> tuple[Behind, ...]:
+        """What is known of the results, which have these types."""
+        definition = self.definition
+        blocks = tuple(self.growing.blocks.get(axis) for axis in definition.axes)
+        outputs = definition.outputs if definition.update is None else (-1,) * len(types)
+        return tuple(
+            Behind(self.intervals.get(n), n in self.constant, self.below.get(n), blocks if any(blocks) else ())
+            for n in outputs
+        )
+
+    def fails(self, step: Any) -> str | None:
+        """Why a step is not the same at a larger size, or may fail for what is behind the size."""
+        match step:
+            case Read(at=at):
+                blocks = self.operands[step.operand][1].blocks or (None,) * len(at)
+                if not all(map(self.growing.is_at, at, blocks)):
+                    return COMPUTES
+            case Position(index=i) if not self.growing.is_same(i):
+                return COMPUTES
+        match step:
+            case CheckedIndex(value=value, bound=bound) if self.below.get(value) != bound:
+                if self.mentions(bound):
+                    return COMPUTES
+                if value not in self.constant and not self.is_within(step):
+                    return "reads at a computed index, which may be out of range behind the size."
+            case Apply(op=op, args=args) if op in DIVISIONS and not step.dtype.is_floating_point:
+                divisor = self.intervals.get(args[-1])
+                if args[-1] not in self.constant and (divisor is None or divisor[0] <= 0 <= divisor[1]):
+                    return "divides integers, which may fail behind the size."
+        return None
+
+    def learn(self, step: Any) -> None:
+        """Notes what is known of the value of a step."""
+        match step:
+            case Read():
+                type, known = self.operands[step.operand]
+                if self.is_constant(step, type, known):
+                    self.constant.add(step.result)
+                if step.mask is None:
+                    self.below[step.result] = known.below
+                    self.intervals[step.result] = known.interval if self.is_behind(step.at, type) else None
+            case Reduce() | Scan():
+                pass
+            case _:
+                if all(a in self.constant for a in _arguments(step)) and not any(map(self.along, _indices(step))):
+                    self.constant.add(step.result)
+                self.intervals[step.result] = self.interval(step)
+                self.below[step.result] = self.below_of(step)
+
+    def is_constant(self, step: Read, type: TensorType, known: Behind) -> bool:
+        """True if a read is of the same element wherever along the size the result's element is, or of an equal one."""
+        if step.mask is not None and step.mask not in self.constant:
+            return False
+        return all(
+            not self.along(i) or (known.constant and self.mentions(size))
+            for i, size in zip(step.at, type.shape, strict=True)
+        ) and (known.constant or not self.mentions(type))
+
+    def is_behind(self, at: Sequence[Index], type: TensorType) -> bool:
+        """True if the elements of the result that are behind the size read elements of the operand that are, too: one
+        axis of the result runs along the size, and it is a coordinate of the operand, in a dimension of the same size.
+        """
+        growing = [axis for axis in self.definition.axes if self.mentions(axis.size)]
+        return len(growing) == 1 and any(
+            coordinate == index(growing[0]) and size == growing[0].size
+            for coordinate, size in zip(at, type.shape, strict=True)
+        )
+
+    def along(self, i: Index) -> bool:
+        """True if an index depends on where along the size it is."""
+        for atom, _ in i.terms:
+            match atom:
+                case Axis(size=size) if self.mentions(size):
+                    return True
+                case Loaded(value=value) if value not in self.constant:
+                    return True
+                case Div(of=of) | Mod(of=of) if self.along(of):
+                    return True
+        return False
+
+    def interval(self, step: Any) -> Interval | None:
+        """The interval of a step, from those of its operands. Floats may round, but 0 is 0."""
+        interval: Interval | None = None
+        match step:
+            case Const(value=value):
+                interval = (int(value), int(value)) if math.isfinite(value) and value == int(value) else None
+            case Position():
+                interval = self.reach(step.index)
+            case Apply() if step.op in INTERVALS:
+                known = [each for a in step.args if (each := self.intervals.get(a)) is not None]
+                interval = INTERVALS[step.op](*known) if len(known) == len(step.args) else None
+        return interval if not step.dtype.is_floating_point or interval == ZERO else None
+
+    def below_of(self, step: Any) -> Dim | None:
+        """What all elements of a step are less than, while they are at least 0."""
+        match step:
+            case Position(index=Index(const=0, terms=((Axis(size=size), 1),))):
+                return size
+            case Apply(op="cast", args=(value,)) if step.dtype in (torch.int32, torch.int64):
+                return self.below.get(value)
+            case CheckedIndex(value=value):
+                return self.below.get(value)
+        return None
+
+    def reach(self, i: Index) -> Interval | None:
+        """The values of an index over the largest extents of its axes."""
+        if not isinstance(i.const, int):
+            return None
+        low = high = i.const
+        for atom, coefficient in i.terms:
+            if not isinstance(atom, Axis) or not isinstance(coefficient, int):
+                return None
+            if (size := _largest(atom.size, self.sizes)) is None:
+                return None
+            ends = (0, coefficient * max(size - 1, 0))
+            low, high = low + min(ends), high + max(ends)
+        return low, high
+
+    def is_within(self, step: CheckedIndex) -> bool:
+        """True if all values behind the size are indices below the bound of a check."""
+        interval, bound = self.intervals.get(step.value), _smallest(step.bound, self.sizes)
+        if interval is None or bound is None or max(map(abs, interval)) >= SMALL:
+            return False
+        return (-bound if step.wrap else 0) <= interval[0] and interval[1] < bound
+
+
+SMALL = 2**24
+"""Integers below this are the same in all dtypes that hold indices but the 8-bit and 16-bit ones."""
+
+
+def _largest(size: Dim, sizes: Mapping[str, SizeRange]) -> int | None:
+    """The largest value of a size that grows with its symbols; None if it has no bound."""
+    ends = {str(s): known.high for s in symbols_of([size]) if (known := sizes.get(s)) is not None}
+    return _at(size, {name: end for name, end in ends.items() if end is not None})
+
+
+def _smallest(size: Dim, sizes: Mapping[str, SizeRange]) -> int | None:
+    """The smallest value of a size that grows with its symbols; None if it has no bound."""
+    return _at(size, {s: sizes[s].low for s in symbols_of([size]) if s in sizes})
+
+
+def _at(size: Dim, ends: Mapping[str, int]) -> int | None:
+    return evaluate(size, ends) if ends.keys() >= set(symbols_of([size])) and grows(size) else None
+
+
+def _arguments(step: Any) -> tuple[int, ...]:
+    """The numbers of the values that a step reads."""
+    match step:
+        case Apply(args=args):
+            return args
+        case CheckedIndex(value=value):
+            return (value,)
+    return ()
+
+
+def _indices(step: Any) -> tuple[Index, ...]:
+    """The indices that a step reads at, or computes."""
+    match step:
+        case Read(at=at):
+            return at
+        case Position(index=i):
+            return (i,)
+    return ()
+
+
+def grows(dim: Any) -> bool:
+    """True if it can be seen that a size is not smaller where its symbols are larger."""
+    if isinstance(dim, int) or dim.is_number or dim.is_Symbol:
+        return True
+    if isinstance(dim, sympy.Add | sympy.Max | sympy.Min):
+        return all(map(grows, dim.args))
+    if isinstance(dim, sympy.Mul):
+        return all(grows(a) and non_negative(a) for a in dim.args)
+    if type(dim).__name__ in ("FloorDiv", "CleanDiv"):  # of PyTorch's symbolic language
+        return grows(dim.args[0]) and bool(dim.args[1].is_number and dim.args[1] > 0)
+    return False
