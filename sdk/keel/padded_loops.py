@@ -12,9 +12,11 @@ import torch
 
 from keel.loops.builder import CheckedIndex, LoopDefinition, Read
 from keel.loops.growing_index import Blocks, GrowingIndex, blocks_of_axes
-from keel.loops.index import Axis, Div, Index, Loaded, Mod, index
+from keel.loops.index import Axis, Div, Index, Loaded, Mod, index, lone_atom
 from keel.loops.intervals import DIVISIONS, INTERVALS, Interval
 from keel.loops.ir import Apply, Const, Position, Reduce, Scan
+from keel.loops.monoids import MONOIDS
+from keel.loops.scalar_semantics import evaluate_op
 from keel.loops.symbolic_sizes import evaluate, non_negative
 from keel.plugin import SizeRange
 from keel.types import Dim, TensorType, symbols_of
@@ -37,16 +39,30 @@ class Behind:
     blocks: Blocks = ()
 
 
+@dataclass(frozen=True)
+class Fill:
+    """A ``value`` that the elements of an operand have to have behind the size, along the dimension ``dim``, so that
+    its call can be padded. The dimension has blocks of the size ``block``, if that is not None.
+    """
+
+    operand: int
+    dim: int
+    value: bool | int | float
+    block: Dim | None
+
+
 @dataclass
 class LoopProof:
     """The proof for one loop form. ``mentions`` says whether a size or a type depends on the size that grows, and
-    ``sizes`` has the bounds of sizes. ``operands`` are the types of its operands, and what is known of them.
+    ``sizes`` has the bounds of sizes. ``operands`` are the types of its operands, and what is known of them. With
+    ``fills``, it may assume that operands are filled, and collects with what.
     """
 
     mentions: Callable[[Any], bool]
     sizes: Mapping[str, SizeRange]
     definition: LoopDefinition
     operands: Sequence[tuple[TensorType, Behind]]
+    fills: dict[tuple[int, int], Fill] | None = None
     intervals: dict[int, Interval | None] = field(default_factory=dict)
     constant: set[int] = field(default_factory=set)
     below: dict[int, Dim | None] = field(default_factory=dict)
@@ -59,7 +75,7 @@ class LoopProof:
     def why_not(self) -> str | None:
         """Why the loop form is not the same at a larger size; None if it is the same."""
         mentions, definition = self.mentions, self.definition
-        if any(mentions(axis.size) for axis in definition.folded):
+        if not all(self.may_fold(axis) for axis in definition.folded if mentions(axis.size)):
             return "reduces along the size."
         if definition.scanned in self.growing.blocks:
             return "scans a dimension that is made of several."
@@ -99,13 +115,84 @@ class LoopProof:
             case CheckedIndex(value=value, bound=bound) if self.below.get(value) != bound:
                 if self.mentions(bound):
                     return COMPUTES
-                if value not in self.constant and not self.is_within(step):
+                if value not in self.constant and not self.is_within(step) and not self.may_check(step):
                     return "reads at a computed index, which may be out of range behind the size."
             case Apply(op=op, args=args) if op in DIVISIONS and not step.dtype.is_floating_point:
                 divisor = self.intervals.get(args[-1])
-                if args[-1] not in self.constant and (divisor is None or divisor[0] <= 0 <= divisor[1]):
+                unknown = args[-1] not in self.constant and (divisor is None or divisor[0] <= 0 <= divisor[1])
+                if unknown and not self.may_divide(args[-1]):
                     return "divides integers, which may fail behind the size."
         return None
+
+    def may_fold(self, axis: Axis) -> bool:
+        """True if operands can be filled along an axis so that what is behind the size adds nothing to a reduction."""
+        fold = next(step for step in self.definition.steps if isinstance(step, Reduce))
+        identity = MONOIDS[fold.monoid].identity(fold.dtypes)
+        reads = [r for r in self.reads_of(fold.args) if any(_has(i, axis) for i in r.at)]
+        for value in dict.fromkeys((*identity, 0, 1)):
+            values = self.values({r.result: value for r in reads})
+            if [values.get(a) for a in fold.args] == [*identity]:
+                return self.fill(reads, value, axis)
+        return False
+
+    def may_check(self, step: CheckedIndex) -> bool:
+        """True if operands can be filled so that an index behind the size is within its bound."""
+        reads, bound = self.reads_of([step.value]), _smallest(step.bound, self.sizes)
+        index_behind = self.values({r.result: 0 for r in reads}).get(step.value)
+        return bound is not None and index_behind is not None and 0 <= index_behind < bound and self.fill(reads, 0)
+
+    def may_divide(self, divisor: int) -> bool:
+        """True if operands can be filled so that a divisor behind the size is not 0."""
+        reads = self.reads_of([divisor])
+        return bool(self.values({r.result: 1 for r in reads}).get(divisor)) and self.fill(reads, 1)
+
+    def reads_of(self, numbers: Sequence[int]) -> list[Read]:
+        """The reads that values are computed from, as far as they read along the size."""
+        steps = {step.result: step for step in self.definition.steps if not isinstance(step, Reduce | Scan)}
+        reads, waiting, visited = list[Read](), [*numbers], set[int]()
+        while waiting:
+            number = waiting.pop()
+            step = steps.get(number)
+            if step is None or number in visited:
+                continue
+            visited.add(number)
+            if isinstance(step, Read) and any(map(self.along, step.at)):
+                reads.append(step)
+            waiting += _arguments(step)
+        return reads
+
+    def values(self, of_reads: Mapping[int, bool | int | float]) -> dict[int, bool | int | float]:
+        """The values of the steps that can be computed from these values of reads, and from constants."""
+        values: dict[int, torch.Tensor] = {}
+        for step in self.definition.steps:
+            match step:
+                case Read(result=number) if number in of_reads and can_hold(step.dtype, of_reads[number]):
+                    values[number] = torch.tensor(of_reads[number], dtype=step.dtype, device="cpu")
+                case Const(result=number, value=value):
+                    values[number] = torch.tensor(value, dtype=step.dtype, device="cpu")
+                case Apply(result=number, args=args) if all(a in values for a in args):
+                    values[number] = evaluate_op(step.op, tuple(values[a] for a in args), step.dtype)
+        return {number: value.item() for number, value in values.items()}
+
+    def fill(self, reads: Sequence[Read], value: bool | int | float, along: Axis | None = None) -> bool:
+        """Notes that operands have to be filled where these reads are behind the size ``along`` an axis, or along any.
+        False if they cannot be.
+        """
+        if self.fills is None or not reads:
+            return False
+        for read in reads:
+            type, known = self.operands[read.operand]
+            for dim, i in enumerate(read.at):
+                axis = lone_atom(i)
+                if not self.along(i) or (along is not None and not _has(i, along)):
+                    continue
+                if read.mask is not None or not isinstance(axis, Axis) or axis.size != type.shape[dim]:
+                    return False
+                fill = Fill(read.operand, dim, value, known.blocks[dim] if known.blocks else None)
+                if any(other.value != value for (n, _), other in self.fills.items() if n == read.operand):
+                    return False  # an element may be behind the size along two dimensions
+                self.fills[read.operand, dim] = fill
+        return True
 
     def learn(self, step: Any) -> None:
         """Notes what is known of the value of a step."""
@@ -221,6 +308,21 @@ def _at(size: Dim, ends: Mapping[str, int]) -> int | None:
     return evaluate(size, ends) if ends.keys() >= set(symbols_of([size])) and grows(size) else None
 
 
+def _has(i: Index, axis: Axis) -> bool:
+    """True if an index depends on an axis."""
+    return any(atom == axis or (isinstance(atom, Div | Mod) and _has(atom.of, axis)) for atom, _ in i.terms)
+
+
+def can_hold(dtype: torch.dtype, value: bool | int | float) -> bool:
+    """True if a number has a value of this dtype that equals it."""
+    if dtype.is_floating_point:
+        return True
+    if isinstance(value, float) and not value.is_integer():
+        return False
+    low, high = (0, 1) if dtype == torch.bool else (torch.iinfo(dtype).min, torch.iinfo(dtype).max)
+    return low <= value <= high
+
+
 def _arguments(step: Any) -> tuple[int, ...]:
     """The numbers of the values that a step reads."""
     match step:
@@ -242,7 +344,7 @@ def _indices(step: Any) -> tuple[Index, ...]:
 
 
 def grows(dim: Any) -> bool:
-    """True if it can be seen that a size is not smaller where its symbols are larger."""
+    """True if it can be visited that a size is not smaller where its symbols are larger."""
     if isinstance(dim, int) or dim.is_number or dim.is_Symbol:
         return True
     if isinstance(dim, sympy.Add | sympy.Max | sympy.Min):

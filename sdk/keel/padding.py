@@ -17,7 +17,7 @@ some sizes at all, for instance a slice up to one size of another, is for ``fits
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -30,7 +30,7 @@ from keel.graph.decompose import decompose_call
 from keel.graph.purity import draws_nothing
 from keel.loops.builder import LoopDefinition
 from keel.loops.lower import lower
-from keel.padded_loops import ZERO, Behind, LoopProof, grows
+from keel.padded_loops import ZERO, Behind, Fill, LoopProof, grows
 from keel.plugin import SizeRange
 from keel.runtime.result_casts import with_strides
 from keel.spec.opset import decomposition_of
@@ -42,16 +42,32 @@ Known = dict[fx.Node, tuple[Behind, ...]]
 """What is known of the results of calls. Nothing is known of others, which do not depend on the size."""
 
 
+@dataclass(frozen=True, eq=False)
+class PaddedCalls:
+    """What has to be changed in a graph before it can be padded: ``fills`` has the operands of calls that have to be
+    filled behind the size, and ``pieces`` the decompositions of calls inside of which an operand has to be filled.
+    """
+
+    fills: dict[fx.Node, tuple[Fill, ...]] = field(default_factory=dict)
+    pieces: dict[fx.Node, fx.Graph] = field(default_factory=dict)
+
+
 def why_not_padded(gm: fx.GraphModule, symbol: str, sizes: Mapping[str, SizeRange]) -> str | None:
     """A sentence about the first call whose results would differ if the size ``symbol`` were larger, within its bounds
     in ``sizes``; None if there is no such call. A symbol that is not in ``sizes`` has no bounds.
     """
-    proof = _Proof(symbol, sizes)
-    proof.known.update({node: (proof.behind_input(node),) for node in gm.graph.find_nodes(op="placeholder")})
-    if (why := proof.why_not(gm.graph)) is not None:
-        return why
-    returned = [proof.of(node) for node in gm.graph.output_node().all_input_nodes]
-    return "It returns a dimension that is made of several." if any(any(each.blocks) for each in returned) else None
+    return _Proof(symbol, sizes).why_not(gm.graph)
+
+
+def padded_calls(
+    gm: fx.GraphModule, symbol: str, sizes: Mapping[str, SizeRange], masks: Collection[str] = ()
+) -> PaddedCalls | str:
+    """What has to be changed so that no result differs if the size ``symbol`` is larger; or, as ``why_not_padded``, a
+    sentence about a call that no change would help. The placeholders in ``masks`` are not padded.
+    """
+    changed = PaddedCalls()
+    why = _Proof(symbol, sizes, changed, masks).why_not(gm.graph)
+    return changed if why is None else why
 
 
 @dataclass(frozen=True)
@@ -60,6 +76,8 @@ class _Proof:
 
     symbol: str
     sizes: Mapping[str, SizeRange]
+    changed: PaddedCalls | None = None
+    masks: Collection[str] = ()
     known: Known = field(default_factory=dict)
 
     def behind_input(self, node: fx.Node) -> Behind:
@@ -74,6 +92,16 @@ class _Proof:
         return self.known.get(node, (Behind(),))[0]
 
     def why_not(self, graph: fx.Graph) -> str | None:
+        """Why the results of a graph differ at a larger size."""
+        for node in graph.find_nodes(op="placeholder"):
+            self.known[node] = (Behind() if node.name in self.masks else self.behind_input(node),)
+        if (why := self.why_not_calls(graph)) is not None:
+            return why
+        returned = [self.of(node) for node in graph.output_node().all_input_nodes]
+        return "It returns a dimension that is made of several." if any(any(each.blocks) for each in returned) else None
+
+    def why_not_calls(self, graph: fx.Graph) -> str | None:
+        """Why the results of a call of a graph differ, of whose placeholders it is known what is behind them."""
         for node in graph.nodes:
             if node.op == "get_attr":
                 return "It calls a graph of its own."
@@ -102,10 +130,13 @@ class _Proof:
             return self.why_not_pieces(node, call, operands)
         tensors = [n for n in operands if isinstance(n.meta.get("val"), torch.Tensor)]
         known = [(type, self.of(n)) for type, n in zip(call.tensors, tensors, strict=True)]
-        loops = LoopProof(self.mentions, self.sizes, definition, known)
+        fills: dict[tuple[int, int], Fill] | None = None if self.changed is None else {}
+        loops = LoopProof(self.mentions, self.sizes, definition, known, fills)
         if (why := loops.why_not()) is not None:
             return why
         self.known[node] = loops.results(call.out)
+        if self.changed is not None and fills:
+            self.changed.fills[node] = tuple(fills.values())
         return None
 
     def why_not_pieces(self, node: fx.Node, call: Call, operands: Sequence[fx.Node]) -> str | None:
@@ -118,9 +149,14 @@ class _Proof:
         except NotRecorded:
             return "cannot be decomposed."
         placeholders = pieces.find_nodes(op="placeholder")
-        inner = replace(self, known={p: (self.of(n),) for p, n in zip(placeholders, operands, strict=True)})
-        if (why := inner.why_not(pieces)) is not None:
+        inside = None if self.changed is None else PaddedCalls()
+        known: Known = {p: (self.of(n),) for p, n in zip(placeholders, operands, strict=True)}
+        inner = replace(self, changed=inside, known=known)
+        if (why := inner.why_not_calls(pieces)) is not None:
             return f"is made of calls, of which {why}"
+        if self.changed is not None and inside is not None and inside.fills:
+            self.changed.pieces.update({node: pieces, **inside.pieces})
+            self.changed.fills.update(inside.fills)
         results: Any = pieces.output_node().args[0]
         results = results if isinstance(results, tuple | list) else (results,)
         self.known[node] = tuple(inner.of(r) if isinstance(r, fx.Node) else Behind() for r in results)

@@ -7,7 +7,7 @@ value of the other sizes is compiled, and the least recently used ones are dropp
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from threading import Lock
@@ -26,7 +26,8 @@ from keel.graph.static_sizes import (
     type_with_sizes,
 )
 from keel.interrupts import is_interrupt
-from keel.padding import cut, padded, why_not_padded
+from keel.masked_graph import Mask, MaskedGraph, masked
+from keel.padding import cut, padded
 from keel.plugin import Backend, CompileContext, Refusal, Staged, Support, with_context
 from keel.refusals import answer
 from keel.runtime.contract_checks import PartContract, Run, contract_of, mismatch
@@ -98,7 +99,7 @@ class _Begin:
             return _first_stage(self.backend, gm, ctx)
         part = SpecializedPart(self.backend, gm, ctx, self.buckets, self.others)
         typical = {name: size.typical for name, size in ctx.sizes.items() if size.typical is not None}
-        return part.begin(part.rounded(typical)) if typical.keys() == ctx.sizes.keys() else lambda: part
+        return part.begin(part.version(typical)) if typical.keys() == ctx.sizes.keys() else lambda: part
 
 
 @dataclass(frozen=True)
@@ -119,6 +120,18 @@ def _first_stage(backend: Backend, gm: fx.GraphModule, ctx: CompileContext) -> C
     return partial(with_context(backend.compile, ctx), gm)
 
 
+@dataclass(frozen=True)
+class Version:
+    """The sizes that a part is compiled for, and whether in the form with masks."""
+
+    sizes: Sizes
+    masked: bool = False
+
+    @property
+    def values(self) -> dict[str, int]:
+        return dict(self.sizes)
+
+
 class SpecializedPart:
     """A part, as a function of its inputs, that is compiled for each of the sizes that it is called with."""
 
@@ -133,31 +146,44 @@ class SpecializedPart:
         self.backend, self.gm, self.ctx, self.buckets, self.others = backend, gm, ctx, buckets, others
         self.contract: PartContract = contract_of(gm, backend.name, "part")
         rounded = sorted(_size_symbols(self.contract.inputs) & ctx.sizes.keys()) if buckets != () else ()
-        self.not_padded = {name: why_not_padded(gm, name, ctx.sizes) for name in rounded}
+        self.masked, self.plain, self.masking = MaskedGraph(gm), set[str](), set[str]()
+        for name in rounded:
+            graph = masked(self.masked, name, ctx.sizes)
+            if graph is self.masked:
+                self.plain.add(name)
+            elif isinstance(graph, MaskedGraph):
+                self.masked = graph
+                self.masking.add(name)
         self.tensors = tuple(i for i, t in enumerate(self.contract.inputs) if isinstance(t, TensorType))
-        self._compiled: OrderedDict[Sizes, Callable[..., Sequence[Any]]] = OrderedDict()
+        self._compiled: OrderedDict[Version, Callable[..., Sequence[Any]]] = OrderedDict()
         self._fits = lru_cache(maxsize=CHECKED)(self._fit)
+        self._mask = lru_cache(maxsize=CHECKED)(_mask)
         self._lock = Lock()
 
     def __call__(self, *inputs: Any) -> Sequence[Any]:
         sizes = symbol_values(self.contract.inputs, inputs)
-        larger = self.rounded(sizes)
-        run = self.compiled(larger)
-        if larger == sizes:
+        version = self.version(sizes)
+        run, larger = self.compiled(version), version.values
+        if larger == sizes and not version.masked:
             return run(*[inputs[i] for i in self.tensors])
-        results = run(*[_resized(padded, self.contract.inputs[i], inputs[i], larger) for i in self.tensors])
+        masks = [self._mask(mask, _key(sizes), version.sizes) for mask in self.masked.masks] if version.masked else []
+        results = run(*[_resized(padded, self.contract.inputs[i], inputs[i], larger) for i in self.tensors], *masks)
         return [_resized(cut, want, got, sizes) for want, got in zip(self.contract.outputs, results, strict=True)]
 
-    def rounded(self, sizes: Mapping[str, int]) -> dict[str, int]:
-        """The sizes to compile for: rounded up where padding changes no result, within the bounds, and if all of them
-        fit each other and the backend takes the calls.
+    def version(self, sizes: Mapping[str, int]) -> Version:
+        """The version for inputs of these sizes. Sizes are rounded up where padding changes no result, with masks or
+        without, within the bounds, and if all of them fit each other and the backend takes the calls.
         """
-        larger = {name: self._rounded(name, value) for name, value in sizes.items()}
-        return larger if larger == sizes or self._fits(_key(larger)) else dict(sizes)
+        versions = [Version(self._rounded(sizes, self.plain))]
+        if self.masking:
+            versions.insert(0, Version(self._rounded(sizes, self.plain | self.masking), masked=True))
+        exact = Version(_key(sizes))
+        return next((v for v in versions if v == exact or self._fits(v)), exact)
 
-    def _rounded(self, name: str, value: int) -> int:
-        if self.not_padded.get(name, "") is not None:
-            return value
+    def _rounded(self, sizes: Mapping[str, int], names: Collection[str]) -> Sizes:
+        return _key({name: self._larger(name, n) if name in names else n for name, n in sizes.items()})
+
+    def _larger(self, name: str, value: int) -> int:
         high = self.ctx.sizes[name].high
         if self.buckets is None:
             larger = max(LEAST, 1 << (value - 1).bit_length())
@@ -166,62 +192,64 @@ class SpecializedPart:
             larger = next((b for b in self.buckets if b >= value), value)
         return value if value == 0 or (high is not None and larger > high) else larger
 
-    def _fit(self, sizes: Sizes) -> bool:
+    def _graph(self, version: Version) -> tuple[fx.GraphModule, list[Call]]:
+        return graph_with_sizes(self.masked.gm if version.masked else self.gm, version.values)
+
+    def _fit(self, version: Version) -> bool:
         try:
             with real_tensors():
-                gm, calls = graph_with_sizes(self.gm, dict(sizes))
+                gm, calls = self._graph(version)
                 return fits_its_types(gm) and all(answer(self.backend, call) is None for call in calls)
         except (ArithmeticError, ValueError, RuntimeError, KeelError):  # a size is negative, or cannot be computed
             return False
 
-    def compiled(self, sizes: Mapping[str, int]) -> Callable[..., Sequence[Any]]:
+    def compiled(self, version: Version) -> Callable[..., Sequence[Any]]:
         """The part for these sizes. If the backend refuses a call for these sizes that it took for others, or cannot
         compile it, the first of ``others`` that takes the part compiles it, with a KeelWarning. Raises
         KeelError[compile-raised] if none of them takes it.
         """
-        key = _key(sizes)
         with self._lock:
-            if key not in self._compiled:
+            if version not in self._compiled:
                 try:
-                    self.begin(sizes)()
+                    self.begin(version)()
                 except BaseException as raised:
                     if is_interrupt(raised):
                         raise
-                    self._compiled[key] = self._instead(sizes, "compile", raised)
+                    self._compiled[version] = self._instead(version, "compile", raised)
                 if len(self._compiled) > MOST:
                     self._compiled.popitem(last=False)
-            self._compiled.move_to_end(key)
-            return self._compiled[key]
+            self._compiled.move_to_end(version)
+            return self._compiled[version]
 
-    def begin(self, sizes: Mapping[str, int]) -> Callable[[], SpecializedPart]:
+    def begin(self, version: Version) -> Callable[[], SpecializedPart]:
         """Begins to compile the part for these sizes, and returns a function that finishes it and returns the part.
         Both raise what the backend raises, and KeelError[compile-raised] if it refuses a call.
         """
         ctx = replace(self.ctx, sizes={})
-        instead = partial(self._instead, sizes, "prepare the constants of")
+        instead = partial(self._instead, version, "prepare the constants of")
         with real_tensors():
-            gm, calls = graph_with_sizes(self.gm, sizes)
+            gm, calls = self._graph(version)
             for call in calls:
                 if (why := answer(self.backend, call)) is not None:
-                    what = f"{self.backend.name} does not take {call}, the call of a part for {_text(sizes)}."
+                    what = f"{self.backend.name} does not take {call}, the call of a part for {_text(version.values)}."
                     line = next(source_line(node) for node in gm.graph.nodes if call_of(node) is call)
                     raise KeelError("compile-raised", what, {self.backend.name: str(why)}, line, DO)
             finish = _first_stage(self.backend, gm, ctx)
 
         def finished() -> SpecializedPart:
             with real_tensors():
-                self._compiled[_key(sizes)] = runnable(finish(), gm, ctx, instead)
+                self._compiled[version] = runnable(finish(), gm, ctx, instead)
             return self
 
         return finished
 
-    def _instead(self, sizes: Mapping[str, int], what: str, raised: BaseException) -> Run:
+    def _instead(self, version: Version, what: str, raised: BaseException) -> Run:
         """The part for these sizes, compiled by another backend, because the backend ``raised`` and could not do
         ``what``.
         """
-        error = self._failure(sizes, what, raised)
+        error = self._failure(version.values, what, raised)
         with real_tensors():
-            gm, _ = graph_with_sizes(self.gm, sizes)
+            gm, _ = self._graph(version)
             return compile_instead(gm, replace(self.ctx, sizes={}), self.others, error, raised)
 
     def _failure(self, sizes: Mapping[str, int], what: str, raised: BaseException) -> KeelError:
@@ -235,6 +263,10 @@ class SpecializedPart:
 
 def _text(sizes: Mapping[str, int]) -> str:
     return f"the sizes {', '.join(f'{name}={value}' for name, value in sizes.items())}"
+
+
+def _mask(mask: Mask, sizes: Sizes, larger: Sizes) -> torch.Tensor:
+    return mask.value(dict(sizes), dict(larger))
 
 
 def _key(sizes: Mapping[str, int]) -> Sizes:

@@ -52,6 +52,7 @@ FLOORS = (
     "pins",
     "padded_loops",
     "padding",
+    "masked_graph",
     "specialize",
     "settings",
     "freeze",
