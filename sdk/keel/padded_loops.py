@@ -344,7 +344,7 @@ def _indices(step: Any) -> tuple[Index, ...]:
 
 
 def grows(dim: Any) -> bool:
-    """True if it can be visited that a size is not smaller where its symbols are larger."""
+    """True if it can be seen that a size is not smaller where its symbols are larger."""
     if isinstance(dim, int) or dim.is_number or dim.is_Symbol:
         return True
     if isinstance(dim, sympy.Add | sympy.Max | sympy.Min):
