@@ -66,6 +66,7 @@ FLOORS = (
     "progress",
     "compiler",
     "compile",
+    "dynamo",
     "batch",
     "closure",
     "coverage",

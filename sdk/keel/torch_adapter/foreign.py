@@ -13,6 +13,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils._python_dispatch import _disable_current_modes, is_traceable_wrapper_subclass
 
+from keel.entry_points import carried
 from keel.errors import KeelError
 from keel.torch_adapter.recorder import fake_mode_of
 
@@ -32,17 +33,19 @@ Foreign = Callable[[fx.GraphModule], Callable[..., Sequence[Any]]]
 def torch_compile_backend(name: str) -> Foreign:
     """The compile function of a registered backend of ``torch.compile``, to be called with a graph of typed ATen calls.
 
-    What it returns takes the graph's inputs positionally and returns its outputs.  Raises KeelError[unknown-backend].
+    What it returns takes the graph's inputs positionally and returns its outputs.  Raises KeelError[unknown-backend],
+    also for names that stand for Keel itself.
     """
     from torch._dynamo import list_backends, lookup_backend  # takes a second, so it is imported only here
 
-    names = list_backends(exclude_tags=())
-    if name not in names or name == "keel":
+    keels = {point.name for point in carried("torch_dynamo_backends")[0] if point.value.startswith("keel.")}
+    names = [n for n in list_backends(exclude_tags=()) if n not in keels]
+    if name not in names:
         near = get_close_matches(name, names, n=1)
         raise KeelError(
             "unknown-backend",
             f"torch.compile has no backend named {name!r}.",
-            {"registered": ", ".join(n for n in sorted(names) if n != "keel")},
+            {"registered": ", ".join(sorted(names))},
             do=f"Did you mean {near[0]!r}?" if near else "Install the package that registers it.",
         )
     return lambda gm: _compiled(cast(Callable[..., Any], lookup_backend(name)), gm)
