@@ -23,6 +23,7 @@ from torch import fx
 
 import keel
 from keel import Backend, Cost
+from keel.plugin import CompileContext
 
 from .run_time import finish, now
 from .uncertainty import blocks, doubts, predicted
@@ -392,8 +393,8 @@ def part(backend: Backend, fn: Callable[..., Any], args: Sequence[torch.Tensor])
     """The graph of ``fn``, which must be one part, what the backend compiled of it, and what that is called with."""
     calls: list[Built] = []
 
-    def watched(gm: fx.GraphModule) -> Callable[..., Any]:
-        run = backend.compile(gm)
+    def watched(gm: fx.GraphModule, ctx: CompileContext) -> Callable[..., Any]:
+        run = keel.testing.compile_part(backend, gm, ctx)
 
         def call(*args: Any) -> Any:
             calls.append((gm, run, args))

@@ -11,6 +11,7 @@ import torch
 from keel.errors import KeelError, KeelWarning, first_line
 from keel.interrupts import is_interrupt
 from keel.plugin import Backend, Refusal, Rule, Support
+from keel.torch_adapter import parameters
 from keel.types import Call, SymType, TensorType, leaves
 
 
@@ -183,6 +184,56 @@ def _not_contiguous(name: str, rule: Rule, call: Call) -> Refusal | None:
     return None
 
 
+def _several_dtypes(name: str, rule: Rule, call: Call) -> Refusal | None:
+    if not rule.one_dtype or not call.tensors:
+        return None
+    dtypes = list(dict.fromkeys(t.dtype for t in call.tensors))
+    if len(dtypes) > 1:
+        return Refusal(
+            f"{name} takes {call.name} on tensors of one dtype, not on {' and '.join(map(_show, dtypes))}.",
+            "a cast of each to one of these",
+        )
+    if not (dtypes[0].is_floating_point or dtypes[0].is_complex):
+        for value in leaves((call.args, [*call.kwargs.values()])):
+            if isinstance(value, float) or (isinstance(value, SymType) and value.kind == "float"):
+                return Refusal(
+                    f"{name} takes {call.name} on operands of one dtype, not on {_show(dtypes[0])} and {value}.",
+                    "a cast to a floating-point dtype",
+                )
+    return None
+
+
+def _empty(name: str, rule: Rule, call: Call) -> Refusal | None:
+    for t in (call.tensors or call.out) if rule.nonempty else ():
+        if isinstance(t, TensorType) and 0 in t.shape:
+            return Refusal(f"{name} takes {call.name} on tensors with elements, not on {t}.")
+    return None
+
+
+def _not_default(name: str, rule: Rule, call: Call) -> Refusal | None:
+    if rule.optional is None or not hasattr(call.op, "overloadpacket"):
+        return None
+    known = parameters(call.op)
+    values = dict(zip((p.name for p in known), call.args, strict=False)) | dict(call.kwargs)
+    for p in known:
+        value = values.get(p.name, p.default)
+        if not p.required and p.name not in rule.optional and not _same(value, p.default):
+            return Refusal(f"{name} takes {call.name} without {p.name}={_written(value)}.", f"{p.name}={p.default}")
+    return None
+
+
+def _same(value: object, default: object) -> bool:
+    if isinstance(default, list | tuple) and default:  # one number stands for as many
+        return list(value) == list(default) if isinstance(value, list | tuple) else all(value == d for d in default)
+    if isinstance(value, list | tuple) and isinstance(default, list | tuple):
+        return not value
+    return value is default or (not isinstance(value, TensorType | SymType) and value == default)
+
+
+def _written(value: object) -> str:
+    return repr(value) if isinstance(value, str) else str(value)
+
+
 def _not_static(name: str, rule: Rule, call: Call) -> Refusal | None:
     if not rule.static:
         return None
@@ -212,7 +263,17 @@ def _declined(name: str, rule: Rule, call: Call) -> Refusal | None:
 
 
 # From the coarsest to the finest. The row that fails at the last of these checks is closest to taking the call.
-_CHECKS = (_bad_dtype, _bad_result, _bad_rank, _not_contiguous, _not_static, _declined)
+_CHECKS = (
+    _bad_dtype,
+    _bad_result,
+    _several_dtypes,
+    _bad_rank,
+    _empty,
+    _not_contiguous,
+    _not_static,
+    _not_default,
+    _declined,
+)
 
 
 def _sentence(answer: object) -> Refusal | None:

@@ -7,6 +7,7 @@ from keel.discovery import Discovery, discover, find, resolve, survey
 from keel.explanation import Explanation
 from keel.loop_level import fitted
 from keel.refusals import refusal
+from keel.runtime.prepared_constants import compile_part
 
 __all__ = [
     "Asked",
@@ -15,6 +16,7 @@ __all__ = [
     "Explanation",
     "claims_of",
     "compile_calls",
+    "compile_part",
     "compiled_graphs",
     "discover",
     "find",

@@ -168,6 +168,30 @@ def test_they_are_prepared_once_per_version() -> None:
     assert len(vendor.known) == 1, "the part was compiled once"
 
 
+def test_a_part_alone_is_compiled_to_a_function_of_all_its_inputs() -> None:
+    vendor, graphs = Vendor(), list[tuple[fx.GraphModule, CompileContext]]()
+
+    def spy(gm: fx.GraphModule, ctx: CompileContext) -> Any:
+        graphs.append((gm, ctx))
+        return gm
+
+    torch.compiler.reset()
+    with torch.no_grad():
+        keel.compile(Net(), backends=[replace(vendor.backend, compile=spy)], strict=True)(torch.ones(2, 4))
+    [(gm, ctx)] = graphs
+    inputs = [torch.randn(node.meta["val"].shape) for node in gm.graph.find_nodes(op="placeholder")]
+    for run in (keel.testing.compile_part(vendor.backend, gm, ctx), keel.testing.compile_part(vendor.backend, gm)):
+        for _ in range(2):
+            torch.testing.assert_close(run(*inputs), gm(*inputs))
+    assert [len(tensors) for tensors in vendor.prepared] == [4, 0]
+
+
+def test_what_is_not_a_callable_is_not_a_part() -> None:
+    broken = Backend(name="acme", device="cpu", supports=lambda call: None, compile=lambda gm: None)  # type: ignore
+    with pytest.raises(TypeError, match="returned NoneType, not a callable"):
+        keel.testing.compile_part(broken, fx.GraphModule({}, fx.Graph()))
+
+
 def test_a_replaced_parameter_is_prepared_again() -> None:
     vendor, model = Vendor(), Net()
     run, x = inference(model, vendor), torch.randn(2, 4)

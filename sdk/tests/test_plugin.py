@@ -102,6 +102,38 @@ def test_a_row_names_a_call_by_family(op: Callable[..., Any], family: str) -> No
             "It would take sizes that are marked static, as by dynamic=False, or padded to one size.",
         ),
         (
+            Rule(ops=("aten.add",), one_dtype=True),
+            Call(aten.add.Tensor, (tensor(4), tensor(4, dtype=I64)), {}, (tensor(4),)),
+            "acme takes aten.add.Tensor on tensors of one dtype, not on float32 and int64. "
+            "It would take a cast of each to one of these.",
+        ),
+        (
+            Rule(ops=("aten.add",), one_dtype=True),
+            Call(aten.add.Tensor, (tensor(4, dtype=I64), 0.5), {}, (tensor(4),)),
+            "acme takes aten.add.Tensor on operands of one dtype, not on int64 and 0.5. "
+            "It would take a cast to a floating-point dtype.",
+        ),
+        (
+            Rule(ops=("aten.relu",), nonempty=True),
+            Call(aten.relu.default, (tensor(0, 4),), {}, (tensor(0, 4),)),
+            "acme takes aten.relu.default on tensors with elements, not on f32[0, 4].",
+        ),
+        (
+            Rule(ops=("aten.full",), nonempty=True),
+            Call(aten.full.default, ((0,), 1.0), {}, (tensor(0),)),
+            "acme takes aten.full.default on tensors with elements, not on f32[0].",
+        ),
+        (
+            Rule(ops=("aten.add",), optional=()),
+            Call(aten.add.Tensor, (tensor(4), tensor(4)), {"alpha": 2}, (tensor(4),)),
+            "acme takes aten.add.Tensor without alpha=2. It would take alpha=1.",
+        ),
+        (
+            Rule(ops=("aten.sum",), optional=("keepdim",)),
+            Call(aten.sum.dim_IntList, (tensor(4), [0], True), {"dtype": F64}, (tensor(1, dtype=F64),)),
+            "acme takes aten.sum.dim_IntList without dtype=torch.float64. It would take dtype=None.",
+        ),
+        (
             Rule(ops=(MM,), when=lambda call: "acme multiplies matrices of 32 rows and more."),
             SQUARE,
             "acme multiplies matrices of 32 rows and more.",
@@ -124,6 +156,12 @@ def test_a_row_names_a_call_by_family(op: Callable[..., Any], family: str) -> No
         "static",
         "static result",
         "static number",
+        "one dtype",
+        "one dtype of a number",
+        "nonempty",
+        "nonempty factory",
+        "optional",
+        "another optional",
         "when",
         "when with the nearest",
     ],
@@ -140,9 +178,26 @@ def test_what_satisfies_every_field_is_taken() -> None:
         ranks=(2, 2),
         contiguous=True,
         static=True,
+        one_dtype=True,
+        nonempty=True,
+        optional=(),
         when=lambda call: None,
     )
     assert refusal(acme(rule), SQUARE) is None
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        Call(aten.add.Tensor, (tensor(4), 0.5), {"alpha": 1}, (tensor(4),)),
+        Call(aten.add.Tensor, (tensor(4, dtype=I64), 2), {}, (tensor(4, dtype=I64),)),
+        Call(aten.full.default, ([4], 0.5), {"dtype": None}, (tensor(4),)),
+        Call(aten.max_pool2d.default, (tensor(4, 4, 4), [2], [], [0, 0], 1, False), {}, (tensor(4, 2, 2),)),
+    ],
+    ids=["a float with floats", "an integer with integers", "no tensors", "defaults by position"],
+)
+def test_operands_that_are_not_promoted_and_defaults_are_taken(call: Call) -> None:
+    assert refusal(acme(Rule(ops=("*",), one_dtype=True, optional=("padding",))), call) is None
 
 
 def test_the_row_that_came_nearest_speaks() -> None:

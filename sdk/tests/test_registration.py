@@ -127,6 +127,8 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
     "when is not a function": (lambda: Rule(ops=("aten.mm",), when=True), "a function"),  # type: ignore[arg-type]
     "when is asynchronous": (lambda: Rule(ops=("aten.mm",), when=later), "plain function"),  # type: ignore[arg-type]
     "static is a text": (lambda: Rule(ops=("aten.mm",), static="no"), "static=True"),  # type: ignore[arg-type]
+    "nonempty is a text": (lambda: Rule(ops=("aten.mm",), nonempty="no"), "nonempty=True"),  # type: ignore[arg-type]
+    "optional is a text": (lambda: Rule(ops=("aten.add",), optional="alpha"), "('alpha',)"),  # type: ignore[arg-type]
     "no rows": (lambda: Support(()), "at least one"),
     "a row in place of rows": (lambda: Support(Rule(ops=("aten.mm",))), "the comma"),  # type: ignore[arg-type]
     "rows that are not rows": (lambda: Support(("aten.mm",)), "Rule values"),  # type: ignore[arg-type]

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, fx
 
 from keel import Backend, Call, KeelError, TensorType, placement, universe
+from keel.testing import compile_part
 from keel_conformance.graphs.graph_generator import draw
 from keel_conformance.graphs.graph_ir import RandomGraph, module, random_inputs
 from keel_conformance.oracles.graph import judge_graph
@@ -117,7 +118,7 @@ def _parts(gm: fx.GraphModule, plan: placement.Plan, inputs: Sequence[Tensor]) -
         node.name: x for node, x in zip(gm.graph.find_nodes(op="placeholder"), inputs, strict=True)
     }
     for part in placement.build_part_graphs(gm, plan):
-        results = part.part.owner.compile(part.gm)(*(values[name] for name in part.inputs))
+        results = compile_part(part.part.owner, part.gm)(*(values[name] for name in part.inputs))
         values.update(zip(part.outputs, results, strict=True))
     (outputs,) = gm.graph.output_node().args
     assert isinstance(outputs, tuple | list)

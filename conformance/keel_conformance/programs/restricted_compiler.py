@@ -9,7 +9,7 @@ from typing import Any
 from torch import fx
 
 import keel
-from keel.plugin import CompileContext, with_context
+from keel.plugin import CompileContext, PreparedConstants, with_context
 
 
 @dataclass
@@ -43,7 +43,7 @@ class Compiler:
             refusal: keel.Refusal | str | None = keel.testing.refusal(held, call)
             return refusal
 
-        def compile(gm: fx.GraphModule, ctx: CompileContext) -> Callable[..., Any]:
+        def compile(gm: fx.GraphModule, ctx: CompileContext) -> Callable[..., Any] | PreparedConstants:
             self.parts += 1
             return with_context(held.compile, ctx)(gm)
 

@@ -19,7 +19,8 @@ from torch import Tensor, fx
 
 import keel
 from keel import KeelError
-from keel.plugin import CompileContext, with_context
+from keel.plugin import CompileContext
+from keel.testing import compile_part
 
 from ..cases.case import Case
 from ..devices import HOST
@@ -78,7 +79,7 @@ def record_failing_part(backend_and_case: tuple[str, Case]) -> Part | None:
     backend, wrong = load_backend(text).backend, list[Part]()
 
     def compile(gm: fx.GraphModule, ctx: CompileContext) -> Callable[..., Any]:
-        run, calls = with_context(backend.compile, ctx)(gm), list[tuple[Any, ...]]()
+        run, calls = compile_part(backend, gm, ctx), list[tuple[Any, ...]]()
 
         def call(*inputs: Any) -> Any:
             before = tuple(_copy(x) for x in inputs)

@@ -15,6 +15,7 @@ import torch
 import keel
 from keel import Backend, Rule, Support
 from keel.cost import Link
+from keel.plugin import CompileContext, Option, PreparedConstants
 from keel_bench import calibrate
 
 AT_ALL = Support((Rule(ops=("*",), dtypes=frozenset({torch.float32, torch.int64})),))
@@ -41,6 +42,19 @@ def waiting(seconds: float) -> Callable[[torch.fx.GraphModule], Callable[..., An
         return run
 
     return compile
+
+
+def test_a_backend_that_prepares_constants_and_has_options_is_measured() -> None:
+    levels = list[int]()
+
+    def compile(gm: torch.fx.GraphModule, ctx: CompileContext) -> PreparedConstants:
+        levels.append(ctx.options["level"])
+        return PreparedConstants(lambda constants: gm, lambda prepared, *args: prepared(*args))
+
+    option = Option(name="level", type=int, default=3, sentence="How hard to optimize.")
+    vendor = Backend(name="acme", device="cpu", supports=AT_ALL, compile=compile, static=True, options=(option,))
+    sheet = calibrate.calibrate([vendor], "cpu")["acme"]
+    assert sheet.launch > 0 and set(levels) == {3}
 
 
 def test_what_is_slow_to_enter_has_that_on_its_sheet() -> None:

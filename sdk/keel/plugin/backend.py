@@ -8,6 +8,7 @@ from typing import Any
 
 from keel.cost import Cost
 from keel.plugin.api import ANSWER, API, COMPILES, PROBE, WARM_UP, checked_api
+from keel.plugin.compile_context import PreparedConstants
 from keel.plugin.options import Option, checked_options
 from keel.plugin.support import Refuses, Rule, Support
 from keel.plugin.target import LoopTarget
@@ -31,13 +32,14 @@ class Backend:
     and compiles a part with symbolic sizes once for each value of its sizes; where padding changes no result, sizes are
     rounded up. ``prefers`` says of a call that the backend takes whether it should have it although another backend
     takes it: where it returns False, and placement is by order, the call goes to the next backend that takes and
-    prefers it. If results of an ``any_layout`` backend have other strides than promised, Keel copies them.
+    prefers it. If results of an ``any_layout`` backend have other strides than promised, Keel copies them. Results
+    that are views are not asked of such a backend: Keel makes them of the tensors that it returns.
     """
 
     name: str
     device: str  # the torch device type of its tensors; * for any
     supports: Support | Refuses
-    compile: Callable[..., Callable[..., Any]]
+    compile: Callable[..., Callable[..., Any] | PreparedConstants]
     probe: Callable[[], str | None] = lambda: None  # None, or a sentence that says why it cannot run here
     host_scalars: bool = False  # also asked about calls with 0-d tensors on cpu
     last_resort: bool = False  # takes only what no other backend takes

@@ -51,8 +51,11 @@ class Rule:
 
     ``ops`` are overload names (``aten.mm.default``), packet names (``aten.mm``), families (``pointwise`` or another of
     PyTorch's operator tags; ``view`` for operators whose result shares its operand's memory) or ``*``.  Other fields
-    restrict tensor arguments; ``dtypes`` restricts the results where the call has no tensor argument.  ``when`` is the
-    escape hatch.
+    restrict tensor arguments; ``dtypes`` restricts the results where the call has no tensor argument.  With
+    ``one_dtype`` nothing is promoted: tensor arguments have one dtype, and floats are among the arguments only if that
+    is a floating-point dtype. With ``nonempty`` each tensor argument has elements, or each result of a call without
+    tensor arguments. ``optional`` names parameters with a default, as PyTorch's schema does, which a call may set;
+    others must have their default. ``when`` is the escape hatch.
     """
 
     ops: tuple[str, ...]
@@ -61,6 +64,9 @@ class Rule:
     ranks: tuple[int, int] | None = None  # lowest and highest rank, inclusive
     contiguous: bool = False  # every tensor argument must be row-major without gaps
     static: bool = False  # every size must be known, of results and numbers too
+    one_dtype: bool = False  # no operand may have to be promoted, since API 2
+    nonempty: bool = False  # every tensor argument must have elements, since API 2
+    optional: tuple[str, ...] | None = None  # parameters that may differ from their default, since API 2
     when: Refuses | None = None
 
     def __post_init__(self) -> None:
@@ -72,8 +78,11 @@ class Rule:
                 object.__setattr__(self, name, dtypes(what, name, value))
         if self.ranks is not None:
             object.__setattr__(self, "ranks", _span(what, self.ranks))
-        checked_flag(what, "contiguous", self.contiguous)
-        checked_flag(what, "static", self.static)
+        for name in ("contiguous", "static", "one_dtype", "nonempty"):
+            checked_flag(what, name, getattr(self, name))
+        if self.optional is not None:
+            named = texts(what, "optional", self.optional, "alpha") if self.optional != () else ()
+            object.__setattr__(self, "optional", named)
         checked_call(what, "when", self.when, ANSWER, optional=True, takes=1)
 
 

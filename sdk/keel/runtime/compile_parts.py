@@ -33,6 +33,7 @@ from keel.runtime.part_context import PartContexts
 from keel.runtime.part_progress import PartCounter, Report, no_report
 from keel.runtime.prepared_constants import runnable
 from keel.runtime.result_casts import CastResults, lay_out
+from keel.runtime.result_views import ViewedPart, separate_views
 from keel.torch_adapter import asks_again
 
 Runs = dict[Any, Run]
@@ -65,8 +66,11 @@ def compile_parts(
     the rest in other ways. A request to Dynamo to trace again is not a failure and is passed on, as are the user's
     exceptions, such as Ctrl-C. ``report`` is called with the progress.
     """
-    graphs = build_part_graphs(gm, plan)
-    promises = [contract_of(graph.gm, graph.part.owner.name, graph.part.name) for graph in graphs]
+    complete = build_part_graphs(gm, plan)
+    viewed = _with_views(complete)
+    graphs = [viewed[each.part.name].values if each.part.name in viewed else each for each in complete]
+    promises = [(_contract(full), _contract(graph)) for full, graph in zip(complete, graphs, strict=True)]
+    compiled |= {_key(view.values): _nothing for view in viewed.values() if view.is_all}
     todo = {graph.part.name: graph for graph in graphs if _key(graph) not in compiled}
     own = {name: contexts.of(graph) for name, graph in todo.items()}
     counter = PartCounter(len(todo), report)
@@ -74,7 +78,7 @@ def compile_parts(
     last = () if strict else tuple(b for b in plan.backends if b.last_resort)
     parts: list[CompiledPart] = []
     failed: list[tuple[Part, BaseException]] = []
-    for graph, promised in zip(graphs, promises, strict=True):
+    for full, graph, (promised, computed) in zip(complete, graphs, promises, strict=True):
         part, key = graph.part, _key(graph)
         if failed and not _is_tried_after(failed, part, results):
             continue
@@ -88,13 +92,28 @@ def compile_parts(
                 raise
             failed.append((part, raised))
         else:
-            run = lay_out(compiled[key], promised) if part.owner.any_layout else compiled[key]
+            run = lay_out(compiled[key], computed) if part.owner.any_layout else compiled[key]
+            run = viewed[part.name].run(run) if part.name in viewed else run
             run = CastResults(run, promised) if part.owner.last_resort and not strict else run
-            parts.append(_linkable(graph, run, promised))
+            parts.append(_linkable(full, run, promised))
     if not failed:
         return parts, []
     nodes = {node.name: node for node in gm.graph.nodes}
     return [], [PartFailure(part, _error(part, nodes, raised), raised) for part, raised in failed]
+
+
+def _with_views(graphs: Sequence[PartGraph]) -> dict[str, ViewedPart]:
+    """The parts of backends of any layout with results that are views, by name."""
+    parts = ((graph, separate_views(graph)) for graph in graphs if graph.part.owner.any_layout)
+    return {graph.part.name: part for graph, part in parts if part is not None}
+
+
+def _contract(graph: PartGraph) -> PartContract:
+    return contract_of(graph.gm, graph.part.owner.name, graph.part.name)
+
+
+def _nothing(*inputs: Any) -> tuple[()]:
+    return ()
 
 
 def _is_tried_after(

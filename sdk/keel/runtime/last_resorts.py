@@ -10,11 +10,11 @@ from torch import fx
 
 from keel.errors import KeelError, KeelWarning
 from keel.graph.calls import call_of
-from keel.plugin import Backend, CompileContext, with_context
+from keel.plugin import Backend, CompileContext
 from keel.refusals import answer
 from keel.runtime.contract_checks import Run, contract_of
 from keel.runtime.part_context import options_of
-from keel.runtime.prepared_constants import runnable
+from keel.runtime.prepared_constants import compile_part
 from keel.runtime.result_casts import lay_out
 
 
@@ -30,10 +30,5 @@ def compile_instead(
             error.do = f"{other.name} compiles it instead. strict=True makes this an error."
             warnings.warn(str(error), KeelWarning, stacklevel=4)
             ctx = replace(ctx, options=options_of(other, {}))
-            run = runnable(with_context(other.compile, ctx)(gm), gm, ctx, _passed_on)
-            return lay_out(run, contract_of(gm, other.name, "part"))
+            return lay_out(compile_part(other, gm, ctx), contract_of(gm, other.name, "part"))
     raise error from raised.__cause__ if error is raised else raised
-
-
-def _passed_on(raised: BaseException) -> Run:
-    raise raised

@@ -9,7 +9,7 @@ import torch
 from torch import fx
 
 from keel.interrupts import is_interrupt
-from keel.plugin import CompileContext, Constant, PreparedConstants
+from keel.plugin import Backend, CompileContext, Constant, PreparedConstants, with_context
 from keel.runtime.contract_checks import Run
 from keel.torch_adapter import LastingValue
 
@@ -26,6 +26,22 @@ def runnable(run: Any, gm: fx.GraphModule, ctx: CompileContext, instead: Instead
     if not callable(run):
         raise TypeError(f"`compile` returned {type(run).__name__}, not a callable.")
     return cast(Run, run)
+
+
+def compile_part(backend: Backend, gm: fx.GraphModule, ctx: CompileContext | None = None) -> Run:
+    """Compiles a part with a plugin of any version of the API. Returns a function of all inputs of the part, which
+    prepares constants if the backend does. Its results are not checked and not laid out.
+
+    Without a ``ctx`` it has no constants, and each option its default. Raises what the backend raises, and TypeError if
+    ``compile`` does not return a callable.
+    """
+    if ctx is None:
+        ctx = CompileContext(options={option.name: option.default for option in backend.options})
+    return runnable(with_context(backend.compile, ctx)(gm), gm, ctx, _passed_on)
+
+
+def _passed_on(raised: BaseException) -> Run:
+    raise raised
 
 
 class PreparedPart:
