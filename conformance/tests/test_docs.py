@@ -201,6 +201,16 @@ def test_weights_are_prepared_once(tmp_path: Path) -> None:
     assert f"```\n{printed}```" in page.read_text()
 
 
+@pytest.mark.filterwarnings("ignore:.isinstance.treespec, LeafSpec:FutureWarning")
+def test_a_compiler_that_exists_runs_a_model() -> None:
+    pytest.importorskip("onnxruntime", reason="onnxruntime is not installed: pip install onnxruntime onnx")
+    torch.manual_seed(0)
+    page = module(HOW / "wrap-a-compiler.md")
+    x = torch.randn(2, 3, 16, 16)
+    with torch.no_grad():
+        torch.testing.assert_close(page.compiled(x), page.model(x), rtol=1e-4, atol=1e-5)
+
+
 def test_every_error_code_has_its_page() -> None:
     codes = set(re.findall(r'^    "([a-z-]+)",', (ROOT / "sdk" / "keel" / "errors.py").read_text(), re.MULTILINE))
     pages = {p.stem for p in (ROOT / "docs" / "errors").glob("*.md")} - {"README"}
