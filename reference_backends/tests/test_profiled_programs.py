@@ -97,7 +97,7 @@ def steps(net: nn.Module, x: Tensor, backend: str, *, training: bool) -> Callabl
 
 
 def profiled(step: Callable[[], None]) -> list[FunctionEvent]:
-    with profile(activities=[ProfilerActivity.CPU]) as profiler:
+    with profile(activities=[ProfilerActivity.CPU], acc_events=True) as profiler:
         step()
     return list(profiler.events())
 
@@ -157,7 +157,7 @@ def test_profiled_calls_compute_the_same(model: tuple[nn.Module, Tensor]) -> Non
     compiled = keel.compile(net.eval(), backends=["cpp"])
     with torch.no_grad():
         before = compiled(x)
-        with profile(activities=[ProfilerActivity.CPU]):
+        with profile(activities=[ProfilerActivity.CPU], acc_events=True):
             during = compiled(x)
         assert torch.equal(before, during) and torch.equal(before, compiled(x))
 
@@ -170,7 +170,7 @@ def test_kernels_of_a_gpu_are_launched_in_ranges(
 ) -> None:
     net, x = model
     step = steps(net.cuda(), x.cuda(), "triton", training=training)
-    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as profiler:
+    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA], acc_events=True) as profiler:
         step()
         torch.cuda.synchronize()
     profiler.export_chrome_trace(str(tmp_path / "trace.json"))
