@@ -14,6 +14,8 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/mul.h>
+#include <ATen/ops/native_layer_norm.h>
+#include <ATen/ops/native_layer_norm_backward.h>
 #include <ATen/ops/ones_like.h>
 #include <ATen/ops/set_native.h>
 #include <ATen/ops/unfold_native.h>
@@ -153,18 +155,16 @@ void run_on_device(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   std::vector<std::pair<Tensor, Tensor>> to_fill;
   for (size_t i = 0; i < count; ++i) {
     auto& value = (*stack)[begin + i];
-    const auto* alias = schema.arguments()[i].alias_info();
     value = in_kernel(value, schema.arguments()[i], device);
-    if (alias != nullptr && alias->isWrite() && value.isTensor() && value.toTensor().numel() == 0) {
-      value = at::empty({0}, value.toTensor().options());  // which the kernel may resize
+    if (schema.arguments()[i].is_out() && value.isTensor() && value.toTensor().numel() == 0) {
+      value = at::empty(value.toTensor().sizes(), value.toTensor().options());  // which the kernel may resize
       to_fill.emplace_back(arguments[i].toTensor(), value.toTensor());
     }
   }
   op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), stack);
   for (const auto& [argument, result] : to_fill) {
-    if (result.numel() == 0) continue;
-    argument.resize_(result.sizes());
-    in_kernel(argument).copy_(result);
+    if (argument.sizes() != result.sizes()) argument.resize_(result.sizes());
+    if (result.numel() != 0) in_kernel(argument).copy_(result);
   }
   for (size_t r = 0; r < schema.returns().size(); ++r) {
     auto& value = (*stack)[begin + r];
@@ -209,6 +209,36 @@ std::tuple<Tensor, Tensor, Tensor> convolution_backward(
       in_kernel(gradient), in_kernel(x), in_kernel(weight), c10::SymIntArrayRef(&channels, 1), stride, padding,
       dilation, transposed, output_padding, groups, mask);
   auto result = [&](const Tensor& t) { return t.defined() ? to_device(t.contiguous(), x.device()) : Tensor(); };
+  return {result(of_x), result(of_weight), result(of_bias)};
+}
+
+// The statistics of 16-bit rows are in float32 on every device but the host, and gradients are rounded once.
+
+struct InWideKernel {
+  at::ScalarType type;
+  explicit InWideKernel(const Tensor& x)
+      : type(x.scalar_type() == at::kHalf || x.scalar_type() == at::kBFloat16 ? at::kFloat : x.scalar_type()) {}
+  Tensor operator()(const Tensor& t) const { return in_kernel(t).to(type); }
+  std::optional<Tensor> operator()(const std::optional<Tensor>& t) const {
+    return t.has_value() && t->defined() ? std::optional((*this)(*t)) : std::nullopt;
+  }
+};
+
+std::tuple<Tensor, Tensor, Tensor> native_layer_norm(
+    const Tensor& x, SymIntArrayRef shape, const std::optional<Tensor>& weight, const std::optional<Tensor>& bias,
+    double eps) {
+  InWideKernel in(x);
+  auto [result, mean, rstd] = at::native_layer_norm_symint(in(x), shape, in(weight), in(bias), eps);
+  return {to_device(result.to(x.scalar_type()), x.device()), to_device(mean, x.device()), to_device(rstd, x.device())};
+}
+
+std::tuple<Tensor, Tensor, Tensor> native_layer_norm_backward(
+    const Tensor& gradient, const Tensor& x, SymIntArrayRef shape, const Tensor& mean, const Tensor& rstd,
+    const std::optional<Tensor>& weight, const std::optional<Tensor>& bias, std::array<bool, 3> mask) {
+  InWideKernel in(x);
+  auto [of_x, of_weight, of_bias] = at::native_layer_norm_backward_symint(
+      in(gradient), in(x), shape, in(mean), in(rstd), in(weight), in(bias), mask);
+  auto result = [&](const Tensor& t) { return t.defined() ? to_device(t.to(x.scalar_type()), x.device()) : Tensor(); };
   return {result(of_x), result(of_weight), result(of_bias)};
 }
 
@@ -271,6 +301,8 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("convolution_overrideable", convolution);
   m.impl("convolution_backward_overrideable", convolution_backward);
   m.impl("native_dropout", native_dropout);
+  m.impl("native_layer_norm", native_layer_norm);
+  m.impl("native_layer_norm_backward", native_layer_norm_backward);
 }
 
 // Copies see the lazy bits of what they read. PyTorch's fallback would resolve them, by a copy that meets them again.

@@ -32,7 +32,7 @@ IMAGES = (
     *("max_pool2d_with_indices", "max_pool2d_with_indices_backward", "upsample_bilinear2d"),
     *("upsample_bilinear2d_backward", "upsample_nearest2d", "upsample_nearest2d_backward"),
 )
-NORMS = ("native_batch_norm", "native_batch_norm_backward", "native_layer_norm", "native_layer_norm_backward")
+NORMS = ("native_batch_norm", "native_batch_norm_backward")
 LOSSES = ("mse_loss", "mse_loss_backward", "nll_loss_backward", "nll_loss_forward")
 RANDOM = ("bernoulli_", "exponential_", "multinomial", "normal_", "random_", "randperm", "uniform_")
 
