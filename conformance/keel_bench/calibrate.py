@@ -15,6 +15,7 @@ import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -28,17 +29,11 @@ from keel.plugin import CompileContext
 from .run_time import finish, now
 from .uncertainty import blocks, doubts, predicted
 
-PRODUCT = {"cpu": 1024, "cuda": 8192}
-"""Rows and columns of the matrices that are multiplied."""
-LARGE = {"cpu": 1 << 22, "cuda": 1 << 26}
-"""Elements that do not stay in a cache."""
-SMALL = {"cpu": 1 << 14, "cuda": 1 << 20}
-"""Elements that do."""
 DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 NEEDED = frozenset({"a few calls", "many calls", "an addition", "additions", "a mixture", "torch.float32"})
 """The probes that every backend must take."""
-IMAGES = {"cpu": 4, "cuda": 64}
-"""Images that are convolved at once."""
+SHORT = 2e-4
+"""Seconds within which a device that is as fast as a GPU multiplies the smaller matrices."""
 ROW = 3
 """Convolutions in a long chain; a short one has one."""
 PAIR = 2
@@ -54,46 +49,89 @@ PATIENCE = 0.3
 SLICE = 0.001
 """Seconds that a part has its turn for, at least one run of it: short, for a busy machine interrupts long ones."""
 
+
+@dataclass(frozen=True)
+class Probed:
+    """A device, and the sizes of the probes for it: the rows and columns of the matrices that are multiplied, the
+    elements that do not stay in a cache and those that do, and the images that are convolved at once.
+    """
+
+    device: str
+    product: int
+    large: int
+    small: int
+    images: int
+
+    def rand(self, *shape: int) -> torch.Tensor:
+        """Numbers in [0, 1): drawn on the host, for a device may lack a kernel that draws."""
+        return torch.rand(shape, device="cpu").to(self.device)
+
+
+def probed(device: str) -> Probed:
+    """The device with sizes that take it a moment: larger ones for one that is as fast as a GPU."""
+    less, more = Probed(device, 1024, 1 << 22, 1 << 14, 4), Probed(device, 8192, 1 << 26, 1 << 20, 64)
+    x = less.rand(less.product, less.product)
+    torch.mm(x, x)  # the first call loads a library
+    return more if min(_timed((torch.mm, (x, x)), 1, device) for _ in range(3)) < SHORT else less
+
+
 Part = tuple[Callable[..., Any], tuple[Any, ...]]
 Built = tuple[fx.GraphModule, Callable[..., Any], tuple[Any, ...]]
 Probe = tuple[Callable[..., Any], tuple[torch.Tensor, ...]]
+Report = Callable[[int, str], None]
+"""Called with the number and the title of a probe that begins."""
 Times = Mapping[str, float]
 """The seconds of each probe; those that the backend does not take are missing."""
 
 
-def calibrate(backends: Sequence[Backend], device: str) -> dict[str, Cost]:
+def silent(number: int, title: str) -> None:
+    """Reports nothing."""
+
+
+def calibrate(backends: Sequence[Backend], device: str, report: Report = silent) -> dict[str, Cost]:
     """The measured sheet of each backend, by name; what cannot be measured from outside (a link, memory, overrides) is
-    that of its own sheet.  A backend that has no tensors on ``device`` is measured on its own.
+    that of its own sheet.  A backend that has no tensors on ``device`` is measured on its own. ``report`` gets the
+    number and the title of each probe before it is timed.
 
     Raises what compiling raises for a backend that does not take additions and products in float32.
     """
     homes = {b.name: device if b.device in ("*", device) else b.device for b in backends}
-    groups = (_together([b for b in backends if homes[b.name] == home], home) for home in dict.fromkeys(homes.values()))
+    places = dict.fromkeys(homes.values())
+    groups = (_together([b for b in backends if homes[b.name] == home], home, report) for home in places)
     sheets = {name: sheet for some in groups for name, sheet in some.items()}
     return {b.name: sheets[b.name] for b in backends}
 
 
-def _together(backends: Sequence[Backend], device: str) -> dict[str, Cost]:
+def _together(backends: Sequence[Backend], device: str, report: Report) -> dict[str, Cost]:
     times: dict[str, dict[str, float]] = {b.name: {} for b in backends}
     models: dict[str, dict[str, fx.GraphModule]] = {b.name: {} for b in backends}
-    known = [title for title, _ in blocks(device)]
-    for title, (fn, args) in (*_probes(device), *blocks(device)):
+    on, known = probed(device), [title for title, _ in blocks(device)]
+    for number, (title, (fn, args)) in enumerate(chain(_probes(on), blocks(device)), 1):
+        report(number, title)
         parts = {b.name: made for b in backends if (made := _built(b, fn, args, title not in NEEDED)) is not None}
         for name, seconds in _fastest({name: made[1:] for name, made in parts.items()}, device).items():
             times[name][title] = seconds
             if title in known:
                 models[name][title] = parts[name][0]
-    sheets = {b.name: _sheet(b.cost, times[b.name], device) for b in backends}
+    sheets = {b.name: _sheet(b.cost, times[b.name], on) for b in backends}
     roomy = [replace(b, cost=replace(sheets[b.name], memory=math.inf)) for b in backends]
     predictions = {b.name: {title: predicted(gm, b) for title, gm in models[b.name].items()} for b in roomy}
     return {name: replace(sheets[name], doubt=doubt) for name, doubt in doubts(predictions, times).items()}
 
 
-def write(path: Path, backends: Sequence[str], device: str, threads: int) -> dict[str, Cost]:
-    """Measures the backends of these names and writes their sheets to ``path``, beside those that it has of others."""
+def write(
+    path: Path,
+    backends: Sequence[str],
+    device: str,
+    threads: int,
+    report: Report = silent,
+) -> dict[str, Cost]:
+    """Measures the backends of these names and writes their sheets to ``path``, together with those that it has of
+    others.
+    """
     torch.set_num_threads(threads)
     had = _sheets(path) if path.exists() else {}
-    result = calibrate([keel.testing.find(name) for name in backends], device)
+    result = calibrate([keel.testing.find(name) for name in backends], device, report)
     machine = {"processor": _processor(device), "threads": threads, "torch": torch.__version__}
     text = json.dumps(
         {"machine": machine, "sheets": had | {n: _rounded(c.as_json()) for n, c in result.items()}}, indent=1
@@ -112,36 +150,36 @@ def _sheets(path: Path) -> dict[str, Any]:
         raise keel.documents.bad_file(path, e, what="It holds no data sheets.", do="Write to another file.") from e
 
 
-def _probes(device: str) -> Iterator[tuple[str, Probe]]:
-    tiny = torch.rand(2, 2, device=device)
+def _probes(on: Probed) -> Iterator[tuple[str, Probe]]:
+    tiny = on.rand(2, 2)
     yield "a few calls", (_products(FEW), (tiny,))
     yield "many calls", (_products(FEW + MANY), (tiny,))
-    large, small = (torch.rand(n[device], device=device) for n in (LARGE, SMALL))
+    large, small = (on.rand(n) for n in (on.large, on.small))
     yield "an addition", (lambda x, y: x + y, (large, large.clone()))
     yield "additions", (_added, (large, large.clone()))
     yield "a mixture", (_mixed, (small, small.clone()))
-    for kind, probe, _ in _kinds(device):
+    for kind, probe, _ in _kinds(on):
         yield kind, probe
     for layer in _layers():
-        yield layer.title(1), layer.probe(device, 1)
-        yield layer.title(ROW), layer.probe(device, ROW)
-    wide = PRODUCT[device] // 2
-    tall = torch.rand(8 * wide, wide, device=device)
-    kernels = [torch.rand(wide, wide, device=device) / wide for _ in range(ROW)]
+        yield layer.title(1), layer.probe(on, 1)
+        yield layer.title(ROW), layer.probe(on, ROW)
+    wide = on.product // 2
+    tall = on.rand(8 * wide, wide)
+    kernels = [on.rand(wide, wide) / wide for _ in range(ROW)]
     yield "a layer", (_layers_of, (tall, kernels[0]))
     yield "layers", (_layers_of, (tall, *kernels))
     for dtype in DTYPES:
-        x = (torch.rand(PRODUCT[device], PRODUCT[device], device=device) * 2 / PRODUCT[device]).to(dtype)
+        x = (on.rand(on.product, on.product) * 2 / on.product).to(dtype)
         yield str(dtype), (_multiplied(PAIR), (x, x.clone()))
         yield f"more {dtype}", (_multiplied(2 * PAIR), (x, x.clone()))
 
 
-def _kinds(device: str) -> Iterator[tuple[str, Probe, float]]:
+def _kinds(on: Probed) -> Iterator[tuple[str, Probe, float]]:
     """One call of each kind of operator, and its work as :mod:`keel.cost` counts it.  Its tensors stay in a cache, and
     are large enough for its time to be seen beside that of entering a part.
     """
-    n, wide = 16 * SMALL[device], PRODUCT[device] // 64
-    rows = torch.rand(n // 256, 256, device=device)
+    n, wide = 16 * on.small, on.product // 64
+    rows = on.rand(n // 256, 256)
     for function in (torch.exp, torch.log, torch.tanh, torch.erf, torch.sigmoid, torch.sin, torch.sqrt):
         yield f"aten.{function.__name__}", (function, (rows,)), n
     yield "aten.pow", (lambda x: x**1.7, (rows,)), n
@@ -151,11 +189,11 @@ def _kinds(device: str) -> Iterator[tuple[str, Probe, float]]:
     yield "sort", (lambda x: x.sort(-1)[0], (rows,)), n * math.log2(n)
     yield "random", (torch.rand_like, (rows,)), n
     yield "shape", (lambda x, y: torch.cat([x, y], -1), (rows, rows.clone())), 2 * n
-    at = torch.randint(len(rows), (len(rows),), device=device)
+    at = torch.randint(len(rows), (len(rows),)).to(on.device)
     yield "indexing", (lambda x, i: x[i], (rows, at)), n
-    x, y = torch.rand(wide, 128, 64, device=device), torch.rand(wide, 64, 128, device=device)
+    x, y = on.rand(wide, 128, 64), on.rand(wide, 64, 128)
     yield "aten.bmm", (torch.bmm, (x, y)), 2.0 * wide * 128 * 64 * 128
-    image = torch.rand(IMAGES[device], 64, 56, 56, device=device)
+    image = on.rand(on.images, 64, 56, 56)
     yield "aten.max_pool2d_with_indices", (lambda x: torch.max_pool2d(x, 3, 2, 1), (image,)), image.numel() / 4 * 9
 
 
@@ -180,20 +218,18 @@ class _Layer:
     def title(self, count: int) -> str:
         return f"{count} of {'a thin ' if self.thin else ''}{self.name}"
 
-    def image(self, device: str) -> float:
-        return float(IMAGES[device] * self.channels * self.side**2)
+    def image(self, on: Probed) -> float:
+        return float(on.images * self.channels * self.side**2)
 
-    def flops(self, device: str) -> float:
-        return 2.0 * self.image(device) * self.shared * self.window**2 * (2 if self.back else 1)
+    def flops(self, on: Probed) -> float:
+        return 2.0 * self.image(on) * self.shared * self.window**2 * (2 if self.back else 1)
 
-    def moved(self, device: str) -> float:
-        return 4.0 * self.image(device) * (3 if self.back else 2)
+    def moved(self, on: Probed) -> float:
+        return 4.0 * self.image(on) * (3 if self.back else 2)
 
-    def probe(self, device: str, count: int) -> Probe:
-        shape = IMAGES[device], self.channels, self.side, self.side
-        kernels = [
-            torch.rand(self.channels, self.shared, self.window, self.window, device=device) for _ in range(count)
-        ]
+    def probe(self, on: Probed, count: int) -> Probe:
+        shape = on.images, self.channels, self.side, self.side
+        kernels = [on.rand(self.channels, self.shared, self.window, self.window) for _ in range(count)]
         padding, groups = self.window // 2, self.channels // self.shared
 
         def forward(x: torch.Tensor, *kernels: torch.Tensor) -> torch.Tensor:
@@ -210,7 +246,7 @@ class _Layer:
                 weights.append(gw)
             return [g, *weights]
 
-        image = torch.rand(shape, device=device)
+        image = on.rand(*shape)
         return (backward, (image, image.clone(), *kernels)) if self.back else (forward, (image, *kernels))
 
 
@@ -231,7 +267,7 @@ def _each(layer: _Layer, times: Times) -> float | None:
     return None if one is None or several is None else max((several - one) / (ROW - 1), 0.0)
 
 
-def _convolutions(times: Times, device: str, cost: Cost) -> Cost:
+def _convolutions(times: Times, on: Probed, cost: Cost) -> Cost:
     """The sheet with what convolutions take of arithmetic and of traffic (see ``Cost.passes``), and with its border."""
     weights, passes, borders = dict(cost.weights), dict(cost.passes), list[float]()
     layers = {(layer.name, layer.thin): layer for layer in _layers()}
@@ -241,15 +277,15 @@ def _convolutions(times: Times, device: str, cost: Cost) -> Cost:
             continue
         if thin and not layer.back:
             besides = times[layer.title(1)] - cost.launch - each
-            borders.append(besides * cost.bandwidth / layer.moved(device))
+            borders.append(besides * cost.bandwidth / layer.moved(on))
         if thin:
             continue
         rate = cost.flops[torch.float32]
-        wide = layer.flops(device) / rate, layer.moved(device) / cost.bandwidth, each - cost.call
+        wide = layer.flops(on) / rate, layer.moved(on) / cost.bandwidth, each - cost.call
         other = (
             None
             if small is None or (took := _each(small, times)) is None
-            else (small.flops(device) / rate, small.moved(device) / cost.bandwidth, took - cost.call)
+            else (small.flops(on) / rate, small.moved(on) / cost.bandwidth, took - cost.call)
         )
         weights[name], again = _split(wide, other)
         if again > 0:
@@ -273,35 +309,35 @@ def _split(wide: tuple[float, float, float], thin: tuple[float, float, float] | 
     return (w, p) if p > 0 and w >= LEAST else (max(math.sqrt(max(each / a * other / b, 0.0)), LEAST), 0.0)
 
 
-def _weights(times: Times, device: str, cost: Cost) -> dict[str, float]:
+def _weights(times: Times, on: Probed, cost: Cost) -> dict[str, float]:
     """By kind of operator: its time beside what the rates say of its work."""
     results = {}
-    for kind, _, work in _kinds(device):
+    for kind, _, work in _kinds(on):
         if kind in times:
             rate = cost.flops[torch.float32] if kind == "aten.bmm" else cost.scalars
             results[kind] = max((times[kind] - cost.launch - cost.call) * rate / work, LEAST)
     return results
 
 
-def _sheet(own: Cost | None, times: Times, device: str) -> Cost:
+def _sheet(own: Cost | None, times: Times, on: Probed) -> Cost:
     call = max((times["many calls"] - times["a few calls"]) / MANY, 0.0)
     launch = max(times["a few calls"] - FEW * call, 0.0)
     one, chain = times["an addition"] - launch, times["additions"] - launch
     fuses = chain < one * CHAIN / 2
     mixed = times["a mixture"] - launch - (0 if fuses else CHAIN * call)
-    flops = {d: _rate(2.0 * PRODUCT[device] ** 3, _product(times, d, launch) - call) for d in DTYPES if str(d) in times}
+    flops = {d: _rate(2.0 * on.product**3, _product(times, d, launch) - call) for d in DTYPES if str(d) in times}
     fields: dict[str, Any] = {} if own is None else {"link": own.link, "memory": own.memory, "seconds": own.seconds}
     result = Cost(
         flops=flops,
-        scalars=_rate(CHAIN * SMALL[device], mixed),
-        bandwidth=_rate(12 * LARGE[device], one),
+        scalars=_rate(CHAIN * on.small, mixed),
+        bandwidth=_rate(12 * on.large, one),
         launch=launch,
         call=call,
         fuses=fuses,
         **fields,
     )
-    result = replace(result, weights=_weights(times, device, result), copies=_copies(times, device, result))
-    return _convolutions(times, device, result)
+    result = replace(result, weights=_weights(times, on, result), copies=_copies(times, on, result))
+    return _convolutions(times, on, result)
 
 
 def _product(times: Times, dtype: torch.dtype, launch: float) -> float:
@@ -325,13 +361,13 @@ def _layers_of(x: torch.Tensor, *kernels: torch.Tensor) -> torch.Tensor:
     return x
 
 
-def _copies(times: Times, device: str, cost: Cost) -> float:
+def _copies(times: Times, on: Probed, cost: Cost) -> float:
     """How often a tensor is copied on its way into a part, and out of it: of layers by themselves, what they take more
     than together.  It is copied on both ways alike, and is as large as what it is made into.
     """
     if "a layer" not in times or "layers" not in times:
         return 0.0
-    size, cut = 4.0 * 8 * (PRODUCT[device] // 2) ** 2, ROW - 1
+    size, cut = 4.0 * 8 * (on.product // 2) ** 2, ROW - 1
     result = ((ROW * times["a layer"] - times["layers"]) / cut - cost.launch) * cost.bandwidth / size / 2
     return result if result >= NOISE_FLOOR and not cost.fuses else 0.0
 
@@ -366,10 +402,12 @@ def _built(backend: Backend, fn: Callable[..., Any], args: Sequence[torch.Tensor
 
 
 def _fastest(parts: Mapping[str, Part], device: str) -> dict[str, float]:
-    """The fastest run of each part.  They take turns, so that a busy machine slows all alike."""
-    batch = {name: max(1, int(SLICE / max(_timed(part, 1, device), 1e-7))) for name, part in parts.items()}
-    best = dict.fromkeys(parts, float("inf"))
+    """The fastest run of each part, all of which have run once.  They take turns, so that a busy machine slows all
+    alike.
+    """
     end = time.perf_counter() + PATIENCE * len(parts)
+    best = {name: _timed(part, 1, device) for name, part in parts.items()}
+    batch = {name: max(1, int(SLICE / max(seconds, 1e-7))) for name, seconds in best.items()}
     while time.perf_counter() < end:
         for name, part in parts.items():
             best[name] = min(best[name], _timed(part, batch[name], device))
@@ -410,8 +448,9 @@ def part(backend: Backend, fn: Callable[..., Any], args: Sequence[torch.Tensor])
 
 
 def _processor(device: str) -> str:
-    if device == "cuda":
-        return torch.cuda.get_device_name()
+    if device != "cpu":
+        name = getattr(torch.get_device_module(device), "get_device_name", None)
+        return device if name is None else str(name())
     lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
     return next(
         (line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.processor()

@@ -7,8 +7,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated, Any
 
+import torch
 import typer
+from rich.console import Console
 
+from keel.errors import first_line
 from keel_conformance.cli_options import AtOnce, Json, Resume, Retry, TimeLimit, choose, match_patterns
 from keel_conformance.models import NAMES
 from keel_conformance.workers.command_run import running
@@ -21,7 +24,6 @@ from .suites import PARTS, SUITES, bars, plan
 from .training_step import MODES
 from .worker import environment, work
 
-DEVICES = ("cpu", "cuda")
 TIME_LIMIT = 1800.0  # seconds, for one job
 WARM = "keel_bench.zoo.warm"
 WARM_FOR_DEVICES = "keel_bench.zoo.warm_for_devices"
@@ -97,10 +99,18 @@ def bench(
     Times are taken one by one, however many processes there are.
     """
     of = SUITES[choose("suite", [suite], tuple(SUITES))[0]]
-    device = choose("device", [device or of.device], DEVICES)[0]
+    device = _known(device or of.device)
     backend, threads = backend or of.backend, threads or of.threads
     if calibrate is not None:
-        for name, sheet in write(calibrate, backend.split(","), device, threads).items():
+        with Console(stderr=True).status("Calibrating") as status:
+            sheets = write(
+                calibrate,
+                backend.split(","),
+                device,
+                threads,
+                lambda number, title: status.update(f"Calibrating: probe {number}, {title}"),
+            )
+        for name, sheet in sheets.items():
             typer.echo(f"{name}  {sheet}")
         return
     programs = match_patterns(of.programs(), model) if of.patterns else choose("model", model, of.programs())
@@ -118,6 +128,17 @@ def bench(
             "bench", todo, start, _outcome_text, at_once=at_once, time_limit=time_limit, last_lines=LAST_LINES
         )
     run.finish(bars(outcomes), rows=[{**vars(job), **outcome.as_json()} for job, outcome in outcomes.items()])
+
+
+def _known(device: str) -> str:
+    """The name of a device that PyTorch knows. Raises typer.BadParameter for others. The device is not used: a process
+    that has used a GPU cannot fork.
+    """
+    try:
+        torch.device(device)
+    except RuntimeError as e:
+        raise typer.BadParameter(f"PyTorch knows no device {device!r}: {first_line(e)}") from None
+    return device
 
 
 def _row(job: Job, row: Any) -> Any:

@@ -54,8 +54,9 @@ def measure(job: Job) -> dict[str, Any]:
 
 def finish(device: str) -> None:
     """Waits for what was launched on the device."""
-    if device == "cuda":
-        torch.cuda.synchronize()
+    here = torch.accelerator.current_accelerator()
+    if here is not None and here.type == torch.device(device).type:
+        torch.accelerator.synchronize()
 
 
 def now(device: str) -> float:

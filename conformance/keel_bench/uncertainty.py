@@ -33,7 +33,7 @@ def blocks(device: str) -> Iterator[tuple[str, Block]]:
     """Blocks by title, each a function and its arguments, in float32."""
 
     def made(*shape: int) -> Tensor:
-        return torch.rand(shape, device=device) / 16
+        return (torch.rand(shape, device="cpu") / 16).to(device)  # a device may lack a kernel that draws
 
     rows, wide = made(512, 768), 3072
     yield "a perceptron", (_perceptron, (rows, made(wide, 768), made(wide), made(768, wide), made(768)))

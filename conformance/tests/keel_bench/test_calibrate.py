@@ -21,14 +21,14 @@ from keel_bench import calibrate
 AT_ALL = Support((Rule(ops=("*",), dtypes=frozenset({torch.float32, torch.int64})),))
 
 LAYERS = tuple(calibrate._layers())
+SMALL = calibrate.Probed("cpu", product=128, large=1 << 16, small=1 << 10, images=4)
 
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(calibrate, "PATIENCE", 0.01)
     monkeypatch.setattr(calibrate, "_layers", lambda: [replace(layer, side=7) for layer in LAYERS])
-    for sizes in (calibrate.PRODUCT, calibrate.LARGE, calibrate.SMALL):
-        monkeypatch.setitem(sizes, "cpu", {1024: 128, 1 << 22: 1 << 16, 1 << 14: 1 << 10}[sizes["cpu"]])
+    monkeypatch.setattr(calibrate, "probed", lambda device: SMALL)
 
 
 def waiting(seconds: float) -> Callable[[torch.fx.GraphModule], Callable[..., Any]]:
@@ -79,7 +79,7 @@ def test_what_is_slow_to_enter_has_that_on_its_sheet() -> None:
 def test_files_keep_the_sheets_of_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "sheets.json"
     eager = keel.testing.find("eager").cost
-    monkeypatch.setattr(calibrate, "calibrate", lambda backends, device: {b.name: eager for b in backends})
+    monkeypatch.setattr(calibrate, "calibrate", lambda backends, device, report: {b.name: eager for b in backends})
     file.write_text(json.dumps({"sheets": {"acme": {"flops": {}}}}))
     calibrate.write(file, ["eager"], "cpu", torch.get_num_threads())
     written = json.loads(file.read_text())
@@ -111,12 +111,12 @@ def test_a_layout_of_its_own_is_a_border(monkeypatch: pytest.MonkeyPatch) -> Non
     sheet = keel.Cost(flops={torch.float32: 1e12}, scalars=1e9, bandwidth=1e9)
     for besides, border in ((0.0, False), (5.0, True)):
         times = {
-            layer.title(n): n * (layer.flops("cpu") / 1e12 + 2 * layer.moved("cpu") / 1e9)
-            + besides * layer.moved("cpu") / 1e9
+            layer.title(n): n * (layer.flops(SMALL) / 1e12 + 2 * layer.moved(SMALL) / 1e9)
+            + besides * layer.moved(SMALL) / 1e9
             for layer in calibrate._layers()
             for n in (1, calibrate.ROW)
         }
-        found = calibrate._convolutions(times, "cpu", sheet)
+        found = calibrate._convolutions(times, SMALL, sheet)
         assert found.border == (pytest.approx(5.0) if border else 0.0)
 
 
@@ -135,8 +135,8 @@ def test_a_product_takes_what_a_longer_chain_takes_more() -> None:
 
 def test_what_layers_take_more_by_themselves_is_copies() -> None:
     sheet = keel.Cost(flops={torch.float32: 1e12}, scalars=1e9, bandwidth=1e9, launch=0.5)
-    size = 4.0 * 8 * (calibrate.PRODUCT["cpu"] // 2) ** 2
+    size = 4.0 * 8 * (SMALL.product // 2) ** 2
     apart, together = 2.0 + 0.5 + 2 * 3.0 * size / 1e9, 3 * 2.0 + 0.5 + 2 * 3.0 * size / 1e9
-    assert calibrate._copies({"a layer": apart, "layers": together}, "cpu", sheet) == pytest.approx(3.0)
-    assert calibrate._copies({"a layer": 2.5, "layers": 6.5}, "cpu", sheet) == 0.0
-    assert calibrate._copies({}, "cpu", sheet) == 0.0
+    assert calibrate._copies({"a layer": apart, "layers": together}, SMALL, sheet) == pytest.approx(3.0)
+    assert calibrate._copies({"a layer": 2.5, "layers": 6.5}, SMALL, sheet) == 0.0
+    assert calibrate._copies({}, SMALL, sheet) == 0.0
