@@ -1,0 +1,63 @@
+"""Two processes train the model of the page by DDP, FSDP2 and tensor parallel, as one trains it in eager PyTorch."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from keel_conformance.programs import process_group
+
+SECONDS = 300
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not process_group.can_meet(), reason="No process group of gloo can be made here."),
+]
+
+
+@pytest.fixture(scope="module")
+def reports(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    """What each of the two processes found."""
+    folder = tmp_path_factory.mktemp("two")
+    command = [sys.executable, str(Path(__file__).with_name("one_of_two.py"))]
+    environment = {**os.environ, "KEEL_CACHE_DIR": str(folder / "cache"), "OMP_NUM_THREADS": "1"}
+    with open(folder / "log", "w+") as log:
+        ranks = [
+            subprocess.Popen([*command, str(rank), str(folder)], env=environment, stdout=log, stderr=subprocess.STDOUT)
+            for rank in range(2)
+        ]
+        try:
+            codes = [process.wait(SECONDS) for process in ranks]
+        finally:
+            for process in ranks:
+                process.kill()
+        assert codes == [0, 0], (folder / "log").read_text()
+    return [json.loads((folder / f"{rank}.json").read_text()) for rank in range(2)]
+
+
+@pytest.mark.parametrize("way", ["replicated", "sharded", "parallel"])
+def test_two_processes_train_as_one_does(way: str, reports: list[dict[str, Any]]) -> None:
+    for report in reports:
+        assert report[way]["losses"] == pytest.approx(report["alone"], rel=1e-4)
+        assert report["alone"][-1] < report["alone"][0] and report[way]["difference"] < 1e-5
+
+
+@pytest.mark.parametrize("way", ["replicated", "sharded"])
+def test_all_of_the_model_is_compiled(way: str, reports: list[dict[str, Any]]) -> None:
+    for report in reports:
+        forward, backward = report[way]["graphs"]
+        assert forward.keys() == backward.keys() == {"kind", "cpp"}
+        assert (forward["kind"], backward["kind"]) == ("forward", "backward")
+        assert {"addmm", "gelu", "addmm_1"} <= {*forward["cpp"]} and "gelu_backward" in backward["cpp"]
+
+
+def test_collectives_of_tensor_parallel_are_calls_of_its_graphs(reports: list[dict[str, Any]]) -> None:
+    for report in reports:
+        forward, backward = report["parallel"]["graphs"]
+        assert {"addmm", "gelu", "addmm_1"} <= {*forward["cpp"]} and "gelu_backward" in backward["cpp"]
+        assert {"all_reduce", "wait_tensor"} <= {*forward["eager"]}
