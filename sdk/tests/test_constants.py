@@ -12,7 +12,7 @@ from torch import Tensor, fx, nn
 
 import keel
 from keel import Backend, KeelError, KeelWarning
-from keel.plugin import CompileContext, Constant, PreparedConstants
+from keel.plugin import CompileContext, Constant, PreparedConstants, Staged
 
 pytestmark = pytest.mark.filterwarnings("ignore:.isinstance.treespec, LeafSpec:FutureWarning")
 
@@ -166,6 +166,28 @@ def test_they_are_prepared_once_per_version() -> None:
         torch.testing.assert_close(run(x), model(x))
     assert len(vendor.prepared) == 2
     assert len(vendor.known) == 1, "the part was compiled once"
+
+
+@pytest.mark.parametrize("in_stages", [False, True])
+def test_compile_computes_with_values_of_constants(in_stages: bool) -> None:
+    packed = list[Tensor]()
+
+    def begin(gm: fx.GraphModule, ctx: CompileContext) -> Any:
+        values = [each.value.detach() for each in ctx.constants.values() if each.value is not None]
+        packed.extend(value * torch.full((1,), 2.0) for value in values)
+        return lambda: gm
+
+    def compile(gm: fx.GraphModule, ctx: CompileContext) -> Any:
+        return begin(gm, ctx)()
+
+    torch.compiler.reset()
+    how = Staged(begin) if in_stages else compile
+    vendor, model, x = replace(Vendor().backend, compile=how), Net(), torch.ones(2, 4)
+    with torch.no_grad():
+        keel.compile(model, backends=[vendor], strict=True, freeze=True)(x)
+        sums = sorted(float(tensor.sum()) for tensor in packed)
+        weights = [model.layers[0].weight, model.layers[0].bias, (model.scale + 1).rsqrt(), model.shift]
+    assert sums == pytest.approx(sorted(2 * float(tensor.detach().sum()) for tensor in weights), abs=1e-5)
 
 
 def test_a_part_alone_is_compiled_to_a_function_of_all_its_inputs() -> None:

@@ -34,7 +34,7 @@ from keel.runtime.part_progress import PartCounter, Report, no_report
 from keel.runtime.prepared_constants import runnable
 from keel.runtime.result_casts import CastResults, lay_out
 from keel.runtime.result_views import ViewedPart, separate_views
-from keel.torch_adapter import asks_again
+from keel.torch_adapter import asks_again, real_tensors
 
 Runs = dict[Any, Run]
 """Compiled parts, which are kept from one plan of a graph to the next."""
@@ -190,7 +190,8 @@ def _compiled(graph: PartGraph, ctx: CompileContext, result: CompileResult | Non
     """
     if result is not None and result.raised is not None:
         raise result.raised
-    run = with_context(graph.part.owner.compile, ctx)(graph.gm) if result is None else result.run
+    with real_tensors():
+        run = with_context(graph.part.owner.compile, ctx)(graph.gm) if result is None else result.run
 
     def instead(raised: BaseException) -> Run:
         error = _error(graph.part, {node.name: node for node in graph.graph.nodes}, raised, "prepare the constants of")

@@ -17,6 +17,7 @@ from keel.interrupts import is_interrupt
 from keel.placement.part_graphs import PartGraph
 from keel.plugin import CompileContext, Staged, with_context
 from keel.runtime.part_progress import PartCounter
+from keel.torch_adapter import real_tensors
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,8 @@ def compile_parallel(
     for graph in graphs:
         if isinstance(graph.part.owner.compile, Staged):
             begin = with_context(graph.part.owner.compile.begin, contexts[graph.part.name])
-            first_stage[graph.part.name] = _outcome(partial(begin, graph.gm))
+            with real_tensors():
+                first_stage[graph.part.name] = _outcome(partial(begin, graph.gm))
             counter.scheduled(first_stage[graph.part.name].run)
     threads = min(_cores(), sum(result.raised is None for result in first_stage.values()))
     if threads < 2:
