@@ -11,7 +11,6 @@ import torch
 import typer
 from rich.console import Console
 
-from keel.errors import first_line
 from keel_conformance.cli_options import AtOnce, Json, Resume, Retry, TimeLimit, choose, match_patterns
 from keel_conformance.models import NAMES
 from keel_conformance.workers.command_run import running
@@ -137,7 +136,7 @@ def _known(device: str) -> str:
     try:
         torch.device(device)
     except RuntimeError as e:
-        raise typer.BadParameter(f"PyTorch knows no device {device!r}: {first_line(e)}") from None
+        raise typer.BadParameter(f"PyTorch knows no device {device!r}: {str(e).partition(chr(10))[0]}") from None
     return device
 
 

@@ -21,6 +21,7 @@ target = LoopTarget(
     build=build,
     checks=True,
     arena=False,
+    writes_pinned=True,
     externs=aten_externs("cuda"),
     limits=LIMITS,
     suffix="py",

@@ -155,7 +155,7 @@ def begin_part(
                     "build-failed", f"{target.name} built {len(launchers)} launchers for {len(sources)} kernels."
                 )
             built: dict[Kernel, Launcher] = dict(zip(kernels, launchers, strict=True))
-            return program(plan, built, target.arena, target.name)
+            return program(plan, built, target)
 
     finish.kernels = len(sources)  # type: ignore[attr-defined]
     return finish

@@ -167,7 +167,8 @@ class LoopTarget:
     nothing else is declared. ``render`` is pure. ``build`` gets all kernels of a graph at once and returns one launcher
     each. Unless ``checks``, Keel writes out each Check that a kernel has. With ``arena``, intermediate tensors lie in a
     block of memory that a part keeps from call to call, which is fastest where the system has to map memory. Without
-    it, each is allocated and freed, which takes the least memory where PyTorch caches what is freed, as on GPUs.
+    it, each is allocated and freed, which takes the least memory where PyTorch caches what is freed, as on GPUs. If its
+    kernels can write to pinned memory of the host, wrong indices are recorded there, and no call waits to read them.
     ``warm_up`` and ``options`` are those of a ``Backend``. ``render`` and ``build`` get a ``CompileContext`` if they
     have a parameter named ``ctx``.
     """
@@ -182,6 +183,7 @@ class LoopTarget:
     checks: bool = False  # True if ``render`` takes Check statements
     concurrent: bool = False  # True if ``build`` may run on several threads at once
     arena: bool = True  # False if intermediate tensors are allocated one by one
+    writes_pinned: bool = False  # its kernels can write to pinned memory of the host, since API 2
     externs: Mapping[str, Extern] = field(default_factory=dict)  # by overload name
     limits: Limits = Limits()
     suffix: str = "txt"  # of files with its sources
@@ -224,6 +226,7 @@ class LoopTarget:
         checked_flag(what, "checks", self.checks)
         checked_flag(what, "concurrent", self.concurrent)
         checked_flag(what, "arena", self.arena)
+        checked_flag(what, "writes_pinned", self.writes_pinned)
         checked_type(what, "limits", self.limits, Limits, "keel.Limits(...)")
         if not isinstance(self.suffix, str) or not self.suffix.isalnum():
             bad(f"{what} has suffix={self.suffix!r}.", 'Write the ending of a file name, without the dot: suffix="c".')

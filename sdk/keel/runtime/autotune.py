@@ -19,6 +19,7 @@ import torch
 
 from keel.errors import KeelError, first_line
 from keel.interrupts import is_interrupt
+from keel.runtime.accelerators import is_capturing, synchronize
 from keel.torch_adapter import Boxed
 
 ROUNDS, MAX_ROUNDS, SECONDS = 5, 25, 60.0
@@ -180,19 +181,6 @@ def _behind(one: Sequence[float], best: Sequence[float]) -> tuple[float, float]:
     middle = median(longer) if longer else 0.0
     spread = median(abs(x - middle) for x in longer) if longer else 0.0
     return middle, 2 * spread / math.sqrt(max(1, len(longer)))
-
-
-def synchronize(devices: Iterable[torch.device]) -> None:
-    """Waits until all work launched on the accelerators among ``devices`` is done."""
-    here = torch.accelerator.current_accelerator()
-    for device in devices:
-        if here is not None and device.type == here.type:
-            torch.accelerator.synchronize(device)
-
-
-def is_capturing(devices: Iterable[torch.device]) -> bool:
-    """True if kernels launched now are captured in a CUDA graph instead of being run."""
-    return any(d.type == "cuda" for d in devices) and torch.cuda.is_current_stream_capturing()
 
 
 def reason(raised: BaseException) -> str:

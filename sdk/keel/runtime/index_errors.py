@@ -1,9 +1,10 @@
 """Index errors that kernels detect: where kernels record them, when they are read, and the error that is raised.
 
-On a CPU, the record is read after each kernel. A GPU writes it to host memory, which is read when a part begins and
-ends, without waiting for the device. An error that a kernel records later is raised by the next call. Only a part's
-first call, and every call with KEEL_CHECK=1, waits. On other devices the record is copied to pinned memory at the end
-of each call, also without waiting; a device without pinned memory or events waits in each call.
+On a CPU, the record is read after each kernel. A GPU writes it to host memory (``LoopTarget.writes_pinned``), which is
+read when a part begins and ends, without waiting for the device. An error that a kernel records later is raised by the
+next call. Only a part's first call, and every call with KEEL_CHECK=1, waits. On other devices the record is copied to
+pinned memory at the end of each call, also without waiting; a device without pinned memory or events waits in each
+call.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import torch
 
 from keel.errors import BadIndex
 from keel.loops.symbolic_sizes import evaluate, format_size
+from keel.runtime.accelerators import is_capturing, synchronize
 from keel.runtime.contract_checks import is_checking_every_call
 from keel.schedule.tensor_graph import CheckSite
 
@@ -50,12 +52,15 @@ def index_error(sites: Sequence[CheckSite], look: Look, sizes: Mapping[str, Any]
     )
 
 
-def error_buffer(sites: Sequence[CheckSite], device: torch.device) -> tuple[torch.Tensor, Callable[[bool], None]]:
+def error_buffer(
+    sites: Sequence[CheckSite], device: torch.device, pinned: bool
+) -> tuple[torch.Tensor, Callable[[bool], None]]:
     """Memory in which kernels on ``device`` record errors, and a function that reads it and raises
-    KeelError[bad-index]. The function is called with False before a call's kernels and with True after them.
+    KeelError[bad-index]. The function is called with False before a call's kernels and with True after them. The
+    memory is on the host if kernels can write to ``pinned`` memory.
     """
-    if device.type == "cuda":
-        return _shared(sites)
+    if pinned:
+        return _shared(sites, device)
     try:
         arriving = _Arriving(len(sites), device)
     except RuntimeError:  # the device has no pinned memory, or no events; NotImplementedError is one too
@@ -63,15 +68,15 @@ def error_buffer(sites: Sequence[CheckSite], device: torch.device) -> tuple[torc
     return arriving.memory, _settle_later(sites, arriving)
 
 
-def _shared(sites: Sequence[CheckSite]) -> tuple[torch.Tensor, Callable[[bool], None]]:
+def _shared(sites: Sequence[CheckSite], device: torch.device) -> tuple[torch.Tensor, Callable[[bool], None]]:
     memory = torch.zeros(len(sites), dtype=torch.int64, device="cpu", pin_memory=True)
     look: Look = memory.numpy().data
     waits = True
 
     def settle(after: bool) -> None:
         nonlocal waits
-        if after and waits and not torch.cuda.is_current_stream_capturing():
-            torch.cuda.synchronize()
+        if after and waits and not is_capturing([device]):
+            synchronize([device])
             waits = is_checking_every_call()
         if any(look):
             error = index_error(sites, look, {}, late=True)

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from keel.loops.ir import Kernel
-from keel.plugin import Launcher
+from keel.plugin import Launcher, LoopTarget
 from keel.runtime.freed_memory import keep_freed_memory
 from keel.runtime.launch_builder import build_program
 from keel.runtime.launch_printer import python_function
@@ -17,15 +17,15 @@ from keel.schedule.schedule import Schedule
 
 
 def program(
-    schedule: Schedule, launchers: Mapping[Kernel, Launcher], arena: bool, owner: str = ""
+    schedule: Schedule, launchers: Mapping[Kernel, Launcher], target: LoopTarget
 ) -> Callable[..., tuple[Any, ...]]:
     """A callable that takes the part's inputs positionally and returns the tuple of its outputs. Its attribute
-    ``boxed`` takes them in a list, which it empties, so that each can be freed after its last use. For ``arena`` see
-    ``LoopTarget``; profilers show ``owner``, the name of the backend.
+    ``boxed`` takes them in a list, which it empties, so that each can be freed after its last use. Profilers
+    show the name of the target.
 
     Safe to call from several threads: each call holds memory of its own.
     """
-    made = build_program(schedule, arena, owner)
+    made = build_program(schedule, target.arena, target.name, target.writes_pinned)
     verify_program(made)
     if any(map(partial(_makes_results_on_the_host, made), made.steps)):
         keep_freed_memory()

@@ -44,17 +44,17 @@ SHOWN = 6
 """How many operators of a kernel its label names."""
 
 
-def build_program(schedule: Schedule, arena: bool = True, owner: str = "") -> LaunchProgram:
+def build_program(schedule: Schedule, arena: bool = True, owner: str = "", pinned: bool = False) -> LaunchProgram:
     """The launch program of a schedule, whose intermediate tensors lie in an arena or have memory of their own, which
-    is freed, or reused, after their last use.  Labels name the backend ``owner``.  Raises KeelError[bad-graph] if a
-    size is known from nothing.
+    is freed, or reused, after their last use.  Labels name the backend ``owner``, whose kernels can write to ``pinned``
+    memory of the host or cannot.  Raises KeelError[bad-graph] if a size is known from nothing.
     """
-    return _Builder(schedule, arena, owner).build()
+    return _Builder(schedule, arena, owner, pinned).build()
 
 
 class _Builder:
-    def __init__(self, schedule: Schedule, arena: bool, owner: str):
-        self.schedule, self.tensors, self.owner = schedule, schedule.tensors, owner
+    def __init__(self, schedule: Schedule, arena: bool, owner: str, pinned: bool):
+        self.schedule, self.tensors, self.owner, self.pinned = schedule, schedule.tensors, owner, pinned
         self.outputs = {o for o in self.tensors.outputs if isinstance(o, int)}
         self.symbols = LaunchSymbols(schedule)
         self.binds = self.symbols.bind_inputs()
@@ -174,7 +174,7 @@ class _Builder:
             places[tensor] = slice(len(sites), len(sites) + len(own_sites))
             sites += [*own_sites, *own_sites[-1:]] if len(own_sites) % 2 else own_sites
         at_once = any(self._type(t).device.type == "cpu" for t in self.tensors.checks)
-        return CheckMemory(tuple(sites), places, at_once)
+        return CheckMemory(tuple(sites), places, at_once, self.pinned and not at_once)
 
     # -- steps ---------------------------------------------------------------------------------------
 

@@ -125,7 +125,8 @@ class _Printer:
         """What looks at the checks of a device; the memory that they record in lives as long as the function."""
         checks = self.program.checks
         with lasting():
-            memory, settle = error_buffer(checks.sites, self.program.tensors[next(iter(checks.places))].device)
+            device = self.program.tensors[next(iter(checks.places))].device
+            memory, settle = error_buffer(checks.sites, device, checks.pinned)
             for t, place in checks.places.items():
                 self.space.shared(("tensor", t), f"t{t}", memory[place])
         return self._object(settle, "settle")

@@ -238,12 +238,14 @@ class ArenaPlan:
 class CheckMemory:
     """Where kernels record indices out of range: an int64 for each of ``sites``, of which each tensor has a slice.
 
-    ``at_once`` says that the memory is on the host and part of the arena, and is looked at after each kernel.
+    ``at_once`` says that the memory is on the host and part of the arena, and is looked at after each kernel; and
+    ``pinned`` that it is on the host, and kernels of another device write to it.
     """
 
     sites: tuple[CheckSite, ...] = ()
     places: Mapping[int, slice] = field(default_factory=dict)
     at_once: bool = False
+    pinned: bool = False
 
 
 @dataclass(frozen=True)

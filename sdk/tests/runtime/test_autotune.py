@@ -217,18 +217,6 @@ def test_arguments_are_freed_early_but_in_the_first_run_of_a_rival(clock: Clock)
     assert freed == [True, False, True, True, True, True]
 
 
-def test_accelerators_are_waited_for_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
-    cpu, gpu = torch.device("cpu"), torch.device("cuda", 1)
-    waited: list[torch.device] = []
-    monkeypatch.setattr(torch.accelerator, "synchronize", waited.append)
-    for here in (None, torch.device("cuda")):
-        monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda here=here: here)
-        autotune.synchronize([cpu, gpu, torch.device("meta")])
-    assert waited == [gpu]
-    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
-    assert autotune.is_capturing([cpu, gpu]) and not autotune.is_capturing([cpu])
-
-
 def test_a_reason_is_one_line() -> None:
     assert reason(ValueError()) == "ValueError."
     error = KeelError("compile-raised", "acme could not compile it.", {"acme": "no room\nat all"})
