@@ -1,4 +1,4 @@
-"""One of two processes that train a model together, and alone in eager PyTorch: ``one_of_two.py RANK FOLDER``.
+"""One of two processes that train a model together, and alone in eager PyTorch: ``one_of_two.py RANK FOLDER DEVICE``.
 
 It leaves in the folder, for each way of training, the losses, the largest difference of a parameter from eager's, and
 the graphs: which backends have which calls.
@@ -48,10 +48,19 @@ def placed(dump: Path) -> list[dict[str, Any]]:
     ]
 
 
-def main(rank: int, folder: Path) -> None:
+def group_of(device: str) -> str:
+    """The backend of ``torch.distributed`` for tensors on this device."""
+    if device == "cpu":
+        return "gloo"
+    from keel_privateuse1.host_exchange import GROUP  # which registers the device, too
+
+    return GROUP
+
+
+def main(rank: int, folder: Path, device: str) -> None:
     dump = folder / f"dump-{rank}"
     os.environ["KEEL_DUMP"] = str(dump)
-    dist.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=SIZE)
+    dist.init_process_group(group_of(device), init_method=f"file://{folder}/meet", rank=rank, world_size=SIZE)
     names: dict[str, Any] = {}
     exec(snippets("## DDP, FSDP2 and tensor parallel")[0], names)
     torch.manual_seed(0)
@@ -61,19 +70,20 @@ def main(rank: int, folder: Path) -> None:
     for way in ("replicated", "sharded", "parallel"):
         shutil.rmtree(dump, ignore_errors=True)
         torch.compiler.reset()
-        trained, halves = copy.deepcopy(model), way in HALVES
-        run = names[way](trained, init_device_mesh("cpu", (SIZE,)))
-        rows = [x.chunk(SIZE)[rank], y.chunk(SIZE)[rank]] if halves else [x, y]
-        losses = train(run, trained, *rows)
+        mesh, halves = init_device_mesh(device, (SIZE,)), way in HALVES
+        trained = copy.deepcopy(model).to(device)
+        run = names[way](trained, mesh)
+        rows = (x.chunk(SIZE)[rank], y.chunk(SIZE)[rank]) if halves else (x, y)
+        losses = train(run, trained, *(t.to(device) for t in rows)).cpu()
         if halves:
             dist.all_reduce(losses)
             losses /= SIZE
         full = [p.full_tensor() if isinstance(p, DTensor) else p for p in trained.parameters()]
-        difference = max((a - b).abs().max().item() for a, b in zip(full, alone.parameters(), strict=True))
+        difference = max((a.cpu() - b).abs().max().item() for a, b in zip(full, alone.parameters(), strict=True))
         report[way] = {"losses": losses.tolist(), "difference": difference, "graphs": placed(dump)}
     (folder / f"{rank}.json").write_text(json.dumps(report))
     dist.destroy_process_group()
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), Path(sys.argv[2]))
+    main(int(sys.argv[1]), Path(sys.argv[2]), sys.argv[3])

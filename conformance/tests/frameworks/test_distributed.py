@@ -28,7 +28,9 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     environment = {**os.environ, "KEEL_CACHE_DIR": str(folder / "cache"), "OMP_NUM_THREADS": "1"}
     with open(folder / "log", "w+") as log:
         ranks = [
-            subprocess.Popen([*command, str(rank), str(folder)], env=environment, stdout=log, stderr=subprocess.STDOUT)
+            subprocess.Popen(
+                [*command, str(rank), str(folder), "cpu"], env=environment, stdout=log, stderr=subprocess.STDOUT
+            )
             for rank in range(2)
         ]
         try:

@@ -68,6 +68,23 @@ class DeviceModule(ModuleType):
         torch.accelerator.synchronize(_index(device))
 
     @staticmethod
+    def Stream(priority: int = 0) -> torch.Stream:  # noqa: N802  # a class in the modules of other devices
+        return torch.Stream(device=torch.device(NAME, _index(None)), priority=priority)
+
+    @staticmethod
+    def Event(enable_timing: bool = False) -> torch.Event:  # noqa: N802  # likewise
+        return torch.Event(NAME, enable_timing=enable_timing)
+
+    @staticmethod
+    def current_stream(device: Any = None) -> torch.Stream:
+        return torch.accelerator.current_stream(_index(device))
+
+    @staticmethod
+    def stream(stream: torch.Stream) -> AbstractContextManager[Any]:
+        """Makes a stream the current one in a ``with`` statement."""
+        return stream
+
+    @staticmethod
     def get_amp_supported_dtype() -> list[torch.dtype]:
         return [torch.bfloat16, torch.float16]
 
