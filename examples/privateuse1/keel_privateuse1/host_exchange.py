@@ -12,7 +12,6 @@ from typing import Any, TypeVar, cast
 import torch
 import torch.distributed as dist
 from torch import Tensor
-from torch._C._distributed_c10d import _create_work_from_future  # type: ignore[attr-defined]
 from torch.futures import Future
 
 from keel_privateuse1.device import NAME
@@ -44,6 +43,21 @@ def devices_of(tensors: Any) -> set[torch.device]:
 def outside_graphs(method: Method) -> Method:
     """DDP calls collectives from C++ while a compiled model runs. Dynamo would compile what they do."""
     return cast(Method, torch.compiler.disable(method))
+
+
+class Done(dist.Work):
+    """A collective that is finished, with its results."""
+
+    def __init__(self, results: Any) -> None:
+        super().__init__()
+        self.future: Future[Any] = Future(devices=list(devices_of(results)))
+        self.future.set_result(results)
+
+    def wait(self, timeout: Any = None) -> bool:
+        return True
+
+    def get_future(self) -> Future[Any]:
+        return self.future
 
 
 class HostExchange(dist.ProcessGroup):
@@ -107,9 +121,7 @@ class HostExchange(dist.ProcessGroup):
         computed = on_host(results)
         getattr(self.gloo, name)(computed, *map(on_host, tensors), *options).wait()
         write(results, computed)
-        future: Future[Any] = Future(devices=list(devices_of(results)))
-        future.set_result(results)
-        return _create_work_from_future(future)
+        return Done(results)
 
 
 dist.Backend.register_backend(GROUP, HostExchange, devices=["cpu", NAME])
