@@ -111,10 +111,13 @@ def installed_for(devices: Collection[str]) -> tuple[Backend, ...]:
     """The installed plugins for devices of these types that can run on this machine, in the order of their names.
     Imports no plugin if ``devices`` is empty. Keel's own backends are not among them.
     """
-    if not devices:
-        return ()
+    return tuple(b for b in installed_plugins() if b.device in devices) if devices else ()
+
+
+def installed_plugins() -> tuple[Backend, ...]:
+    """The installed plugins that can run on this machine, in the order of their names, without Keel's own backends."""
     own = {name for name, points in installed().items() if is_own(points[0])}
-    return tuple(b for name, b in sorted(discover().items()) if name not in own and b.device in devices)
+    return tuple(b for name, b in sorted(discover().items()) if name not in own)
 
 
 def try_imports(points: Sequence[Carried], *, limit: float = LIMIT, again: bool = False) -> list[Report]:

@@ -113,6 +113,7 @@ def explain(
         settings = replace(
             settings,
             backends=suppose(settings.backends, without, assume),
+            named=True,  # so that a plugin that was removed does not come back
             placement="cost" if settings.placement == "measured" else settings.placement,
         )
     log = EventLog()

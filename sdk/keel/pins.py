@@ -4,7 +4,7 @@ pin.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 
@@ -16,17 +16,17 @@ from keel.torch_adapter import overload_names
 from keel.types import Call
 
 
-def pinned(backends: Sequence[Backend], pins: Mapping[str, str]) -> tuple[Backend, ...]:
+def pinned(
+    backends: Sequence[Backend], pins: Mapping[str, str], elsewhere: Collection[str] = ()
+) -> tuple[Backend, ...]:
     """The backends, in which only the named backend takes each operator in ``pins`` (``softmax``, ``aten.mm``).
 
     A call that the named backend refuses is decomposed, and the pin does not apply to its pieces; a primitive that it
-    refuses is an error. Raises KeelError[bad-option] for a backend that is not among ``backends``, and for an operator
-    that PyTorch does not have. Operators of an unknown library are not checked, because the library may be registered
-    later.
+    refuses is an error. ``elsewhere`` are backends that other graphs of the program may have: all ``backends`` refuse
+    what is pinned to these. Raises KeelError[bad-option] for a backend that is among neither.
     """
-    _check(pins)
     names = [b.name for b in backends]
-    if nobody := [(op, who) for op, who in pins.items() if who not in names]:
+    if nobody := [(op, who) for op, who in pins.items() if who not in names and who not in elsewhere]:
         raise KeelError(
             "bad-option",
             f"{nobody[0][0]} cannot be pinned to {nobody[0][1]!r}, which is not one of the backends in use.",
@@ -69,10 +69,12 @@ def _names(overload: str) -> tuple[str, ...]:
     return overload, packet, short, short.lstrip("_"), overload.partition(".")[2]
 
 
-def _check(pins: Mapping[str, str]) -> None:
-    """Raises KeelError[bad-option] for the name of an operator that cannot exist."""
+def checked_pins(pins: Mapping[str, str]) -> Mapping[str, str]:
+    """The pins. Raises KeelError[bad-option] for the name of an operator that PyTorch does not have. Operators of an
+    unknown library are not checked, because the library may be registered later.
+    """
     if not pins:
-        return
+        return pins
     overloads = {*overload_names(), *(name for member in MEMBERS.values() for name in member.overloads)}
     known = {name for overload in overloads for name in _names(overload)}
     libraries = {overload.partition(".")[0] for overload in overloads}
@@ -85,3 +87,4 @@ def _check(pins: Mapping[str, str]) -> None:
                 f"{operator!r} cannot be pinned: PyTorch has no such operator.",
                 do=f"Did you mean {near[0]!r}?" if near else "Write softmax, aten.mm or aten.mm.default.",
             )
+    return pins

@@ -7,13 +7,14 @@ import warnings
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
+from operator import itemgetter
 from typing import Any
 
 from keel.cost import Cost, read_sheets
-from keel.discovery import installed_for, resolve
+from keel.discovery import installed_for, installed_plugins, resolve
 from keel.errors import KeelError, KeelWarning
 from keel.extras import missing, require
-from keel.pins import pinned
+from keel.pins import checked_pins, pinned
 from keel.placement.solve.build_problem import Pricing, sheets_of
 from keel.plugin import Backend
 from keel.specialize import needs_static_sizes, specialized
@@ -47,6 +48,10 @@ class Settings:
     were ``named``."""
     buckets: tuple[int, ...] | None = None
     """The sizes that backends which need known sizes round up to; None for powers of two."""
+    sheets: tuple[tuple[str, Cost], ...] = ()
+    """The user's data sheets for plugins, by name, sorted, if no backends were ``named``."""
+    pins: tuple[tuple[str, str], ...] = ()
+    """The backend of each operator that the user pins, if no backends were ``named``: the plugins are not yet known."""
 
     @property
     def replays_graphs(self) -> bool:
@@ -91,7 +96,8 @@ _TYPES: Mapping[str, tuple[type, ...]] = {
 
 
 def read_settings(mode: str | None, options: Mapping[str, Any] | None) -> Settings:
-    """Checks the options, of which ``mode`` may be one: ``torch.compile`` does not take both.
+    """Checks the options, of which ``mode`` may be one: ``torch.compile`` does not take both. If the user named no
+    backends, pins, and data sheets and options of plugins, wait for ``with_plugins``.
 
     Raises KeelError[bad-option], and errors of ``resolve``.
     """
@@ -126,31 +132,66 @@ def read_settings(mode: str | None, options: Mapping[str, Any] | None) -> Settin
             {"placements": ", ".join(PLACEMENTS)},
             do="Leave it out, or use one of these.",
         )
-    strict = chosen.get("strict", False)
-    backends = _measured(resolve(chosen.get("backends"), strict=strict), chosen.get("costs", os.environ.get(COSTS)))
-    backends = pinned(backends, chosen.get("pins", {}))
-    if placement == "auto" and mode in MEASURING and sheets_of(backends) is not None and not missing("placement"):
-        placement = "measured"
-    named = chosen.get("backends") is not None
-    own = _chosen_options(backends, of_backends) if named else tuple(sorted(of_backends.items()))
-    freeze, buckets = chosen.get("freeze", False), _checked_buckets(chosen.get("buckets"))
-    return _completed(Settings(backends, mode, strict, chosen.get("fuel"), placement, named, freeze, own, buckets))
+    return _settings(mode, placement, chosen, of_backends)
+
+
+def _settings(mode: str, placement: str, chosen: Mapping[str, Any], of_backends: Mapping[str, Any]) -> Settings:
+    """The settings of options whose names and types are right."""
+    named, strict = chosen.get("backends") is not None, chosen.get("strict", False)
+    sheets, pins = _sheets(chosen.get("costs", os.environ.get(COSTS))), checked_pins(chosen.get("pins", {}))
+    backends = _with_sheets(resolve(chosen.get("backends"), strict=strict), sheets)
+    settings = Settings(
+        backends,
+        mode,
+        strict,
+        chosen.get("fuel"),
+        placement,
+        named,
+        chosen.get("freeze", False),
+        buckets=_checked_buckets(chosen.get("buckets")),
+    )
+    if named:
+        own, backends = _chosen_options(backends, of_backends), pinned(backends, pins)
+        return _completed(_for_mode(replace(settings, backends=backends, options=own)))
+    names = {b.name for b in backends}
+    later = tuple(sorted(((name, sheet) for name, sheet in sheets.items() if name not in names), key=itemgetter(0)))
+    options = tuple(sorted(of_backends.items()))
+    return _completed(replace(settings, options=options, sheets=later, pins=tuple(pins.items())))
 
 
 def with_plugins(settings: Settings, devices: Collection[str]) -> Settings:
     """The settings for tensors on devices of these types. If the user named no backends, the installed plugins for the
-    devices that the default backends do not work on come first, in the order of their names.
+    devices that the default backends do not work on come first, in the order of their names, and pins and data sheets
+    apply to them.
 
-    Raises KeelError[bad-option] if the placement is by cost and a plugin has no data sheet, and for wrong options of
-    backends.
+    Raises KeelError[bad-option] if the placement is by cost and a plugin has no data sheet, for wrong options of
+    backends, and for pins to backends that no graph can have.
     """
     if settings.named:
         return settings
     known = {b.device for b in settings.backends if not b.last_resort}
     plugins = installed_for(frozenset(devices) - known - {"meta"})
-    backends = (*plugins, *settings.backends)
+    backends = (*_with_sheets(plugins, dict(settings.sheets)), *settings.backends)
     own = _chosen_options(backends, dict(settings.options))
-    return _completed(replace(settings, backends=backends, options=own))
+    elsewhere = _elsewhere(settings, backends, known)
+    return _completed(
+        _for_mode(replace(settings, backends=pinned(backends, dict(settings.pins), elsewhere), options=own))
+    )
+
+
+def _elsewhere(settings: Settings, backends: Sequence[Backend], known: Collection[str]) -> frozenset[str]:
+    """The plugins that this graph does not have and a graph on another device has. Imports plugins only if the user
+    pins something to a backend that is not in use here.
+    """
+    if {who for _, who in settings.pins} <= {b.name for b in backends}:
+        return frozenset()
+    return frozenset(b.name for b in installed_plugins() if b.device not in {*known, "*"})
+
+
+def _for_mode(settings: Settings) -> Settings:
+    """The settings, which measure placements if the mode does that and all backends have data sheets."""
+    measures = settings.placement == "auto" and settings.mode in MEASURING and sheets_of(settings.backends) is not None
+    return replace(settings, placement="measured") if measures and not missing("placement") else settings
 
 
 def _completed(settings: Settings) -> Settings:
@@ -204,11 +245,15 @@ def _chosen_options(backends: Sequence[Backend], chosen: Mapping[str, Any]) -> t
     return tuple(sorted((name, declared[name][1].checked(declared[name][0], value)) for name, value in chosen.items()))
 
 
-def _measured(backends: tuple[Backend, ...], costs: Costs | None) -> tuple[Backend, ...]:
-    """The backends, with data sheets from ``costs`` in place of their own."""
+def _sheets(costs: Costs | None) -> Mapping[str, Cost]:
+    """The data sheets that the user passed, by name of the backend."""
     if costs is None:
-        return backends
-    sheets = costs if isinstance(costs, Mapping) else read_sheets(costs)
+        return {}
+    return costs if isinstance(costs, Mapping) else read_sheets(costs)
+
+
+def _with_sheets(backends: Sequence[Backend], sheets: Mapping[str, Cost]) -> tuple[Backend, ...]:
+    """The backends, with these data sheets in place of their own."""
     return tuple(replace(b, cost=sheets[b.name]) if b.name in sheets else b for b in backends)
 
 

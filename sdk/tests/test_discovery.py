@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import sys
@@ -12,10 +13,12 @@ from textwrap import dedent
 import pytest
 import torch
 
+from keel.cost import Cost
 from keel.discovery import Discovery, discover, find, installed, installed_for, resolve, survey
 from keel.errors import KeelError
 from keel.plugin import API, Backend
-from keel.settings import read_settings, with_plugins
+from keel.settings import Settings, read_settings, with_plugins
+from keel.types import Call, TensorType
 
 HERE = sys.modules["keel.discovery"]
 HEAD = "from keel.plugin import Backend, LoopTarget\n"
@@ -355,3 +358,63 @@ def test_placement_by_cost_needs_the_sheets_of_all_plugins(install: Install) -> 
     settings = read_settings(None, {"placement": "cost"})
     with pytest.raises(KeelError, match="zeta has no data sheet"):
         with_plugins(settings, {"acme"})
+
+
+SHEET = Cost(flops={torch.float32: 1e9}, scalars=1e9, bandwidth=1e10)
+
+
+def sheet(name: str, *costs: Cost) -> list[Cost | None]:
+    """The sheets of the plugin that a default compilation for the device ``acme`` uses, with ``costs`` passed."""
+    settings = read_settings(None, {"costs": {name: costs[0]}} if costs else {})
+    return [b.cost for b in with_plugins(settings, {"acme"}).backends if b.name == "zeta"]
+
+
+def test_data_sheets_reach_plugins_that_are_chosen_by_device(
+    install: Install, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install("zeta", on("acme", "zeta"))
+    assert sheet("zeta") == [None] and sheet("eta", SHEET) == [None] and sheet("zeta", SHEET) == [SHEET]
+    file = tmp_path / "sheets.json"
+    file.write_text(json.dumps({"sheets": {"zeta": SHEET.as_json()}}))
+    monkeypatch.setenv("KEEL_COSTS", str(file))
+    assert sheet("zeta") == [SHEET]
+    settings = read_settings(None, {"placement": "cost"})
+    file.unlink()  # it was read when the options were
+    assert with_plugins(settings, {"acme"}).placement == "cost"
+
+
+def test_a_mode_that_measures_does_so_if_the_plugins_have_data_sheets(install: Install) -> None:
+    install("zeta", on("acme", "zeta"))
+    install("eta", on("other", "eta"))
+    settings = read_settings("max-autotune", {"costs": {"zeta": SHEET}})
+    placements = [with_plugins(settings, devices).placement for devices in ({"cpu"}, {"acme"}, {"other"})]
+    assert placements == ["measured", "measured", "auto"]
+
+
+def refused(settings: Settings) -> dict[str, str | None]:
+    """Why each backend refuses a sine on the host."""
+    tensor = TensorType.dense(torch.float32, (2,))
+    call = Call(torch.ops.aten.sin.default, (tensor,), {}, (tensor,))
+    answers = {b.name: b.supports(call) for b in settings.backends if callable(b.supports)}
+    return {name: None if said is None else str(said) for name, said in answers.items()}
+
+
+def test_pins_reach_plugins_that_are_chosen_by_device(install: Install) -> None:
+    install("zeta", on("acme", "zeta"))
+    pinned_to_it, pinned_away = (read_settings(None, {"pins": {"sin": who}}) for who in ("zeta", "cpp"))
+    why = "aten.sin.default is pinned to zeta."
+    found = refused(with_plugins(pinned_to_it, {"acme", "cpu"}))
+    assert found.pop("zeta") != why and {*found.values()} == {why}
+    found = refused(with_plugins(pinned_away, {"acme", "cpu"}))
+    assert found["cpp"] is None and found["zeta"] == found["eager"] == "aten.sin.default is pinned to cpp."
+    assert {*refused(with_plugins(pinned_to_it, {"cpu"})).values()} == {why}, "a graph on another device"
+
+
+@pytest.mark.parametrize("who", ["zeta", "nobody"])
+def test_pins_to_what_no_graph_can_have_are_an_error(who: str, install: Install) -> None:
+    install("zeta", good())  # for a device on which the default backends work
+    settings = read_settings(None, {"pins": {"sin": who}})
+    for devices in ({"cpu"}, {"acme"}):
+        with pytest.raises(KeelError, match=f"sin cannot be pinned to '{who}'") as raised:
+            with_plugins(settings, devices)
+        assert raised.value.code == "bad-option" and "cpp" in (raised.value.reasons or {})["backends"]
