@@ -19,6 +19,7 @@ from .cases.case import Case
 from .cases.plan import PROFILES, TIERS
 from .certificate.cli import certify_command, verify_command
 from .cli_options import CORES, choose
+from .devices import check_registered
 from .harness import merge_shards as shards
 from .harness import summary, waivers
 from .harness.backend_under_test import load_backend
@@ -81,7 +82,8 @@ def conform(
         "ops": list(op or []),
     }
     part, console = Shard.read(shard), _console()
-    load_backend(backend)  # a wrong name is said before anything takes time
+    under_test = load_backend(backend)  # a wrong name is said before anything takes time
+    check_registered(backend, under_test.device)
     if out is not None:
         documents.claim(out, MAKER)
     accepted = waivers.read(waived, backend) if waived else ()

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from typing import Any
 
 import torch
 
+from keel import KeelError
+
 HOST = "cpu"
+OF_PYTORCH = ("cpu", "cuda", "meta", "mps", "xpu")
+"""Devices that PyTorch itself registers."""
 
 
 @cache
@@ -19,6 +25,26 @@ def has_eager(device: str) -> bool:
     except Exception:
         return False
     return True
+
+
+def check_registered(backend: str, device: str) -> None:
+    """Raises KeelError[not-here] if ``import torch`` does not register the device, as a new process shows.
+
+    A plugin's module may register it, but processes that draw and judge cases import PyTorch and no plugin.
+    """
+    if device in OF_PYTORCH:
+        return
+    program = "import sys, torch; torch.device(sys.argv[1])"
+    done = subprocess.run([sys.executable, "-c", program, device], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raised = (done.stderr.strip().splitlines() or [f"The process ended with {done.returncode}."])[-1]
+        raise KeelError(
+            "not-here",
+            f"{backend} cannot be judged: `import torch` does not make its device {device!r} known to PyTorch.",
+            {"a process that imports torch alone": raised},
+            do="Register the device in an entry point of group torch.backends, install that package, and leave "
+            "TORCH_DEVICE_BACKEND_AUTOLOAD unset (docs/how/bring-up-a-device.md).",
+        )
 
 
 def read_value(device: str) -> None:

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from .cases.case import Case
+from .devices import check_registered
 from .harness import waivers
 from .harness.backend_under_test import load_backend
 from .harness.executor import Executor
@@ -55,7 +56,9 @@ def keel_verdicts(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Verdicts]:
     """The verdict on each case that is asked for, with those of the cases that are compiled with it."""
-    load_backend(keel_backend)  # a wrong name fails once, here
+    under_test = load_backend(keel_backend)  # a wrong name fails once, here
+    if not pytestconfig.getini("keel_in_process"):
+        check_registered(keel_backend, under_test.device)
     settings = Settings(keel_backend, memory=None if pytestconfig.getini("keel_in_process") else Settings.memory)
     verdicts = Verdicts(
         _plan(pytestconfig),

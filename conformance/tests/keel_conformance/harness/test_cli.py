@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
+import faulty_backends
 import pytest
 from click.testing import Result
 from rich.console import Console
@@ -13,6 +15,8 @@ from typer.testing import CliRunner
 
 from keel import KeelError
 from keel_conformance.cli import app, status
+from keel_conformance.devices import check_registered
+from keel_conformance.harness.backend_under_test import BackendUnderTest
 from keel_conformance.harness.journal import Journal
 from keel_conformance.harness.parallel_plan import plan_in_parallel
 from keel_conformance.harness.run import Shard, head_of
@@ -113,3 +117,25 @@ def test_what_cannot_be_run_is_said_at_once() -> None:
     ):
         said = conform(*args)
         assert said.exit_code == 2 and why in " ".join(said.output.replace("│", " ").split())
+
+
+def test_a_device_that_only_the_plugin_registers_is_said_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    elsewhere = BackendUnderTest("acme", replace(faulty_backends.well, name="acme", device="acme"))
+    monkeypatch.setattr("keel_conformance.cli.load_backend", lambda text: elsewhere)
+    raised = conform("--backend", "acme", "--tier", "smoke", "--op", "neg").exception
+    assert isinstance(raised, KeelError) and raised.code == "not-here"
+    assert "device 'acme'" in str(raised) and "torch.backends" in str(raised) and "Expected one of" in str(raised)
+
+
+def test_a_device_that_import_torch_registers_is_judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "vendor.py").write_text(
+        "import torch\ndef register(): torch.utils.rename_privateuse1_backend('acme')\n"
+    )
+    info = tmp_path / "vendor-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: vendor\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[torch.backends]\nacme = vendor:register\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
+    check_registered("acme", "acme")
+    with pytest.raises(KeelError, match="import torch"):
+        check_registered("acme", "acme2")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -60,3 +61,19 @@ def test_an_exported_program_and_single_calls() -> None:
 def test_models_on_the_host_are_compiled_as_before() -> None:
     explanation = keel.explain(torch.sin, torch.randn(3))
     assert NAME not in explanation.backends
+
+
+def test_pins_and_data_sheets_reach_the_plugins() -> None:
+    sheet = keel.Cost(flops={torch.float32: 1e9}, scalars=1e9, bandwidth=1e10)
+    graph_level, x = f"{NAME}_graph", torch.randn(3, 4, device=NAME)
+    explanation = keel.explain(torch.sin, x, pins={"sin": graph_level})
+    assert explanation.taken[graph_level] == 1
+    costs = {NAME: replace(sheet, call=1.0), graph_level: sheet}
+    assert keel.explain(torch.sin, x, costs=costs).taken[graph_level] == 1
+    assert keel.explain(torch.sin, x, costs=costs, placement="order").taken[NAME] == 1
+    assert keel.explain(torch.sin, torch.randn(3), pins={"cos": NAME}).fell_back == {}
+
+
+def test_a_plugin_that_an_explanation_leaves_out_stays_out() -> None:
+    explanation = keel.explain(torch.sin, torch.randn(3, device=NAME), without=[NAME])
+    assert NAME not in explanation.backends and explanation.taken[f"{NAME}_graph"] == 1
