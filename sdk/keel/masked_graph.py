@@ -10,7 +10,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import count
 from typing import Any
@@ -19,6 +19,7 @@ import torch
 from torch import fx
 
 from keel.graph.calls import type_of
+from keel.loops.growing_index import Blocks
 from keel.padded_loops import Fill
 from keel.padding import PaddedCalls, padded_calls
 from keel.plugin import SizeRange
@@ -50,10 +51,14 @@ class Mask:
 
 @dataclass(frozen=True, eq=False)
 class MaskedGraph:
-    """A graph, and those of its placeholders, the last ones, that are masks."""
+    """A graph, and those of its placeholders, the last ones, that are masks. For each size that it can be padded along,
+    ``inputs`` has the blocks of its inputs, by name, and ``outputs`` those of its results.
+    """
 
     gm: fx.GraphModule
     masks: tuple[Mask, ...] = ()
+    inputs: Mapping[str, Mapping[str, Blocks]] = field(default_factory=dict)
+    outputs: Mapping[str, Sequence[Blocks]] = field(default_factory=dict)
 
 
 def masked(graph: MaskedGraph, symbol: str, sizes: Mapping[str, SizeRange]) -> MaskedGraph | str:
@@ -61,11 +66,13 @@ def masked(graph: MaskedGraph, symbol: str, sizes: Mapping[str, SizeRange]) -> M
     differs. Or a sentence that says why it has none, as ``keel.padding.why_not_padded`` does.
     """
     changed = padded_calls(graph.gm, symbol, sizes, [mask.name for mask in graph.masks])
-    if isinstance(changed, str) or not (changed.fills or changed.pieces):
-        return changed if isinstance(changed, str) else graph
+    if isinstance(changed, str):
+        return changed
+    inputs, outputs = {**graph.inputs, symbol: changed.inputs}, {**graph.outputs, symbol: changed.outputs}
+    if not changed.fills:
+        return replace(graph, inputs=inputs, outputs=outputs)
     writer = _Writer(symbol, changed)
-    gm = writer.written(graph.gm)
-    return MaskedGraph(gm, (*graph.masks, *writer.masks))
+    return MaskedGraph(writer.written(graph.gm), (*graph.masks, *writer.masks), inputs, outputs)
 
 
 @dataclass(eq=False)

@@ -24,19 +24,21 @@ from typing import Any
 import sympy
 import torch
 from torch import fx
+from torch.nn.functional import pad
 
 from keel.graph.calls import call_of, type_of
 from keel.graph.decompose import decompose_call
 from keel.graph.purity import draws_nothing
 from keel.loops.builder import LoopDefinition
+from keel.loops.growing_index import Blocks
 from keel.loops.lower import lower
 from keel.padded_loops import ZERO, Behind, Fill, LoopProof, grows
 from keel.plugin import SizeRange
 from keel.runtime.result_casts import with_strides
 from keel.spec.opset import decomposition_of
-from keel.symbols import HostNumbers
+from keel.symbols import HostNumbers, evaluate
 from keel.torch_adapter import NotRecorded, fake_mode_of_value, has_effect, is_overload, is_random
-from keel.types import Call, SymType, TensorType, leaves
+from keel.types import Call, Dim, SymType, TensorType, leaves
 
 Known = dict[fx.Node, tuple[Behind, ...]]
 """What is known of the results of calls. Nothing is known of others, which do not depend on the size."""
@@ -46,17 +48,24 @@ Known = dict[fx.Node, tuple[Behind, ...]]
 class PaddedCalls:
     """What has to be changed in a graph before it can be padded: ``fills`` has the operands of calls that have to be
     filled behind the size, and ``pieces`` the decompositions of calls inside of which an operand has to be filled.
+    ``inputs`` and ``outputs`` have the blocks of the graph's inputs, by name, and of its results.
     """
 
     fills: dict[fx.Node, tuple[Fill, ...]] = field(default_factory=dict)
     pieces: dict[fx.Node, fx.Graph] = field(default_factory=dict)
+    inputs: dict[str, Blocks] = field(default_factory=dict)
+    outputs: list[Blocks] = field(default_factory=list)
 
 
 def why_not_padded(gm: fx.GraphModule, symbol: str, sizes: Mapping[str, SizeRange]) -> str | None:
     """A sentence about the first call whose results would differ if the size ``symbol`` were larger, within its bounds
     in ``sizes``; None if there is no such call. A symbol that is not in ``sizes`` has no bounds.
     """
-    return _Proof(symbol, sizes).why_not(gm.graph)
+    proof = _Proof(symbol, sizes)
+    if (why := proof.why_not(gm.graph)) is not None:
+        return why
+    several = any(any(proof.of(node).blocks) for node in gm.graph.output_node().all_input_nodes)
+    return "It returns a dimension that is made of several." if several else None
 
 
 def padded_calls(
@@ -65,9 +74,17 @@ def padded_calls(
     """What has to be changed so that no result differs if the size ``symbol`` is larger; or, as ``why_not_padded``, a
     sentence about a call that no change would help. The placeholders in ``masks`` are not padded.
     """
-    changed = PaddedCalls()
-    why = _Proof(symbol, sizes, changed, masks).why_not(gm.graph)
-    return changed if why is None else why
+    whys = list[str]()
+    for blocked in (False, True):  # inputs may have a dimension that another part has made of several
+        changed = PaddedCalls()
+        proof = _Proof(symbol, sizes, changed, masks, blocked)
+        if (why := proof.why_not(gm.graph)) is None:
+            changed.inputs.update({n.name: proof.of(n).blocks for n in gm.graph.find_nodes(op="placeholder")})
+            results = _results(gm.graph)
+            changed.outputs.extend(proof.of(r).blocks if isinstance(r, fx.Node) else () for r in results)
+            return changed
+        whys.append(why)
+    return whys[0]
 
 
 @dataclass(frozen=True)
@@ -78,14 +95,27 @@ class _Proof:
     sizes: Mapping[str, SizeRange]
     changed: PaddedCalls | None = None
     masks: Collection[str] = ()
+    blocked: bool = False
     known: Known = field(default_factory=dict)
 
     def behind_input(self, node: fx.Node) -> Behind:
-        """What is known of an input: it is padded with zeros, or with the element that it repeats along the size."""
+        """What is known of an input: it is padded with zeros, or with the element that it repeats along the size. If
+        inputs are ``blocked``, a dimension of several times the size is made of several.
+        """
         type = type_of(node.meta["val"])
-        dims = zip(type.shape, type.strides, strict=True) if isinstance(type, TensorType) else ()
-        repeats = [step == 0 for n, step in dims if self.mentions(n)]
-        return Behind(constant=all(repeats)) if any(repeats) else Behind(ZERO)
+        if not isinstance(type, TensorType):
+            return Behind(ZERO)
+        repeats = [step == 0 for n, step in zip(type.shape, type.strides, strict=True) if self.mentions(n)]
+        if any(repeats):
+            return Behind(constant=all(repeats))
+        blocks = tuple(map(self.block, type.shape)) if self.blocked else ()
+        return Behind(ZERO, blocks=blocks if any(blocks) else ())
+
+    def block(self, dim: Dim) -> Dim | None:
+        """The size, if a dimension is a multiple of it."""
+        if isinstance(dim, int) or not dim.is_Mul:
+            return None
+        return next((s for s in dim.args if s.is_Symbol and str(s) == self.symbol), None)
 
     def of(self, node: fx.Node) -> Behind:
         """What is known of a value."""
@@ -95,10 +125,7 @@ class _Proof:
         """Why the results of a graph differ at a larger size."""
         for node in graph.find_nodes(op="placeholder"):
             self.known[node] = (Behind() if node.name in self.masks else self.behind_input(node),)
-        if (why := self.why_not_calls(graph)) is not None:
-            return why
-        returned = [self.of(node) for node in graph.output_node().all_input_nodes]
-        return "It returns a dimension that is made of several." if any(any(each.blocks) for each in returned) else None
+        return self.why_not_calls(graph)
 
     def why_not_calls(self, graph: fx.Graph) -> str | None:
         """Why the results of a call of a graph differ, of whose placeholders it is known what is behind them."""
@@ -157,9 +184,7 @@ class _Proof:
         if self.changed is not None and inside is not None and inside.fills:
             self.changed.pieces.update({node: pieces, **inside.pieces})
             self.changed.fills.update(inside.fills)
-        results: Any = pieces.output_node().args[0]
-        results = results if isinstance(results, tuple | list) else (results,)
-        self.known[node] = tuple(inner.of(r) if isinstance(r, fx.Node) else Behind() for r in results)
+        self.known[node] = tuple(inner.of(r) if isinstance(r, fx.Node) else Behind() for r in _results(pieces))
         return None
 
     def mentions(self, value: Any) -> bool:
@@ -168,6 +193,11 @@ class _Proof:
             return self.symbol in value.symbols
         expr = value.expr if isinstance(value, SymType) else value
         return isinstance(expr, sympy.Basic) and any(str(s) == self.symbol for s in expr.free_symbols)
+
+
+def _results(graph: fx.Graph) -> Sequence[Any]:
+    results = graph.output_node().args[0]
+    return results if isinstance(results, tuple | list) else (results,)
 
 
 def padded(x: torch.Tensor, type: TensorType) -> torch.Tensor:
@@ -184,3 +214,18 @@ def padded(x: torch.Tensor, type: TensorType) -> torch.Tensor:
 def cut(x: torch.Tensor, type: TensorType) -> torch.Tensor:
     """The first elements of each dimension of ``x``, in a tensor of a type of known sizes and strides."""
     return with_strides(x[tuple(slice(0, n) for n in type.shape)], type.strides)
+
+
+def resized(x: torch.Tensor, blocks: Blocks, before: Mapping[str, int], after: Mapping[str, int]) -> torch.Tensor:
+    """``x`` with each of its blocks cut off or padded with zeros: they have the size that they have for the sizes
+    ``before``, and get that for the sizes ``after``. Dimensions without blocks stay.
+    """
+    for dim, block in enumerate(blocks):
+        if block is None:
+            continue
+        old, new = (int(evaluate(block, sizes)) for sizes in (before, after))
+        if old != new:
+            each = x.unflatten(dim, (x.shape[dim] // old, old))
+            each = pad(each, [0] * 2 * (x.dim() - 1 - dim) + [0, new - old])  # fewer, if that is negative
+            x = each.flatten(dim, dim + 1)
+    return x

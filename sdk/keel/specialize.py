@@ -26,8 +26,9 @@ from keel.graph.static_sizes import (
     type_with_sizes,
 )
 from keel.interrupts import is_interrupt
+from keel.loops.growing_index import Blocks
 from keel.masked_graph import Mask, MaskedGraph, masked
-from keel.padding import cut, padded
+from keel.padding import cut, padded, resized
 from keel.plugin import Backend, CompileContext, Refusal, Staged, Support, with_context
 from keel.refusals import answer
 from keel.runtime.contract_checks import PartContract, Run, contract_of, mismatch
@@ -149,11 +150,10 @@ class SpecializedPart:
         self.masked, self.plain, self.masking = MaskedGraph(gm), set[str](), set[str]()
         for name in rounded:
             graph = masked(self.masked, name, ctx.sizes)
-            if graph is self.masked:
-                self.plain.add(name)
-            elif isinstance(graph, MaskedGraph):
+            if isinstance(graph, MaskedGraph):
+                (self.masking if len(graph.masks) > len(self.masked.masks) else self.plain).add(name)
                 self.masked = graph
-                self.masking.add(name)
+        self.names = [node.name for node in gm.graph.find_nodes(op="placeholder")]
         self.tensors = tuple(i for i, t in enumerate(self.contract.inputs) if isinstance(t, TensorType))
         self._compiled: OrderedDict[Version, Callable[..., Sequence[Any]]] = OrderedDict()
         self._fits = lru_cache(maxsize=CHECKED)(self._fit)
@@ -167,8 +167,16 @@ class SpecializedPart:
         if larger == sizes and not version.masked:
             return run(*[inputs[i] for i in self.tensors])
         masks = [self._mask(mask, _key(sizes), version.sizes) for mask in self.masked.masks] if version.masked else []
-        results = run(*[_resized(padded, self.contract.inputs[i], inputs[i], larger) for i in self.tensors], *masks)
-        return [_resized(cut, want, got, sizes) for want, got in zip(self.contract.outputs, results, strict=True)]
+        results = run(*[self._padded(i, inputs[i], sizes, larger) for i in self.tensors], *masks)
+        return [self._cut(k, result, larger, sizes) for k, result in enumerate(results)]
+
+    def _padded(self, i: int, value: Any, sizes: Mapping[str, int], larger: Mapping[str, int]) -> Any:
+        blocks = {name: of[self.names[i]] for name, of in self.masked.inputs.items()}
+        return _resized(padded, self.contract.inputs[i], _in_blocks(value, blocks, sizes, larger), larger)
+
+    def _cut(self, k: int, value: Any, larger: Mapping[str, int], sizes: Mapping[str, int]) -> Any:
+        blocks = {name: of[k] for name, of in self.masked.outputs.items()}
+        return _resized(cut, self.contract.outputs[k], _in_blocks(value, blocks, larger, sizes), sizes)
 
     def version(self, sizes: Mapping[str, int]) -> Version:
         """The version for inputs of these sizes. Sizes are rounded up where padding changes no result, with masks or
@@ -271,6 +279,16 @@ def _mask(mask: Mask, sizes: Sizes, larger: Sizes) -> torch.Tensor:
 
 def _key(sizes: Mapping[str, int]) -> Sizes:
     return tuple(sorted(sizes.items()))
+
+
+def _in_blocks(value: Any, blocks: Mapping[str, Blocks], before: Mapping[str, int], after: Mapping[str, int]) -> Any:
+    """A value with its blocks resized, for one size after the other."""
+    sizes = dict(before)
+    for name, each in blocks.items():
+        changed = {**sizes, name: after[name]}
+        value = resized(value, each, sizes, changed) if any(each) else value
+        sizes = changed
+    return value
 
 
 def _resized(

@@ -333,6 +333,7 @@ SAFE: dict[str, Callable[[Tensor], Any]] = {
     "rows of a norm": lambda x: F.layer_norm(x, (6,)),
     "softmax of rows": lambda x: x.softmax(-1),
     "rows made flat": lambda x: x.reshape(-1) + 1,
+    "columns made flat": lambda x: x.t().reshape(-1) + 1,
     "columns": lambda x: x.t().contiguous() * 2,
     "running sum": lambda x: x.cumsum(0),
     "half of the rows": lambda x: x[: x.shape[0] // 2] + 1,
@@ -351,7 +352,6 @@ MASKED: dict[str, Callable[[Tensor], Any]] = {
 UNSAFE: dict[str, Callable[[Tensor], Any]] = {
     "mean": lambda x: x.mean(),
     "flip": lambda x: x.flip(0),
-    "columns made flat": lambda x: x.t().reshape(-1) + 1,
     "concatenation": lambda x: torch.cat([x, x * 2]),
     "last row": lambda x: x[-1] * 2,
     "roll": lambda x: x.roll(1, 0),
@@ -435,3 +435,19 @@ def test_sizes_that_need_masks_are_exact_if_the_backend_lacks_them() -> None:
         x = torch.arange(float(rows * columns)).reshape(rows, columns)
         torch.testing.assert_close(run(x), (x * 2).sum(1))
     assert acme.shapes == [(8, 9), (8, 10)]
+
+
+def test_parts_pass_on_a_dimension_that_is_made_of_several() -> None:
+    taken = Support((Rule(ops=("aten.view", "aten.mul", "aten.exp"), static=True),))
+    acme = Acme(supports=taken)
+
+    def function(x: Tensor) -> Tensor:
+        rows = (x * 2).view(-1, 4)
+        rows = torch.sin(rows)  # of another part
+        return rows.exp().view(x.shape) * 3
+
+    run = compiled(function, acme, others=["eager"])
+    for batch, length in ((3, 9), (3, 10), (5, 13), (5, 16), (6, 12)):
+        x = torch.randn(batch, length, 4)
+        torch.testing.assert_close(run(x), function(x))
+    assert acme.shapes == [(8, 16, 4), (128, 4)], "two parts"
