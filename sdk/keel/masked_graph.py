@@ -7,12 +7,12 @@ that a caller computes for each of its sizes.
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import count
 from typing import Any
 
 import torch
@@ -20,6 +20,7 @@ from torch import fx
 
 from keel.graph.calls import type_of
 from keel.loops.growing_index import Blocks
+from keel.neutral_operands import AddedMask
 from keel.padded_loops import Fill
 from keel.padding import PaddedCalls, padded_calls
 from keel.plugin import SizeRange
@@ -69,7 +70,7 @@ def masked(graph: MaskedGraph, symbol: str, sizes: Mapping[str, SizeRange]) -> M
     if isinstance(changed, str):
         return changed
     inputs, outputs = {**graph.inputs, symbol: changed.inputs}, {**graph.outputs, symbol: changed.outputs}
-    if not changed.fills:
+    if not changed.fills:  # then nothing else, either
         return replace(graph, inputs=inputs, outputs=outputs)
     writer = _Writer(symbol, changed)
     return MaskedGraph(writer.written(graph.gm), (*graph.masks, *writer.masks), inputs, outputs)
@@ -105,19 +106,22 @@ class _Writer:
             operands = [made[a] for a in leaves((*node.args, *node.kwargs.values())) if isinstance(a, fx.Node)]
             results = self.inlined(pieces, operands, origin or origin_of(node))
             return results if isinstance(node.meta["val"], tuple | list) else results[0]
-        fills = self.changed.fills.get(node, ())
-        numbers = count()
+        fills, operands = self.changed.fills.get(node, ()), list[Any]()
 
         def operand(value: fx.Node) -> Any:
             if not isinstance(value.meta.get("val"), torch.Tensor):
                 return made[value]
-            number, result = next(numbers), made[value]
+            result = made[value]
             for fill in fills:
-                if fill.operand == number:
+                if fill.operand == len(operands):
                     result = self.filled(result, fill, origin or origin_of(node))
+            operands.append(result)
             return result
 
         args, kwargs = fx.map_arg((node.args, dict(node.kwargs)), operand)
+        if (mask := self.changed.masks.get(node)) is not None:
+            added = self.added(operands[mask.query], operands[mask.key], mask, origin or origin_of(node))
+            kwargs = {**kwargs, mask.parameter: added}
         copy = self.graph.create_node(node.op, node.target, args, kwargs, None if origin else node.name)
         copy.meta = {**node.meta} if not origin else {**origin, "val": node.meta["val"]}
         return copy
@@ -137,7 +141,16 @@ class _Writer:
         parts = record(partial(_filled, fill=fill), [value, mask.meta["val"]], {}, mode)
         return self.inlined(parts, [x, mask], origin)[0]  # type: ignore[no-any-return]
 
-    def mask(self, value: torch.Tensor, fill: Fill) -> fx.Node:
+    def added(self, query: fx.Node, key: fx.Node, mask: AddedMask, origin: Mapping[str, Any]) -> fx.Node:
+        """A mask that is -inf for keys behind the size, and 0 for others."""
+        values = [query.meta["val"], key.meta["val"]]
+        behind = self.mask(values[1], mask)
+        mode = fake_mode_of_value(values[0])
+        assert mode is not None
+        parts = record(partial(_added, dim=mask.dim), [*values, behind.meta["val"]], {}, mode)
+        return self.inlined(parts, [query, key, behind], origin)[0]  # type: ignore[no-any-return]
+
+    def mask(self, value: torch.Tensor, fill: Fill | AddedMask) -> fx.Node:
         """The mask for a dimension of a value: an input of the graph, one for all equal dimensions."""
         type = type_of(value)
         assert isinstance(type, TensorType)
@@ -152,6 +165,13 @@ class _Writer:
             with fake_mode_of_value(value) or nullcontext():
                 self.end.meta = {"val": torch.empty([value.shape[fill.dim]], dtype=torch.bool, device=value.device)}
         return self.inputs[key]
+
+
+def _added(query: torch.Tensor, key: torch.Tensor, mask: torch.Tensor, dim: int) -> torch.Tensor:
+    hidden, shown = (aten.full.default([], value, dtype=query.dtype, device=query.device) for value in (-math.inf, 0.0))
+    row = aten.where.self(mask, hidden, shown)
+    result: torch.Tensor = aten.expand.default(row, [*query.shape[:-1], key.shape[dim]])
+    return result
 
 
 def _filled(x: torch.Tensor, mask: torch.Tensor, fill: Fill) -> torch.Tensor:

@@ -32,6 +32,7 @@ from keel.graph.purity import draws_nothing
 from keel.loops.builder import LoopDefinition
 from keel.loops.growing_index import Blocks
 from keel.loops.lower import lower
+from keel.neutral_operands import AddedMask, NeutralOperands, neutral_operands
 from keel.padded_loops import ZERO, Behind, Fill, LoopProof, grows
 from keel.plugin import SizeRange
 from keel.runtime.result_casts import with_strides
@@ -47,14 +48,26 @@ Known = dict[fx.Node, tuple[Behind, ...]]
 @dataclass(frozen=True, eq=False)
 class PaddedCalls:
     """What has to be changed in a graph before it can be padded: ``fills`` has the operands of calls that have to be
-    filled behind the size, and ``pieces`` the decompositions of calls inside of which an operand has to be filled.
+    filled behind the size, ``pieces`` the decompositions of calls inside of which an operand has to be filled, and
+    ``masks`` the masks that calls have to get.
     ``inputs`` and ``outputs`` have the blocks of the graph's inputs, by name, and of its results.
     """
 
     fills: dict[fx.Node, tuple[Fill, ...]] = field(default_factory=dict)
     pieces: dict[fx.Node, fx.Graph] = field(default_factory=dict)
+    masks: dict[fx.Node, AddedMask] = field(default_factory=dict)
     inputs: dict[str, Blocks] = field(default_factory=dict)
     outputs: list[Blocks] = field(default_factory=list)
+
+    def add(self, node: fx.Node, neutral: NeutralOperands | None, pieces: fx.Graph, inside: PaddedCalls) -> None:
+        """Notes how a composite is changed: its operands, if that is enough, else operands ``inside`` its pieces."""
+        if neutral is not None:
+            self.fills[node] = neutral.fills
+            self.masks.update({} if neutral.mask is None else {node: neutral.mask})
+        else:
+            self.pieces.update({node: pieces, **inside.pieces})
+            self.fills.update(inside.fills)
+            self.masks.update(inside.masks)
 
 
 def why_not_padded(gm: fx.GraphModule, symbol: str, sizes: Mapping[str, SizeRange]) -> str | None:
@@ -182,8 +195,9 @@ class _Proof:
         if (why := inner.why_not_calls(pieces)) is not None:
             return f"is made of calls, of which {why}"
         if self.changed is not None and inside is not None and inside.fills:
-            self.changed.pieces.update({node: pieces, **inside.pieces})
-            self.changed.fills.update(inside.fills)
+            self.changed.add(
+                node, neutral_operands(node, call, self.mentions, lambda n: self.of(n).blocks), pieces, inside
+            )
         self.known[node] = tuple(inner.of(r) if isinstance(r, fx.Node) else Behind() for r in _results(pieces))
         return None
 

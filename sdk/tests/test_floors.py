@@ -51,6 +51,7 @@ FLOORS = (
     "discovery",
     "pins",
     "padded_loops",
+    "neutral_operands",
     "padding",
     "masked_graph",
     "specialize",

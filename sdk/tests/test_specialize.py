@@ -12,7 +12,7 @@ from torch import Tensor, fx, nn
 
 import keel
 from keel import Backend, KeelError, KeelWarning, Rule, Support
-from keel.graph.calls import type_of
+from keel.graph.calls import call_of, type_of
 from keel.plugin import CompileContext, PreparedConstants, Staged
 from keel.runtime.contract_checks import mismatch
 
@@ -451,3 +451,20 @@ def test_parts_pass_on_a_dimension_that_is_made_of_several() -> None:
         x = torch.randn(batch, length, 4)
         torch.testing.assert_close(run(x), function(x))
     assert acme.shapes == [(8, 16, 4), (128, 4)], "two parts"
+
+
+@pytest.mark.parametrize("name", ["_softmax", "_scaled_dot_product_flash_attention_for_cpu"])
+def test_composites_stay_whole(name: str) -> None:
+    called = list[str]()
+
+    def compile(gm: fx.GraphModule) -> fx.GraphModule:
+        called.extend(str(node.target).split(".")[1] for node in gm.graph.nodes if call_of(node) is not None)
+        return gm
+
+    acme, model = Acme(compile=compile), Layer(written_out=name == "_softmax")
+    run = compiled(model, acme)
+    with torch.no_grad():
+        for length in (9, 13):
+            x = torch.randn(3, length, 16)
+            torch.testing.assert_close(run(x), model(x))
+    assert called.count(name) == 1 and "amax" not in called and "where" in called

@@ -67,6 +67,22 @@ class Requires:
 
 
 @dataclass(frozen=True)
+class Neutral:
+    """How a composite that reduces along one dimension leaves out elements of it, whatever the other elements are.
+
+    ``values`` has each operand with that dimension, by parameter name: the dimension, or the parameter that says which
+    it is, and the value that the elements have to have. ``fixed`` are dimensions of operands that it reduces along as
+    well. ``masks`` has, by the full name of an overload, the parameter of a mask that is added, whose last dimension it
+    is: elements that are left out have -inf there, unless the flag ``causal`` is set.
+    """
+
+    values: Mapping[str, tuple[int | str, float]]
+    fixed: tuple[tuple[str, int], ...] = ()
+    masks: Mapping[str, str] = field(default_factory=dict)
+    causal: str | None = None
+
+
+@dataclass(frozen=True)
 class Budget:
     """How far a result may be off: ``ulps`` of the result for an operator computed element by element, or ``times`` the
     error of eager PyTorch against float64 for one that sums. Exact operators have 0 ulps.
@@ -101,18 +117,18 @@ class Op:
     arguments, fake tensors with symbolic sizes included, and gives its results over simpler members; a composite
     without it has PyTorch's. ``forms`` has the decompositions of those overloads, by full name, whose parameters or
     results are not the normal form's. ``places`` say how much it reads or writes at places that are data. ``numerics``
-    are what is known of it as a function of numbers. ``broadcasts`` is False of an operator that is computed element by
-    element though its operands do not broadcast to one another. ``unspecified`` gives the elements of results that may
-    be anything. ``cpu`` is the first release of PyTorch with a kernel of it for a CPU, None where none has one; "" is
-    every release that is supported. ``cuda`` says where its kernel for CUDA differs from what is declared here.
-    ``row_major`` says that eager PyTorch refuses operands in other layouts, or reads them wrongly, or that the operator
-    is about memory: all its overloads, or those that it names. ``libraries`` are the kernels that loop targets call.
-    With ``blas`` its kernel is one call of BLAS, which fills the tensor that it is given, whatever its strides.
-    ``factors`` is how many times m n min(m, n) scalar operations it takes to factorize a matrix. ``sized_by`` is stated
-    where no argument says how many elements the result has: the data do, or, of indices, those that are masks.
-    ``new_dims`` are the dimensions that its results have in addition to those of its operand. ``barred`` says why no
-    file may call it: it is code, or names what one process has. ``no_loops`` says why a primitive has no loop form,
-    where its tags, its profile and its family do not tell.
+    are what is known of it as a function of numbers. ``neutral`` says how it leaves out elements. ``broadcasts`` is
+    False of an operator that is computed element by element though its operands do not broadcast to one another.
+    ``unspecified`` gives the elements of results that may be anything. ``cpu`` is the first release of PyTorch with a
+    kernel of it for a CPU, None where none has one; "" is every release that is supported. ``cuda`` says where its
+    kernel for CUDA differs from what is declared here. ``row_major`` says that eager PyTorch refuses operands in other
+    layouts, or reads them wrongly, or that the operator is about memory: all its overloads, or those that it names.
+    ``libraries`` are the kernels that loop targets call. With ``blas`` its kernel is one call of BLAS, which fills the
+    tensor that it is given, whatever its strides. ``factors`` is how many times m n min(m, n) scalar operations it
+    takes to factorize a matrix. ``sized_by`` is stated where no argument says how many elements the result has: the
+    data do, or, of indices, those that are masks. ``new_dims`` are the dimensions that its results have in addition to
+    those of its operand. ``barred`` says why no file may call it: it is code, or names what one process has.
+    ``no_loops`` says why a primitive has no loop form, where its tags, its profile and its family do not tell.
     """
 
     name: str
@@ -135,6 +151,7 @@ class Op:
     tags: frozenset[str] = frozenset()
     places: Places | None = None
     numerics: Numerics = UNSTATED
+    neutral: Neutral | None = None
     unspecified: Unspecified | None = None
     cpu: str | None = ""
     cuda: CudaKernel = AS_SPECIFIED

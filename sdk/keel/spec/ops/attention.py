@@ -13,7 +13,7 @@ import torch
 
 from keel.spec.bind import by_name
 from keel.spec.clause import About, Clause
-from keel.spec.op import Family
+from keel.spec.op import Family, Neutral
 from keel.spec.ops.statistics import accurate
 from keel.spec.pytorch_kernels import Library
 from keel.spec.rules import Args
@@ -186,6 +186,12 @@ _FORWARD = {
     ),
     forms={name: _forward(name, results) for name, results in _FORWARD.items()},
     tags=frozenset({"contraction"}),
+    neutral=Neutral(
+        {"key": (-2, 0.0), "value": (-2, 0.0)},
+        fixed=(("query", -1), ("key", -1)),
+        masks={"aten._scaled_dot_product_flash_attention_for_cpu.default": "attn_mask"},
+        causal="is_causal",
+    ),
     libraries=(
         Library(("_scaled_dot_product_flash_attention_for_cpu",), "cpu"),
         Library(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from keel.spec.clause import About, Clause
-from keel.spec.op import Family
+from keel.spec.op import Family, Neutral
 from keel.spec.ops.statistics import accurate
 
 aten = torch.ops.aten
@@ -13,6 +13,7 @@ family = Family("softmax")
 
 Tensor = torch.Tensor
 _TAGS = frozenset({"reduction"})
+_NEUTRAL = Neutral({"self": ("dim", float("-inf"))})
 _ROWS = (
     Clause("A row is the elements along dim; with a NaN or +inf in it, all of it is NaN.", About.NONFINITE),
     Clause("The largest element is subtracted before exponentials are taken, so none overflows.", About.NONFINITE),
@@ -25,6 +26,7 @@ family.composite(
     "softmax",
     "_softmax",
     tags=_TAGS,
+    neutral=_NEUTRAL,
     doc="exp(x) over the sum of exp(x) along a dimension.",
     clauses=(
         Clause("-inf gives 0.", About.NONFINITE),
@@ -36,6 +38,7 @@ family.composite(
     "log_softmax",
     "_log_softmax",
     tags=_TAGS,
+    neutral=_NEUTRAL,
     doc="x minus the logarithm of the sum of exp(x) along a dimension.",
     clauses=(
         Clause("-inf gives -inf.", About.NONFINITE),
@@ -47,6 +50,7 @@ family.composite(
     "safe_softmax",
     "_safe_softmax",
     tags=_TAGS,
+    neutral=_NEUTRAL,
     doc="softmax, but rows of nothing but -inf give 0.",
     clauses=(Clause("-inf gives 0, also where the whole row is -inf.", About.NONFINITE), *_ROWS[:2]),
 )
