@@ -63,14 +63,19 @@ def neutral_operands(
         if not mentions(args[name].shape[dim]):
             return None
         fills.append(fill(name, dim, value))
-    if not neutral.masks or (neutral.causal is not None and args[neutral.causal]):
+    key, parameter = fills[0], neutral.masks.get(str(call.op))
+    size = call.tensors[key.operand].shape[key.dim]
+    if neutral.causal is not None and args[neutral.causal[0]]:
+        as_many = args[neutral.causal[1]].shape[key.dim] == size
+        return NeutralOperands(tuple(fills)) if as_many else None
+    if not neutral.masks:
         return NeutralOperands(tuple(fills))
-    if (parameter := neutral.masks.get(str(call.op))) is None:
+    if parameter is None:
         return None
-    mask, key = args[parameter], fills[0]
+    mask = args[parameter]
     if mask is None:
         return NeutralOperands(tuple(fills), AddedMask(parameter, 0, key.operand, key.dim, key.block))
-    if not isinstance(mask, TensorType) or mask.shape[-1:] != call.tensors[key.operand].shape[key.dim :][:1]:
+    if not isinstance(mask, TensorType) or mask.shape[-1] != size:
         return None
     hidden = fill(parameter, mask.rank - 1, False if mask.dtype == torch.bool else -math.inf)
     return NeutralOperands((*fills, hidden))

@@ -453,6 +453,20 @@ def test_parts_pass_on_a_dimension_that_is_made_of_several() -> None:
     assert acme.shapes == [(8, 16, 4), (128, 4)], "two parts"
 
 
+def test_more_queries_than_keys_see_no_key_behind_the_size() -> None:
+    acme = Acme()
+
+    def function(x: Tensor) -> Tensor:
+        queries = x.unsqueeze(3).expand(*x.shape[:3], 2, 4).reshape(*x.shape[:2], -1, 4)
+        return F.scaled_dot_product_attention(queries, x, x, is_causal=True)
+
+    run = compiled(function, acme)
+    for length in (9, 13, 11):
+        x = torch.randn(2, 3, length, 4)
+        torch.testing.assert_close(run(x), function(x))
+    assert len(acme.shapes) == 1
+
+
 @pytest.mark.parametrize("name", ["_softmax", "_scaled_dot_product_flash_attention_for_cpu"])
 def test_composites_stay_whole(name: str) -> None:
     called = list[str]()

@@ -73,13 +73,14 @@ class Neutral:
     ``values`` has each operand with that dimension, by parameter name: the dimension, or the parameter that says which
     it is, and the value that the elements have to have. ``fixed`` are dimensions of operands that it reduces along as
     well. ``masks`` has, by the full name of an overload, the parameter of a mask that is added, whose last dimension it
-    is: elements that are left out have -inf there, unless the flag ``causal`` is set.
+    is: elements that are left out have -inf there. No mask is needed if a flag is set and an operand has as many
+    elements in that dimension, of which each sees none that stand behind it: ``causal`` names the flag and the operand.
     """
 
     values: Mapping[str, tuple[int | str, float]]
     fixed: tuple[tuple[str, int], ...] = ()
     masks: Mapping[str, str] = field(default_factory=dict)
-    causal: str | None = None
+    causal: tuple[str, str] | None = None
 
 
 @dataclass(frozen=True)

@@ -190,7 +190,7 @@ _FORWARD = {
         {"key": (-2, 0.0), "value": (-2, 0.0)},
         fixed=(("query", -1), ("key", -1)),
         masks={"aten._scaled_dot_product_flash_attention_for_cpu.default": "attn_mask"},
-        causal="is_causal",
+        causal=("is_causal", "query"),
     ),
     libraries=(
         Library(("_scaled_dot_product_flash_attention_for_cpu",), "cpu"),
