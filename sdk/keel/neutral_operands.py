@@ -64,15 +64,14 @@ def neutral_operands(
             return None
         fills.append(fill(name, dim, value))
     key, parameter = fills[0], neutral.masks.get(str(call.op))
-    size = call.tensors[key.operand].shape[key.dim]
+    mask, size = None if parameter is None else args[parameter], call.tensors[key.operand].shape[key.dim]
     if neutral.causal is not None and args[neutral.causal[0]]:
-        as_many = args[neutral.causal[1]].shape[key.dim] == size
-        return NeutralOperands(tuple(fills)) if as_many else None
+        hides = mask is None and args[neutral.causal[1]].shape[key.dim] == size
+        return NeutralOperands(tuple(fills)) if hides else None
     if not neutral.masks:
         return NeutralOperands(tuple(fills))
     if parameter is None:
         return None
-    mask = args[parameter]
     if mask is None:
         return NeutralOperands(tuple(fills), AddedMask(parameter, 0, key.operand, key.dim, key.block))
     if not isinstance(mask, TensorType) or mask.shape[-1] != size:
