@@ -47,7 +47,6 @@ def _rules() -> Iterator[Rule]:
     yield row("minimum", NUMBERS, "Min")
     yield row("rsqrt", FLOAT, lambda g, out, x: g.node("Reciprocal", g.node("Sqrt", x)))
     # ONNX Runtime's own sigmoid is less precise than its exp.
-    # ONNX Runtime's own sigmoid is less precise than its exp.
     yield row("sigmoid", FLOAT, lambda g, out, x: g.node("Div", 1, g.node("Add", 1, g.node("Exp", g.node("Neg", x)))))
     yield row("logical_and bitwise_and.Tensor", BOOL, "And")
     yield row("logical_or bitwise_or.Tensor", BOOL, "Or")

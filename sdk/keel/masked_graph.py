@@ -102,9 +102,10 @@ class _Writer:
         """Writes a node, of the graph or of the pieces of a call with the metadata ``origin``."""
         if node.target is operator.getitem and isinstance(results := made[node.args[0]], tuple):  # type: ignore[index]
             return results[node.args[1]]  # type: ignore[index]
+        inherited = origin or origin_of(node)
         if (pieces := self.changed.pieces.get(node)) is not None:
             operands = [made[a] for a in leaves((*node.args, *node.kwargs.values())) if isinstance(a, fx.Node)]
-            results = self.inlined(pieces, operands, origin or origin_of(node))
+            results = self.inlined(pieces, operands, inherited)
             return results if isinstance(node.meta["val"], tuple | list) else results[0]
         fills, operands = self.changed.fills.get(node, ()), list[Any]()
 
@@ -114,13 +115,13 @@ class _Writer:
             result = made[value]
             for fill in fills:
                 if fill.operand == len(operands):
-                    result = self.filled(result, fill, origin or origin_of(node))
+                    result = self.filled(result, fill, inherited)
             operands.append(result)
             return result
 
         args, kwargs = fx.map_arg((node.args, dict(node.kwargs)), operand)
         if (mask := self.changed.masks.get(node)) is not None:
-            added = self.added(operands[mask.query], operands[mask.key], mask, origin or origin_of(node))
+            added = self.added(operands[mask.query], operands[mask.key], mask, inherited)
             kwargs = {**kwargs, mask.parameter: added}
         copy = self.graph.create_node(node.op, node.target, args, kwargs, None if origin else node.name)
         copy.meta = {**node.meta} if not origin else {**origin, "val": node.meta["val"]}

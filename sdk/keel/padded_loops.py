@@ -111,7 +111,6 @@ class LoopProof:
                     return COMPUTES
             case Position(index=i) if not self.growing.is_same(i):
                 return COMPUTES
-        match step:
             case CheckedIndex(value=value, bound=bound) if self.below.get(value) != bound:
                 if self.mentions(bound):
                     return COMPUTES
@@ -166,7 +165,7 @@ class LoopProof:
         values: dict[int, torch.Tensor] = {}
         for step in self.definition.steps:
             match step:
-                case Read(result=number) if number in of_reads and can_hold(step.dtype, of_reads[number]):
+                case Read(result=number) if number in of_reads and _can_hold(step.dtype, of_reads[number]):
                     values[number] = torch.tensor(of_reads[number], dtype=step.dtype, device="cpu")
                 case Const(result=number, value=value):
                     values[number] = torch.tensor(value, dtype=step.dtype, device="cpu")
@@ -313,7 +312,7 @@ def _has(i: Index, axis: Axis) -> bool:
     return any(atom == axis or (isinstance(atom, Div | Mod) and _has(atom.of, axis)) for atom, _ in i.terms)
 
 
-def can_hold(dtype: torch.dtype, value: bool | int | float) -> bool:
+def _can_hold(dtype: torch.dtype, value: bool | int | float) -> bool:
     """True if a number has a value of this dtype that equals it."""
     if dtype.is_floating_point:
         return True

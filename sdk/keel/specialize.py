@@ -153,7 +153,9 @@ class SpecializedPart:
             if isinstance(graph, MaskedGraph):
                 (self.masking if len(graph.masks) > len(self.masked.masks) else self.plain).add(name)
                 self.masked = graph
-        self.names = [node.name for node in gm.graph.find_nodes(op="placeholder")]
+        names = [node.name for node in gm.graph.find_nodes(op="placeholder")]
+        self.input_blocks = [_of_value(self.masked.inputs, name) for name in names]
+        self.output_blocks = [_of_value(self.masked.outputs, k) for k in range(len(self.contract.outputs))]
         self.tensors = tuple(i for i, t in enumerate(self.contract.inputs) if isinstance(t, TensorType))
         self._compiled: OrderedDict[Version, Callable[..., Sequence[Any]]] = OrderedDict()
         self._fits = lru_cache(maxsize=CHECKED)(self._fit)
@@ -171,12 +173,12 @@ class SpecializedPart:
         return [self._cut(k, result, larger, sizes) for k, result in enumerate(results)]
 
     def _padded(self, i: int, value: Any, sizes: Mapping[str, int], larger: Mapping[str, int]) -> Any:
-        blocks = {name: of[self.names[i]] for name, of in self.masked.inputs.items()}
-        return _resized(padded, self.contract.inputs[i], _in_blocks(value, blocks, sizes, larger), larger)
+        value = _in_blocks(value, self.input_blocks[i], sizes, larger)
+        return _resized(padded, self.contract.inputs[i], value, larger)
 
     def _cut(self, k: int, value: Any, larger: Mapping[str, int], sizes: Mapping[str, int]) -> Any:
-        blocks = {name: of[k] for name, of in self.masked.outputs.items()}
-        return _resized(cut, self.contract.outputs[k], _in_blocks(value, blocks, larger, sizes), sizes)
+        value = _in_blocks(value, self.output_blocks[k], larger, sizes)
+        return _resized(cut, self.contract.outputs[k], value, sizes)
 
     def version(self, sizes: Mapping[str, int]) -> Version:
         """The version for inputs of these sizes. Sizes are rounded up where padding changes no result, with masks or
@@ -283,12 +285,15 @@ def _key(sizes: Mapping[str, int]) -> Sizes:
 
 def _in_blocks(value: Any, blocks: Mapping[str, Blocks], before: Mapping[str, int], after: Mapping[str, int]) -> Any:
     """A value with its blocks resized, for one size after the other."""
-    sizes = dict(before)
     for name, each in blocks.items():
-        changed = {**sizes, name: after[name]}
-        value = resized(value, each, sizes, changed) if any(each) else value
-        sizes = changed
+        changed = {**before, name: after[name]}
+        value, before = resized(value, each, before, changed), changed
     return value
+
+
+def _of_value(by_size: Mapping[str, Any], value: str | int) -> dict[str, Blocks]:
+    """The blocks of one value, for each size for which it has some."""
+    return {size: blocks[value] for size, blocks in by_size.items() if any(blocks[value])}
 
 
 def _resized(

@@ -11,6 +11,7 @@ from torch import fx
 from keel.interrupts import is_interrupt
 from keel.plugin import Backend, CompileContext, Constant, PreparedConstants, with_context
 from keel.runtime.contract_checks import Run
+from keel.runtime.part_context import options_of
 from keel.torch_adapter import LastingValue
 
 Instead = Callable[[BaseException], Run]
@@ -36,7 +37,7 @@ def compile_part(backend: Backend, gm: fx.GraphModule, ctx: CompileContext | Non
     ``compile`` does not return a callable.
     """
     if ctx is None:
-        ctx = CompileContext(options={option.name: option.default for option in backend.options})
+        ctx = CompileContext(options=options_of(backend, {}))
     return runnable(with_context(backend.compile, ctx)(gm), gm, ctx, _passed_on)
 
 
