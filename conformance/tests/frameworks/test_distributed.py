@@ -13,7 +13,6 @@ import pytest
 
 from keel_conformance.programs import process_group
 
-SECONDS = 300
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(not process_group.can_meet(), reason="No process group of gloo can be made here."),
@@ -24,21 +23,10 @@ pytestmark = [
 def reports(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     """What each of the two processes found."""
     folder = tmp_path_factory.mktemp("two")
-    command = [sys.executable, str(Path(__file__).with_name("one_of_two.py"))]
     environment = {**os.environ, "KEEL_CACHE_DIR": str(folder / "cache"), "OMP_NUM_THREADS": "1"}
-    with open(folder / "log", "w+") as log:
-        ranks = [
-            subprocess.Popen(
-                [*command, str(rank), str(folder), "cpu"], env=environment, stdout=log, stderr=subprocess.STDOUT
-            )
-            for rank in range(2)
-        ]
-        try:
-            codes = [process.wait(SECONDS) for process in ranks]
-        finally:
-            for process in ranks:
-                process.kill()
-        assert codes == [0, 0], (folder / "log").read_text()
+    command = [sys.executable, str(Path(__file__).with_name("two_processes.py")), str(folder), "cpu"]
+    done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    assert done.returncode == 0, done.stdout
     return [json.loads((folder / f"{rank}.json").read_text()) for rank in range(2)]
 
 

@@ -17,8 +17,7 @@ import keel_privateuse1
 from keel_privateuse1 import NAME
 
 PROJECT = Path(keel_privateuse1.__file__).parents[1]
-PROGRAM = PROJECT.parents[1] / "conformance" / "tests" / "frameworks" / "one_of_two.py"
-SECONDS = 300
+PROGRAM = PROJECT.parents[1] / "conformance" / "tests" / "frameworks" / "two_processes.py"
 pytestmark = pytest.mark.skipif(
     not (dist.is_available() and dist.is_gloo_available()), reason="No process group of gloo can be made here."
 )
@@ -40,22 +39,9 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     """What each of the two processes found."""
     folder = tmp_path_factory.mktemp("two")
     environment = {**os.environ, "PYTHONPATH": installed(folder), "KEEL_CACHE_DIR": str(folder / "cache")}
-    with open(folder / "log", "w+") as log:
-        ranks = [
-            subprocess.Popen(
-                [sys.executable, str(PROGRAM), str(rank), str(folder), NAME],
-                env=environment,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-            )
-            for rank in range(2)
-        ]
-        try:
-            codes = [process.wait(SECONDS) for process in ranks]
-        finally:
-            for process in ranks:
-                process.kill()
-        assert codes == [0, 0], (folder / "log").read_text()
+    command = [sys.executable, str(PROGRAM), str(folder), NAME]
+    done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    assert done.returncode == 0, done.stdout
     return [json.loads((folder / f"{rank}.json").read_text()) for rank in range(2)]
 
 

@@ -1,6 +1,6 @@
-"""One of two processes that train a model together, and alone in eager PyTorch: ``one_of_two.py RANK FOLDER DEVICE``.
+"""Two processes that train a model together, and alone in eager PyTorch: ``two_processes.py FOLDER DEVICE``.
 
-It leaves in the folder, for each way of training, the losses, the largest difference of a parameter from eager's, and
+Each leaves in the folder, for each way of training, the losses, the largest difference of a parameter from eager's, and
 the graphs: which backends have which calls.
 """
 
@@ -10,6 +10,7 @@ import copy
 import json
 import os
 import shutil
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -23,6 +24,8 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor
 
 SIZE, STEPS = 2, 3
+SECONDS = 300
+"""How long a process may take."""
 HALVES = "replicated", "sharded"
 """The ways in which each process gets its part of the batch."""
 
@@ -57,7 +60,17 @@ def group_of(device: str) -> str:
     return GROUP
 
 
-def main(rank: int, folder: Path, device: str) -> None:
+def start(folder: str, device: str) -> int:
+    """Runs both processes. Returns 0 if both end with 0."""
+    ranks = [subprocess.Popen([sys.executable, __file__, folder, device, str(rank)]) for rank in range(SIZE)]
+    try:
+        return max(abs(process.wait(SECONDS)) for process in ranks)
+    finally:
+        for process in ranks:
+            process.kill()
+
+
+def main(folder: Path, device: str, rank: int) -> None:
     dump = folder / f"dump-{rank}"
     os.environ["KEEL_DUMP"] = str(dump)
     dist.init_process_group(group_of(device), init_method=f"file://{folder}/meet", rank=rank, world_size=SIZE)
@@ -86,4 +99,6 @@ def main(rank: int, folder: Path, device: str) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), Path(sys.argv[2]), sys.argv[3])
+    if len(sys.argv) == 3:
+        sys.exit(start(*sys.argv[1:]))
+    main(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]))
