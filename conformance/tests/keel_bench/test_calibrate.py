@@ -54,7 +54,7 @@ def test_a_backend_that_prepares_constants_and_has_options_is_measured() -> None
     option = Option(name="level", type=int, default=3, sentence="How hard to optimize.")
     vendor = Backend(name="acme", device="cpu", supports=AT_ALL, compile=compile, static=True, options=(option,))
     sheet = calibrate.calibrate([vendor], "cpu")["acme"]
-    assert sheet.launch > 0 and set(levels) == {3}
+    assert set(sheet.flops) == {torch.float32} and set(levels) == {3}
 
 
 def test_what_is_slow_to_enter_has_that_on_its_sheet() -> None:
