@@ -45,6 +45,7 @@ from keel.runtime.compile_parts import PartFailure, Runs, compile_parts, report_
 from keel.runtime.contract_checks import is_checking_every_call
 from keel.runtime.freed_memory import give_back_freed_memory
 from keel.runtime.link import link
+from keel.runtime.link_program import link_program
 from keel.runtime.part_context import PartContexts, constants_of
 from keel.saved_images import saved_images
 from keel.selection import Planner, Selection
@@ -192,7 +193,7 @@ def compile_graph(captured: Captured, settings: Settings, folder: Path | None, l
     parts = report_failures(plan, parts, failures)
     stages.trace("parts", lambda: dump.json_text([part.as_json() for part in parts]))
     stages.begin("link")
-    run = link(gm, parts, captured.constants)
+    run = link(link_program(gm, captured.constants), parts, captured.constants)
     stages.end()
     graph = GraphCompiled(captured.kind, captured.gm, gm, plan, tuple(parts), planner.constants, stages.seconds)
     listen(graph)
@@ -257,7 +258,9 @@ def _autotune(
             failed.append(replace(_expected(plan), why=reason(failures[0].error)))
             continue
         rival = replace(graph, gm=gm, plan=plan, parts=tuple(parts))
-        candidates.append(_candidate(rival, link(gm, parts, planner.captured.constants), ctx.dump, listen))
+        constants = planner.captured.constants
+        run = link(link_program(gm, constants), parts, constants)
+        candidates.append(_candidate(rival, run, ctx.dump, listen))
     return autotuned(candidates, failed, devices_of(graph.captured.graph))
 
 

@@ -23,7 +23,8 @@ from keel.graph.calls import alias_bases, type_of
 from keel.graph.tensor_devices import device_types
 from keel.plugin import Backend
 from keel.runtime.contract_checks import bind, mismatch, strides_of
-from keel.runtime.link import is_size, resolve_lazy_bits
+from keel.runtime.link import resolve_lazy_bits
+from keel.runtime.link_program import is_size
 from keel.runtime.result_casts import with_strides
 from keel.serialize.save import unfit_program
 from keel.settings import read_settings, with_plugins

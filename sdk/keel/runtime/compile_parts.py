@@ -170,6 +170,7 @@ def _linkable(graph: PartGraph, run: Run, promised: PartContract) -> CompiledPar
         first,
         graph.part.owner.name,
         label=_label(graph),
+        lines=promised.lines,
     )
 
 

@@ -4,21 +4,21 @@ per graph.
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
-from torch import fx
 from torch.profiler import record_function
 
 from keel.errors import KeelError, message_of
-from keel.graph.calls import is_call, source_line
 from keel.interrupts import is_interrupt
 from keel.runtime.arena import lasting
+from keel.runtime.link_program import LinkProgram, Value
 from keel.runtime.python_source import Expression, Function, Name, Namespace, call, list_of, literal, method, tuple_of
-from keel.torch_adapter import Boxed, has_negative_bit
+from keel.torch_adapter import Boxed
+from keel.types import leaves
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,8 @@ class CompiledPart:
     empty the list, so that each value is freed after its last use.
 
     ``first`` is called in place of ``run`` until it has returned once. ``owner`` names the backend that compiled the
-    part, ``trouble`` has the errors of backends that could not. Profilers show the ``label``.
+    part, ``trouble`` has the errors of backends that could not. Profilers show the ``label``. ``lines`` are the user's
+    lines that made the outputs, as far as they are known.
     """
 
     name: str
@@ -39,6 +40,7 @@ class CompiledPart:
     owner: str = ""
     trouble: tuple[KeelError, ...] = ()
     label: str = ""
+    lines: tuple[str | None, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
         """The part as plain data."""
@@ -52,48 +54,44 @@ class CompiledPart:
         return boxed
 
 
-def link(gm: fx.GraphModule, parts: Sequence[CompiledPart], constants: Mapping[str, torch.Tensor]) -> Boxed:
+def link(program: LinkProgram, parts: Sequence[CompiledPart], constants: Mapping[str, torch.Tensor]) -> Boxed:
     """The graph as a callable that takes its inputs (less the constants) in a list and returns the list of its outputs.
 
     It empties the list, and drops every value after its last use. Sizes that the graph returns are computed inline.
     Exceptions of a part are passed on, with a note that names the part, its owner and the user's lines. Parts never get
     a tensor with a conjugate or negative bit.
     """
-    return _Linker(gm, parts, constants).build()
+    return _Linker(program, parts, constants).build()
 
 
 class _Linker:
-    def __init__(self, gm: fx.GraphModule, parts: Sequence[CompiledPart], constants: Mapping[str, torch.Tensor]):
-        self.gm, self.parts, self.constants = gm, parts, constants
-        self.results = list(gm.graph.output_node().args[0])  # type: ignore[arg-type]
+    def __init__(self, program: LinkProgram, parts: Sequence[CompiledPart], constants: Mapping[str, torch.Tensor]):
+        self.program, self.parts = program, parts
         self.space = Namespace()
         self.called: dict[int, CompiledPart] = {}  # the part that each line calls
         with lasting():
-            for name, tensor in constants.items():
-                self.space.shared(("value", name), f"c_{name}", resolve_lazy_bits(tensor))
+            for name in program.constants:
+                self.space.shared(("value", name), f"c_{name}", resolve_lazy_bits(constants[name]))
 
     def build(self) -> Boxed:
+        program = self.program
         args = self.space.variable("args", "args")
         out = Function(self.space, [args])
         out.show_ranges(args)
         out.guard()
-        inputs = [n.name for n in self.gm.graph.find_nodes(op="placeholder") if n.name not in self.constants]
-        if inputs:
-            out.unpack([*map(self.value, inputs)], args)
+        if program.inputs:
+            out.unpack([*map(self.value, program.inputs)], args)
         out.do(method(args, "clear"))
-        ends = [r for r in self.results if isinstance(r, fx.Node)]
-        sizes = _sizes(ends)
-        last = _last_uses(self.parts, [r.name for r in ends] + [a.name for s in sizes for a in s.all_input_nodes])
-        out.delete([self.value(i) for i in inputs if i not in last])
+        read = (program.results, *((s.args, *s.kwargs.values()) for s in program.sizes))
+        last = _last_uses(self.parts, [leaf.name for leaf in leaves(read) if isinstance(leaf, Value)])
+        out.delete([self.value(i) for i in program.inputs if i not in last])
         self.write_parts(out, last)
-        for node in sizes:
-            function = self.space.shared(("size", node.name), f"f_{node.name}", node.target)
-            named = {k: self.argument(v) for k, v in node.kwargs.items()}
-            out.assign(self.value(node.name), call(function, map(self.argument, node.args), named, self.space))
-        nodes = {n.name for n in self.gm.graph.nodes}
-        assert all(r.name in nodes for r in ends), ends
-        out.give(list_of(map(self.argument, self.results)))
-        out.guarded(self.space.shared("blame", "blame", _blame(self.called, self.gm)))
+        for size in program.sizes:
+            function = self.space.shared(("size", size.name), f"f_{size.name}", size.function)
+            named = {k: self.argument(v) for k, v in size.kwargs.items()}
+            out.assign(self.value(size.name), call(function, map(self.argument, size.args), named, self.space))
+        out.give(list_of(map(self.argument, program.results)))
+        out.guarded(self.space.shared("blame", "blame", partial(_blame, self.called)))
         run: Boxed = out.build("keel graph")
         return run
 
@@ -101,7 +99,7 @@ class _Linker:
         """Writes the calls of the parts. Lazy bits of inputs are resolved before each call, and values are dropped
         after their last use.
         """
-        lazy = _lazy(self.gm) - self.constants.keys()
+        lazy, constants = self.program.lazy, self.program.constants
         first = {n: i for i, part in reversed([*enumerate(self.parts)]) for n in part.inputs}
         for i, part in enumerate(self.parts):
             for n in dict.fromkeys(part.inputs):
@@ -110,9 +108,7 @@ class _Linker:
                         self.value(n), call(self.space.shared("settled", "settled", resolve_lazy_bits), [self.value(n)])
                     )
             dead = [
-                n
-                for n in dict.fromkeys((*part.inputs, *part.outputs))
-                if last.get(n, i) == i and n not in self.constants
+                n for n in dict.fromkeys((*part.inputs, *part.outputs)) if last.get(n, i) == i and n not in constants
             ]
             arguments = [*map(self.value, part.inputs)]
             if part.boxed is not None:
@@ -146,7 +142,7 @@ class _Linker:
         return name
 
     def argument(self, value: Any) -> Expression:
-        if isinstance(value, fx.Node):
+        if isinstance(value, Value):
             return self.value(value.name)
         if isinstance(value, list | tuple):
             return (list_of if isinstance(value, list) else tuple_of)(map(self.argument, value))
@@ -168,36 +164,31 @@ def _unboxed(run: Callable[..., Any]) -> Callable[[list[Any]], Any]:
     return lambda args: run(*args)
 
 
-def _blame(called: Mapping[int, CompiledPart], gm: fx.GraphModule) -> Callable[[BaseException], None]:
+def _blame(called: Mapping[int, CompiledPart], raised: BaseException) -> None:
     """Adds a note to an exception that names its part, which is known from the line that was running. SystemExit and
     the like become KeelError[run-raised], unless they are the user's, so that a kernel cannot end the process.
     """
-    nodes = {node.name: node for node in gm.graph.nodes}
-
-    def blame(raised: BaseException) -> None:
-        trace = raised.__traceback__
-        part = called.get(trace.tb_lineno) if trace else None
-        if part is None or isinstance(raised, KeelError) or is_interrupt(raised):
-            return
-        places = dict.fromkeys(at for name in part.outputs if (at := source_line(nodes[name])))
-        if not isinstance(raised, Exception):
-            raise KeelError(
-                "run-raised",
-                f"Part {part.name}, which {part.owner} compiled, tried to exit Python.",
-                {part.owner: f"{type(raised).__name__}: {message_of(raised)}"},
-                next(iter(places), None),
-                "This is a defect of the backend. Leave it out, or report it.",
-            ) from raised
-        raised.add_note(
-            "\n".join(
-                [
-                    f"Raised in part {part.name}, which {part.owner} compiled.",
-                    *(f"  at {at}" for at in list(places)[:3]),
-                ]
-            )
+    trace = raised.__traceback__
+    part = called.get(trace.tb_lineno) if trace else None
+    if part is None or isinstance(raised, KeelError) or is_interrupt(raised):
+        return
+    places = dict.fromkeys(line for line in part.lines if line)
+    if not isinstance(raised, Exception):
+        raise KeelError(
+            "run-raised",
+            f"Part {part.name}, which {part.owner} compiled, tried to exit Python.",
+            {part.owner: f"{type(raised).__name__}: {message_of(raised)}"},
+            next(iter(places), None),
+            "This is a defect of the backend. Leave it out, or report it.",
+        ) from raised
+    raised.add_note(
+        "\n".join(
+            [
+                f"Raised in part {part.name}, which {part.owner} compiled.",
+                *(f"  at {at}" for at in list(places)[:3]),
+            ]
         )
-
-    return blame
+    )
 
 
 def resolve_lazy_bits(x: torch.Tensor) -> torch.Tensor:
@@ -208,46 +199,7 @@ def resolve_lazy_bits(x: torch.Tensor) -> torch.Tensor:
     return x.as_strided((span,), (1,)).resolve_conj().resolve_neg().as_strided(x.shape, x.stride())
 
 
-def _lazy(gm: fx.GraphModule) -> set[str]:
-    """The nodes whose tensors may have a conjugate or negative bit: complex ones, their real or imaginary parts, and
-    inputs.
-    """
-    values = {n.name: v for n in gm.graph.nodes if isinstance(v := n.meta.get("val"), torch.Tensor)}
-    mixed = any(v.dtype.is_complex for v in values.values())
-    return {
-        name
-        for name, v in values.items()
-        if (mixed and (v.dtype.is_complex or v.dtype.is_floating_point)) or has_negative_bit(v)
-    }
-
-
 def _last_uses(parts: Sequence[CompiledPart], retained: Sequence[str]) -> dict[str, int]:
     """The number of the last part that uses each value. For a value in ``retained`` it is the number of parts."""
     last = {name: i for i, part in enumerate(parts) for name in part.inputs}
     return last | dict.fromkeys(retained, len(parts))
-
-
-def _sizes(results: Iterable[fx.Node]) -> list[fx.Node]:
-    """The arithmetic on sizes that is needed for results, in order."""
-    sizes: dict[fx.Node, None] = {}
-
-    def visit(node: fx.Node) -> None:
-        if node in sizes or not is_size(node):
-            return
-        for a in node.all_input_nodes:
-            visit(a)
-        sizes[node] = None
-
-    for r in results:
-        visit(r)
-    return list(sizes)
-
-
-def is_size(node: fx.Node) -> bool:
-    """True if a node computes a number from numbers or from a tensor's sizes, which needs no backend."""
-    return (
-        node.op == "call_function"
-        and node.target is not operator.getitem
-        and not is_call(node)
-        and isinstance(node.meta.get("val"), torch.SymInt | torch.SymFloat | torch.SymBool | int | float)
-    )

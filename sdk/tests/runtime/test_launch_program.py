@@ -293,6 +293,7 @@ def test_a_compiled_function_runs_in_any_mode_after_any_other(modes: tuple[str, 
 
 def test_conjugated_constants_are_settled_outside_inference_mode() -> None:
     from keel.runtime.link import CompiledPart, link
+    from keel.runtime.link_program import link_program
     from keel.torch_adapter import tidied
 
     from ..line import trace
@@ -308,6 +309,8 @@ def test_conjugated_constants_are_settled_outside_inference_mode() -> None:
     (name,) = [n.name for n in captured.gm.graph.find_nodes(op="placeholder")]
     output: fx.Node = captured.gm.graph.output_node().args[0][0]  # type: ignore[index, assignment]
     with torch.inference_mode():
-        run = link(captured.gm, [CompiledPart("p0", part, (name,), (output.name,))], {name: constant})
+        run = link(
+            link_program(captured.gm, [name]), [CompiledPart("p0", part, (name,), (output.name,))], {name: constant}
+        )
     run([])
     assert not kept[0].is_inference() and torch.equal(kept[0], constant)

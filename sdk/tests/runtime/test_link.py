@@ -14,7 +14,9 @@ from torch import Tensor, fx
 import keel
 from keel.errors import KeelError
 from keel.placement import build_part_graphs, place
+from keel.runtime.contract_checks import contract_of
 from keel.runtime.link import CompiledPart, link
+from keel.runtime.link_program import link_program
 from keel.torch_adapter import tidied
 
 from ..line import takes, trace, whole
@@ -27,7 +29,7 @@ def linked(fn: Callable[..., Any], *inputs: Any, symbolic: bool = False) -> Call
     captured = tidied(trace(fn, *inputs, symbolic=symbolic), "inference")
     plan = place(captured.gm, BACKENDS)
     parts = [CompiledPart(p.part.name, p.gm.forward, p.inputs, p.outputs) for p in build_part_graphs(captured.gm, plan)]
-    return link(captured.gm, parts, captured.constants)
+    return link(link_program(captured.gm, captured.constants), parts, captured.constants)
 
 
 def test_parts_are_called_in_order_and_values_dropped_after_their_last_use(golden: Callable[..., None]) -> None:
@@ -49,7 +51,7 @@ def test_the_list_of_inputs_is_emptied_so_that_they_can_be_freed() -> None:
     captured = tidied(trace(lambda x, w: ((x @ w) + 1,), R(2, 2), R(2, 2)), "inference")
     first, last = build_part_graphs(captured.gm, place(captured.gm, BACKENDS))
     run = link(
-        captured.gm,
+        link_program(captured.gm, {}),
         [
             CompiledPart("first", first.gm.forward, first.inputs, first.outputs),
             CompiledPart("last", second, last.inputs, last.outputs),
@@ -119,7 +121,9 @@ def test_a_first_call_is_replaced_once_it_has_returned() -> None:
     captured = tidied(trace(lambda x: (x + 1,), R(2)), "inference")
     (part,) = build_part_graphs(captured.gm, place(captured.gm, BACKENDS))
     run = link(
-        captured.gm, [CompiledPart("p0", counted("bare"), part.inputs, part.outputs, counted("first", True))], {}
+        link_program(captured.gm, {}),
+        [CompiledPart("p0", counted("bare"), part.inputs, part.outputs, counted("first", True))],
+        {},
     )
     for _ in range(4):
         try:
@@ -138,11 +142,12 @@ def test_what_a_part_raises_says_whose_it_is_and_keeps_its_type() -> None:
         '  File "/models/model.py", line 41, in forward\n    return (x @ w) + 1\n'
     )
     first, last = build_part_graphs(captured.gm, place(captured.gm, BACKENDS))
+    lines = contract_of(last.gm, "pointwise", "p1").lines
     run = link(
-        captured.gm,
+        link_program(captured.gm, {}),
         [
             CompiledPart("p0", first.gm.forward, first.inputs, first.outputs, owner="mm"),
-            CompiledPart("p1", breaks, last.inputs, last.outputs, owner="pointwise"),
+            CompiledPart("p1", breaks, last.inputs, last.outputs, owner="pointwise", lines=lines),
         ],
         {},
     )
@@ -166,7 +171,9 @@ def test_a_part_does_not_end_the_process(raised: BaseException, said: str) -> No
 
     captured = tidied(trace(lambda x: (x + 1,), R(2)), "inference")
     (part,) = build_part_graphs(captured.gm, place(captured.gm, BACKENDS))
-    run = link(captured.gm, [CompiledPart("p0", quits, part.inputs, part.outputs, owner="pointwise")], {})
+    run = link(
+        link_program(captured.gm, {}), [CompiledPart("p0", quits, part.inputs, part.outputs, owner="pointwise")], {}
+    )
     with pytest.raises(
         KeelError, match=f"Part p0, which pointwise compiled, tried to exit(.|\n)*pointwise: {said}"
     ) as error:
@@ -183,7 +190,9 @@ def test_what_the_user_stops_a_part_by_goes_through() -> None:
 
     captured = tidied(trace(lambda x: (x + 1,), R(2)), "inference")
     (part,) = build_part_graphs(captured.gm, place(captured.gm, BACKENDS))
-    run = link(captured.gm, [CompiledPart("p0", slow, part.inputs, part.outputs, owner="pointwise")], {})
+    run = link(
+        link_program(captured.gm, {}), [CompiledPart("p0", slow, part.inputs, part.outputs, owner="pointwise")], {}
+    )
     before = signal.signal(signal.SIGTERM, stop)
     try:
         sent = signal.SIGTERM
@@ -213,7 +222,7 @@ def test_nodes_and_parts_may_have_any_names(name: str) -> None:
         for k, p in enumerate(parts)
     ]
     constant = {names[n]: torch.ones(2, 2) for n in ("w_1",) if n in names}
-    run = link(captured.gm, linkables, constant)
+    run = link(link_program(captured.gm, constant), linkables, constant)
     x = R(2, 2)
     got = run([x] if constant else [x, torch.ones(2, 2)])
     torch.testing.assert_close(got[0], x @ torch.ones(2, 2) + 2)
