@@ -36,7 +36,7 @@ demo: $(STAMP)  ## a vendor plugin made, installed and used under two real model
 	$(BIN)/python -m keel_bench.demo
 
 test: $(STAMP)  ## every test, and which ones took longest
-	$(BIN)/python -m pytest --tb=short -n $(JOBS) --dist loadfile --durations=15 $(ARGS)
+	$(BIN)/python -m pytest --tb=short -n $(JOBS) --dist loadfile --no-loadscope-reorder --durations=15 $(ARGS)
 
 check: export PYTHONDONTWRITEBYTECODE =# without bytecode, each run compiles every module and test again
 check: $(STAMP)  ## ruff, mypy and the fast tests of sdk (under a minute); run it before each commit

@@ -1,10 +1,11 @@
 """A loop-level backend: C++ for the CPU, vectorized and on all threads."""
 
 from keel import Limits, LoopTarget, aten_externs, loop_backend
+from keel.cache import package_fingerprint
 from keel_cpp.build import build
 from keel_cpp.cost_model import COST
 from keel_cpp.op_table import DTYPES, REDUCTIONS, SCALARS
-from keel_cpp.probe import probe
+from keel_cpp.probe import cpu, probe
 from keel_cpp.render import render
 
 # The renderer splits a reduction at the top of a kernel into chunks, so the scheduler does not have to.
@@ -25,6 +26,7 @@ target = LoopTarget(
     suffix="cpp",
     probe=probe,
     cost=COST,
+    fingerprint=lambda: package_fingerprint("keel_cpp") + cpu(),
 )
 backend = loop_backend(target)
 

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from torch import Tensor, device
 
 from keel import Launcher, Limits, LoopTarget, Source, aten_externs, loop_backend
+from keel.cache import package_fingerprint
 from keel.loops import DTYPE_NAMES, MONOIDS, SCALARS, interpret, parse, show, verify
 
 DTYPES = dict(DTYPE_NAMES)
@@ -48,6 +49,7 @@ target = LoopTarget(
     externs=aten_externs("cpu", DTYPES),
     suffix="loops",
     limits=Limits(max_buffers=1 << 16, max_rank=1 << 16, atomics=frozenset({"add", "min", "max", "mul"})),
+    fingerprint=lambda: package_fingerprint("keel_interp"),
 )
 backend = loop_backend(target)
 

@@ -13,11 +13,13 @@ from typing import Any
 from torch import fx
 
 from keel import dump
+from keel.artifact.graph_cache import CacheEntry, cache_entry
 from keel.errors import KeelError, KeelWarning
 from keel.events import (
     AutotuneSkipped,
     AutotuneStarted,
     GraphCompiled,
+    GraphLoaded,
     Listener,
     PlanSelected,
     StageStarted,
@@ -38,7 +40,6 @@ from keel.interpreter import in_one_chunk, no_collection
 from keel.logs import log_event
 from keel.placement.placement import Plan
 from keel.placement.support_cache import Fault
-from keel.plugin import CompileContext
 from keel.progress import shown_progress
 from keel.runtime.autotune import Candidate, PlanTiming, autotuned, reason
 from keel.runtime.compile_parts import PartFailure, Runs, compile_parts, report_failures
@@ -46,7 +47,7 @@ from keel.runtime.contract_checks import is_checking_every_call
 from keel.runtime.freed_memory import give_back_freed_memory
 from keel.runtime.link import link
 from keel.runtime.link_program import link_program
-from keel.runtime.part_context import PartContexts, constants_of
+from keel.runtime.part_context import PartContexts, common_context
 from keel.saved_images import saved_images
 from keel.selection import Planner, Selection
 from keel.settings import Settings, with_plugins
@@ -57,6 +58,7 @@ from keel.torch_adapter import (
     GraphPair,
     capture,
     compiled_graphs,
+    guards_of,
     has_effect,
     is_random,
     unwrapped,
@@ -118,17 +120,25 @@ def compile_captured(captured: Captured, settings: Settings, listen: Listener = 
         if eager:
             warn_of_eager_calls(eager)
         return in_order(captured, steps, partial(compile_captured, settings=settings, listen=listen))
+    # Listeners get the whole graph, so with one the graph is always compiled.
+    entry = cache_entry(captured, settings) if listen is ignore else None
+    if entry is not None and (loaded := entry.load()) is not None:
+        run, parts = loaded
+        log_event(GraphLoaded(captured.kind, tuple(parts)))
+        return run
     with shown_progress(captured.kind) as progress:
-        return _without_faulty_backends(captured, settings, each_of(progress, log_event, listen))
+        return _without_faulty_backends(captured, settings, each_of(progress, log_event, listen), entry)
 
 
-def _without_faulty_backends(captured: Captured, settings: Settings, listen: Listener) -> Boxed:
+def _without_faulty_backends(
+    captured: Captured, settings: Settings, listen: Listener, entry: CacheEntry | None
+) -> Boxed:
     """Compiles a graph, and again without each backend that contradicts itself."""
     folder = dump.folder(captured.kind)
     faults: list[Fault] = []
     while True:
         try:
-            run = compile_graph(captured, settings, folder, listen)
+            run = compile_graph(captured, settings, folder, listen, None if faults else entry)
         except Fault as fault:
             if settings.strict:
                 raise fault.error from fault.__cause__
@@ -145,8 +155,13 @@ def _without_faulty_backends(captured: Captured, settings: Settings, listen: Lis
             return run
 
 
-def compile_graph(captured: Captured, settings: Settings, folder: Path | None, listen: Listener) -> Boxed:
-    """The whole pipeline for one captured graph. Raises ``Fault`` if a backend is unreliable."""
+def compile_graph(
+    captured: Captured, settings: Settings, folder: Path | None, listen: Listener, entry: CacheEntry | None = None
+) -> Boxed:
+    """The whole pipeline for one captured graph, which is stored in its cache ``entry`` if it has one and no backend
+    failed. Raises ``Fault`` if a backend is unreliable.
+    """
+    guards = guards_of(captured.fake_mode)
     # Capture has been done; its result is checked like that of every other stage.
     stages = Stages(captured, folder, listen)
     stages.write("captured", lambda: dump.graph_text(captured.gm))
@@ -167,47 +182,36 @@ def compile_graph(captured: Captured, settings: Settings, folder: Path | None, l
     verify(gm, "legalization")
     plan = planner.verified(gm, selection.plan)
     stages.write("placed", lambda: dump.json_text(plan.as_json()))
-    planner.support.warn()
+    reliable = not planner.support.warn()
 
     # Compile parts. If a backend cannot compile one, place the graph again without that claim.
     stages.begin("compile")
-    ctx = CompileContext(
-        dump=folder,
-        fuel=Fuel(settings.fuel),
-        lasting=_lasting(captured),
-        spends_memory=settings.spends_memory,
-        constants=constants_of(captured),
-    )
+    ctx = common_context(captured, dump=folder, fuel=settings.fuel, spends_memory=settings.spends_memory)
     contexts = PartContexts(ctx, dict(settings.options))
     compiled: Runs = {}
     failures: list[PartFailure] = []
     while True:
         contexts = contexts.with_common(overwrites=_overwrites(captured, gm, plan, settings))
-        parts, failed = compile_parts(gm, plan, contexts, compiled, strict=settings.strict, report=listen)
+        built, failed = compile_parts(gm, plan, contexts, compiled, strict=settings.strict, report=listen)
         if not failed:
             break
         plan, avoided = planner.replan(gm, plan, failed)
         failures += avoided
 
     # Link: one flat function that calls the parts in order.
-    parts = report_failures(plan, parts, failures)
+    parts = report_failures(plan, [part.linked() for part in built], failures)
     stages.trace("parts", lambda: dump.json_text([part.as_json() for part in parts]))
     stages.begin("link")
-    run = link(link_program(gm, captured.constants), parts, captured.constants)
+    program = link_program(gm, captured.constants)
+    run = link(program, parts, captured.constants)
+    if entry is not None and reliable and not failures:
+        entry.store(program, built, guards_of(captured.fake_mode)[len(guards) :])
     stages.end()
     graph = GraphCompiled(captured.kind, captured.gm, gm, plan, tuple(parts), planner.constants, stages.seconds)
     listen(graph)
     if settings.placement != "measured":
         return run
     return _autotune(graph, run, selection, planner, contexts, listen)
-
-
-def _lasting(captured: Captured) -> frozenset[str]:
-    """The names of an inference graph's inputs that are parameters and buffers, and of its constants."""
-    if captured.kind != "inference":
-        return frozenset()
-    inputs = [n.name for n in captured.gm.graph.find_nodes(op="placeholder")]
-    return frozenset((*captured.constants, *(inputs[i] for i in captured.static)))
 
 
 def _overwrites(captured: Captured, gm: fx.GraphModule, plan: Plan, settings: Settings) -> Mapping[str, str]:
@@ -253,10 +257,11 @@ def _autotune(
         inside = dump.inside(ctx.dump, f"alone-{plan.parts[0].owner.name}")
         dump.write(inside, "legalized", partial(dump.graph_text, gm))
         own = contexts.with_common(dump=inside, fuel=Fuel(ctx.fuel.left))
-        parts, failures = compile_parts(gm, plan, own, {}, strict=True, report=listen)
+        built, failures = compile_parts(gm, plan, own, {}, strict=True, report=listen)
         if failures:
             failed.append(replace(_expected(plan), why=reason(failures[0].error)))
             continue
+        parts = [part.linked() for part in built]
         rival = replace(graph, gm=gm, plan=plan, parts=tuple(parts))
         constants = planner.captured.constants
         run = link(link_program(gm, constants), parts, constants)

@@ -50,6 +50,14 @@ class GraphCompiled:
 
 
 @dataclass(frozen=True)
+class GraphLoaded:
+    """A graph was not compiled, because the cache had it: with these parts."""
+
+    kind: Kind
+    parts: tuple[CompiledPart, ...]
+
+
+@dataclass(frozen=True)
 class AutotuneSkipped:
     """The plan of a compiled graph is not timed against others, although the user asked for that."""
 
@@ -72,7 +80,7 @@ class PlanSelected:
     timings: tuple[PlanTiming, ...]
 
 
-Event = StageStarted | PartsCompiled | GraphCompiled | AutotuneSkipped | AutotuneStarted | PlanSelected
+Event = StageStarted | PartsCompiled | GraphCompiled | GraphLoaded | AutotuneSkipped | AutotuneStarted | PlanSelected
 Listener = Callable[[Event], None]
 """Called with each event, on the thread where it happens.  A graph between two calls of streams or events, or next to
 a call that runs in eager PyTorch, is a graph of its own."""
@@ -109,7 +117,7 @@ class EventLog:
         self._states: dict[int, GraphState] = {}
 
     def __call__(self, event: Event) -> None:
-        if isinstance(event, StageStarted | PartsCompiled):
+        if isinstance(event, StageStarted | PartsCompiled | GraphLoaded):
             return
         graph = event if isinstance(event, GraphCompiled) else event.graph
         before = self._states.get(id(graph.captured), GraphState(graph))  # the state keeps the graph, and so its id

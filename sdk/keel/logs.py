@@ -6,7 +6,7 @@ import logging
 from collections import Counter
 
 from keel.errors import count
-from keel.events import AutotuneSkipped, AutotuneStarted, Event, GraphCompiled, PlanSelected
+from keel.events import AutotuneSkipped, AutotuneStarted, Event, GraphCompiled, GraphLoaded, PlanSelected
 from keel.refusal_reports import refusal_reports
 
 _log = logging.getLogger("keel.compiler")
@@ -21,6 +21,8 @@ def log_event(event: Event) -> None:
             _log.info("%s", compiled_line(event))
             if _log.isEnabledFor(logging.DEBUG):
                 _log_refusals(event)
+        case GraphLoaded(kind, parts):
+            _log.info("%s graph: %s, from the cache.", kind, count(len(parts), "part"))
         case AutotuneStarted(graph):
             _log.info("%s graph: its first calls time other placements.", graph.kind)
         case AutotuneSkipped(graph, reason):

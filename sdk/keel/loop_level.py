@@ -20,8 +20,8 @@ from keel.loops.ir import Apply, Kernel, Reduce, Scan
 from keel.loops.legalize_scalars import expand, why_unsupported, why_unsupported_monoid
 from keel.loops.lower import calls_by_result, lower
 from keel.loops.verify import verify
-from keel.plugin import Backend, CompileContext, Launcher, LoopTarget, Refusal, Source, Staged, with_context
-from keel.runtime.launch import program
+from keel.plugin import Backend, CompileContext, LoopTarget, Refusal, Source, Staged, with_context
+from keel.runtime.launch import LoopPart, loop_function, loop_program
 from keel.schedule.layout import choose_layouts
 from keel.schedule.pack_weights import pack_weights
 from keel.schedule.pad_products import pad_products
@@ -53,6 +53,7 @@ def loop_backend(target: LoopTarget) -> Backend:
         target=target,
         warm_up=target.warm_up,
         options=target.options,
+        fingerprint=target.fingerprint,
         api=target.api,
     )
 
@@ -143,22 +144,29 @@ def begin_part(
 
     def finish() -> Callable[..., tuple[Any, ...]]:
         with real_tensors():
-            launchers = with_context(target.build, ctx)(sources) if sources else []
-            if not isinstance(launchers, Sequence) or not all(map(callable, launchers)):
-                raise KeelError(
-                    "build-failed",
-                    f"{target.name} built no launchers: `build` returned a "
-                    f"{type(launchers).__name__} that is not a list of functions.",
-                )
-            if len(launchers) != len(sources):
-                raise KeelError(
-                    "build-failed", f"{target.name} built {len(launchers)} launchers for {len(sources)} kernels."
-                )
-            built: dict[Kernel, Launcher] = dict(zip(kernels, launchers, strict=True))
-            return program(plan, built, target)
+            return build_part(target, LoopPart(loop_program(plan, target), tuple(sources)), ctx)
 
     finish.kernels = len(sources)  # type: ignore[attr-defined]
     return finish
+
+
+def build_part(target: LoopTarget, part: LoopPart, ctx: CompileContext) -> Callable[..., tuple[Any, ...]]:
+    """Builds the kernels of a part. Returns a callable over its inputs, whose attribute ``loop_part`` is ``part``.
+    Raises KeelError[build-failed] if the target does not build a launcher for each kernel.
+    """
+    sources = part.sources
+    launchers = with_context(target.build, ctx)(list(sources)) if sources else []
+    if not isinstance(launchers, Sequence) or not all(map(callable, launchers)):
+        raise KeelError(
+            "build-failed",
+            f"{target.name} built no launchers: `build` returned a "
+            f"{type(launchers).__name__} that is not a list of functions.",
+        )
+    if len(launchers) != len(sources):
+        raise KeelError("build-failed", f"{target.name} built {len(launchers)} launchers for {len(sources)} kernels.")
+    run = loop_function(part.program, dict(zip(part.program.kernels(), launchers, strict=True)))
+    run.loop_part = part  # type: ignore[attr-defined]
+    return run
 
 
 def _rendered(target: LoopTarget, kernel: Kernel, ctx: CompileContext) -> str:

@@ -51,7 +51,8 @@ class Settings:
     sheets: tuple[tuple[str, Cost], ...] = ()
     """The user's data sheets for plugins, by name, sorted, if no backends were ``named``."""
     pins: tuple[tuple[str, str], ...] = ()
-    """The backend of each operator that the user pins, if no backends were ``named``: the plugins are not yet known."""
+    """The backend of each operator that the user pins. They apply when all backends are known: if none were ``named``,
+    with the plugins for the devices of the graph."""
 
     @property
     def replays_graphs(self) -> bool:
@@ -152,7 +153,8 @@ def _settings(mode: str, placement: str, chosen: Mapping[str, Any], of_backends:
     )
     if named:
         own, backends = _chosen_options(backends, of_backends), pinned(backends, pins)
-        return _completed(_for_mode(replace(settings, backends=backends, options=own)))
+        settings = replace(settings, backends=backends, options=own, pins=tuple(pins.items()))
+        return _completed(_for_mode(settings))
     names = {b.name for b in backends}
     later = tuple(sorted(((name, sheet) for name, sheet in sheets.items() if name not in names), key=itemgetter(0)))
     options = tuple(sorted(of_backends.items()))

@@ -35,6 +35,7 @@ from keel.runtime.contract_checks import PartContract, Run, contract_of, mismatc
 from keel.runtime.last_resorts import compile_instead
 from keel.runtime.prepared_constants import runnable
 from keel.runtime.symbol_values import symbol_values
+from keel.serialize.codec import NotSerializable
 from keel.symbols import free_symbols
 from keel.torch_adapter import real_tensors
 from keel.types import Call, TensorType, Type
@@ -67,7 +68,20 @@ def specialized(backend: Backend, buckets: tuple[int, ...] | None = None, others
     """
     compile = _Compile(_Begin(backend, buckets, others))
     staged = Staged(compile.begin) if isinstance(backend.compile, Staged) else compile
-    return replace(backend, supports=_Supports(backend), compile=staged, static=False)
+    saves = backend.serialize and _Serialize(backend.serialize)
+    return replace(backend, supports=_Supports(backend), compile=staged, static=False, serialize=saves)
+
+
+@dataclass(frozen=True)
+class _Serialize:
+    """Serializes parts of known sizes. A value, so that equal settings compare equal."""
+
+    serialize: Callable[[Any], bytes]
+
+    def __call__(self, compiled: Any) -> bytes:
+        if isinstance(compiled, SpecializedPart):
+            raise NotSerializable("It is compiled for each size that comes.")
+        return self.serialize(compiled)
 
 
 @dataclass(frozen=True)

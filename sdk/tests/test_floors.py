@@ -60,6 +60,7 @@ FLOORS = (
     "saved_images",
     "selection",
     "warm_up",
+    "artifact",
     "events",
     "refusal_reports",
     "stages",

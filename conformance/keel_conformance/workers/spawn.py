@@ -52,6 +52,7 @@ def forked(work: Work, preload: str | None = None) -> Start:
 def _forked(pipe: Connection, work: Work, log: str) -> None:
     os.setsid()  # Ctrl-C is for who started it, and its end is everybody's
     _end_with_parent()
+    os.environ["KEEL_GRAPH_CACHE"] = "0"  # a case judges what is compiled now
     gc.freeze()  # not to copy all that was imported by looking through it
     gc.set_threshold(YOUNG)
     file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)

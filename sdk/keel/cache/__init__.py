@@ -5,6 +5,14 @@
 
 from keel.cache.library import compile_library, load_library
 from keel.cache.store import Cache
-from keel.cache.toolchain import compiler_fingerprint, files_fingerprint, run_compiler
+from keel.cache.toolchain import compiler_fingerprint, files_fingerprint, package_fingerprint, run_compiler
 
-__all__ = ["Cache", "compile_library", "compiler_fingerprint", "files_fingerprint", "load_library", "run_compiler"]
+__all__ = [
+    "Cache",
+    "compile_library",
+    "compiler_fingerprint",
+    "files_fingerprint",
+    "load_library",
+    "package_fingerprint",
+    "run_compiler",
+]

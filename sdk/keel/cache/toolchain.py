@@ -16,6 +16,7 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import lru_cache
+from importlib.util import find_spec
 from pathlib import Path
 
 from keel.cache.store import Cache, size_limit
@@ -217,6 +218,21 @@ def files_fingerprint(paths: Iterable[str | Path]) -> str:
     Raises OSError if there is no such file.
     """
     return _content(tuple(map(_identity, paths)))
+
+
+@lru_cache(maxsize=64)
+def package_fingerprint(package: str) -> str:
+    """Returns a hash of the contents of all files of an installed package, for the ``fingerprint`` of a plugin. It is
+    computed once in a process, which runs the files as they were when it imported them.
+
+    Raises KeelError[bad-option] if there is no such package.
+    """
+    spec = find_spec(package)
+    folders = [] if spec is None else [Path(folder) for folder in spec.submodule_search_locations or ()]
+    files = sorted(p for f in folders for p in f.rglob("*") if p.is_file() and "__pycache__" not in p.parts)
+    if not files:
+        raise KeelError("bad-option", f"There is no package {package!r} whose files can be read.")
+    return files_fingerprint(files)
 
 
 def _identity(path: str | Path) -> Identity:

@@ -97,8 +97,10 @@ class SupportCache:
             parts=tuple(replace(part, owner=own[part.owner.name]) for part in plan.parts),
         )
 
-    def warn(self) -> None:
-        """Warns of the backends that could not say what they take, once for each and each kind of exception."""
+    def warn(self) -> bool:
+        """Warns of the backends that could not say what they take, once for each and each kind of exception. Returns
+        True if there were some.
+        """
         wrong, self._wrong = self._wrong, {}
         for (name, _), errors in wrong.items():
             first = errors[0]
@@ -108,6 +110,7 @@ class SupportCache:
                     f"{first.what.partition(' takes ')[2]}"
                 )
             warnings.warn(str(first), KeelWarning, stacklevel=3)
+        return bool(wrong)
 
     def contradiction(self, refused: Refused) -> Fault | None:
         """Returns the fault of an owner that refuses a call now and took it before, or None if it never took the

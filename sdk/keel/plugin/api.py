@@ -15,6 +15,7 @@ BEGINS = "it takes a graph, and may take a CompileContext as ctx, and returns a 
 COMPILES = "it takes a graph, and may take a CompileContext as ctx, and returns a function of its inputs"
 PREFERS = "it takes a Call that the backend takes, and returns True or False"
 WARM_UP = "it prepares what every graph needs"
+FINGERPRINT = "it returns a text that identifies its code, its compiler and the machine"
 PROBE = "it returns None, or the sentence that says why the backend cannot run here"
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from keel.cost import Cost
-from keel.plugin.api import ANSWER, API, COMPILES, PROBE, WARM_UP, checked_api
+from keel.plugin.api import ANSWER, API, COMPILES, FINGERPRINT, PROBE, WARM_UP, checked_api
 from keel.plugin.compile_context import PreparedConstants
 from keel.plugin.options import Option, checked_options
 from keel.plugin.support import Refuses, Rule, Support
@@ -34,6 +34,12 @@ class Backend:
     takes it: where it returns False, and placement is by order, the call goes to the next backend that takes and
     prefers it. If results of an ``any_layout`` backend have other strides than promised, Keel copies them. Results
     that are views are not asked of such a backend: Keel makes them of the tensors that it returns.
+
+    Compiled graphs are kept from one process to the next if each of their backends has a ``fingerprint``: a function
+    that returns a text which changes whenever the backend might compile otherwise, or support other calls: with its own
+    code, its compiler, or the machine. ``serialize`` turns what ``compile`` returned into bytes, and ``deserialize``
+    turns the bytes into the same again, in another process; it gets the ``CompileContext`` if it has a parameter named
+    ``ctx``. A part of a backend without them is compiled again in each process.
     """
 
     name: str
@@ -50,6 +56,9 @@ class Backend:
     any_layout: bool = False  # its results may have any strides, since API 2
     options: tuple[Option, ...] = ()  # what users may set, since API 2
     prefers: Callable[[Call], bool] | None = None  # False for a call that others had better take, since API 2
+    fingerprint: Callable[[], str] | None = None  # identifies its code, its compiler and the machine, since API 2
+    serialize: Callable[[Any], bytes] | None = None  # of what ``compile`` returned, since API 2
+    deserialize: Callable[..., Any] | None = None  # of the bytes, since API 2
     api: int = API
 
     def __post_init__(self) -> None:
@@ -74,6 +83,14 @@ class Backend:
         checked_call(
             what, "prefers", self.prefers, "it takes a Call, and returns True or False", optional=True, takes=1
         )
+        checked_call(what, "fingerprint", self.fingerprint, FINGERPRINT, optional=True, takes=0)
+        checked_call(what, "serialize", self.serialize, "it takes what `compile` returned", optional=True, takes=1)
+        loads = "it takes the bytes that `serialize` returned"
+        checked_call(what, "deserialize", self.deserialize, loads, optional=True, takes=1, by_name="ctx")
+        if (self.serialize is None) != (self.deserialize is None):
+            bad(f"{what} has only one of `serialize` and `deserialize`.", "Write both, or leave both out.")
+        if self.serialize is not None and self.fingerprint is None:
+            bad(f"{what} has `serialize`, but no `fingerprint`.", "Its bytes are kept only under a fingerprint.")
         object.__setattr__(self, "options", checked_options(what, self.options))
         checked_type(what, "target", self.target, (LoopTarget, type(None)), "keel.loop_backend(target), which sets it")
         checked_api(what, self.api)

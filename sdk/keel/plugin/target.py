@@ -12,7 +12,7 @@ from keel.cost import Cost
 from keel.loops.ir import Kernel, StoreMode
 from keel.loops.monoids import MONOIDS
 from keel.loops.scalar_ops import SCALARS, ByKind, ScalarText
-from keel.plugin.api import ANSWER, API, PROBE, WARM_UP, checked_api
+from keel.plugin.api import ANSWER, API, FINGERPRINT, PROBE, WARM_UP, checked_api
 from keel.plugin.options import Option, checked_options
 from keel.plugin.support import Refuses
 from keel.registration import (
@@ -169,8 +169,8 @@ class LoopTarget:
     block of memory that a part keeps from call to call, which is fastest where the system has to map memory. Without
     it, each is allocated and freed, which takes the least memory where PyTorch caches what is freed, as on GPUs. If its
     kernels can write to pinned memory of the host, wrong indices are recorded there, and no call waits to read them.
-    ``warm_up`` and ``options`` are those of a ``Backend``. ``render`` and ``build`` get a ``CompileContext`` if they
-    have a parameter named ``ctx``.
+    ``warm_up``, ``options`` and ``fingerprint`` are those of a ``Backend``. ``render`` and ``build`` get a
+    ``CompileContext`` if they have a parameter named ``ctx``.
     """
 
     name: str
@@ -191,6 +191,7 @@ class LoopTarget:
     cost: Cost | None = None
     warm_up: Callable[[], Any] | None = None
     options: tuple[Option, ...] = ()  # what users may set, since API 2
+    fingerprint: Callable[[], str] | None = None  # identifies its code, its compiler and the machine, since API 2
     api: int = API
 
     def __post_init__(self) -> None:
@@ -223,6 +224,7 @@ class LoopTarget:
         checked_call(what, "build", self.build, builds, takes=1, by_name="ctx")
         checked_call(what, "probe", self.probe, PROBE, takes=0)
         checked_call(what, "warm_up", self.warm_up, WARM_UP, optional=True, takes=0)
+        checked_call(what, "fingerprint", self.fingerprint, FINGERPRINT, optional=True, takes=0)
         checked_flag(what, "checks", self.checks)
         checked_flag(what, "concurrent", self.concurrent)
         checked_flag(what, "arena", self.arena)

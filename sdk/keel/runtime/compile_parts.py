@@ -18,21 +18,14 @@ from keel.interrupts import is_interrupt
 from keel.placement.part_graphs import PartGraph, build_part_graphs
 from keel.placement.placement import Part, Plan, Refusals
 from keel.plugin import Backend, CompileContext, Refusal, with_context
-from keel.runtime.contract_checks import (
-    PartContract,
-    Run,
-    check_every_call,
-    check_first_call,
-    contract_of,
-    is_checking_every_call,
-)
+from keel.runtime.contract_checks import PartContract, Run, contract_of
 from keel.runtime.last_resorts import compile_instead
 from keel.runtime.link import CompiledPart
 from keel.runtime.parallel_compile import CompileResult, compile_parallel
 from keel.runtime.part_context import PartContexts
+from keel.runtime.part_interface import BuiltPart, PartInterface
 from keel.runtime.part_progress import PartCounter, Report, no_report
 from keel.runtime.prepared_constants import runnable
-from keel.runtime.result_casts import CastResults, lay_out
 from keel.runtime.result_views import ViewedPart, separate_views
 from keel.torch_adapter import asks_again, real_tensors
 
@@ -57,7 +50,7 @@ def compile_parts(
     *,
     strict: bool = False,
     report: Report = no_report,
-) -> tuple[list[CompiledPart], list[PartFailure]]:
+) -> tuple[list[BuiltPart], list[PartFailure]]:
     """Compiles the parts of ``plan``, each with its context. If a backend cannot compile a part, returns the failures
     and no parts.
 
@@ -72,11 +65,11 @@ def compile_parts(
     promises = [(_contract(full), _contract(graph)) for full, graph in zip(complete, graphs, strict=True)]
     compiled |= {_key(view.values): _nothing for view in viewed.values() if view.is_all}
     todo = {graph.part.name: graph for graph in graphs if _key(graph) not in compiled}
-    own = {name: contexts.of(graph) for name, graph in todo.items()}
+    own = {graph.part.name: contexts.of(graph) for graph in graphs}
     counter = PartCounter(len(todo), report)
     results = compile_parallel(list(todo.values()), own, counter)
     last = () if strict else tuple(b for b in plan.backends if b.last_resort)
-    parts: list[CompiledPart] = []
+    parts: list[BuiltPart] = []
     failed: list[tuple[Part, BaseException]] = []
     for full, graph, (promised, computed) in zip(complete, graphs, promises, strict=True):
         part, key = graph.part, _key(graph)
@@ -84,7 +77,7 @@ def compile_parts(
             continue
         try:
             if key not in compiled:
-                compiled[key] = _compiled(graph, own[part.name], results.get(part.name), last)
+                compiled[key] = compiled_part(graph, own[part.name], results.get(part.name), last)
                 if part.name not in results:
                     counter.compiled()
         except BaseException as raised:
@@ -92,10 +85,17 @@ def compile_parts(
                 raise
             failed.append((part, raised))
         else:
-            run = lay_out(compiled[key], computed) if part.owner.any_layout else compiled[key]
-            run = viewed[part.name].run(run) if part.name in viewed else run
-            run = CastResults(run, promised) if part.owner.last_resort and not strict else run
-            parts.append(_linkable(full, run, promised))
+            interface = PartInterface(
+                part.name,
+                full.inputs,
+                full.outputs,
+                _label(full),
+                promised,
+                computed if part.owner.any_layout else None,
+                viewed[part.name].views if part.name in viewed else None,
+                part.owner.last_resort and not strict,
+            )
+            parts.append(BuiltPart(interface, graph, own[part.name], compiled[key]))
     if not failed:
         return parts, []
     nodes = {node.name: node for node in gm.graph.nodes}
@@ -158,22 +158,6 @@ def report_failures(plan: Plan, parts: Sequence[CompiledPart], failures: Sequenc
     ]
 
 
-def _linkable(graph: PartGraph, run: Run, promised: PartContract) -> CompiledPart:
-    """A compiled part with its checks."""
-    looked = run.first if isinstance(run, CastResults) else run
-    first = None if is_checking_every_call() else check_first_call(looked, promised)
-    return CompiledPart(
-        graph.part.name,
-        run if first else check_every_call(looked, promised),
-        graph.inputs,
-        graph.outputs,
-        first,
-        graph.part.owner.name,
-        label=_label(graph),
-        lines=promised.lines,
-    )
-
-
 def _label(graph: PartGraph) -> str:
     """What profilers show of a part."""
     paths = (module_path(node) for node in graph.graph.nodes if node.op == "call_function")
@@ -185,7 +169,9 @@ def _key(graph: PartGraph) -> Any:
     return graph.part.owner.name, graph.part.nodes, graph.outputs
 
 
-def _compiled(graph: PartGraph, ctx: CompileContext, result: CompileResult | None, others: Sequence[Backend]) -> Run:
+def compiled_part(
+    graph: PartGraph, ctx: CompileContext, result: CompileResult | None, others: Sequence[Backend]
+) -> Run:
     """Compiles a part, or uses the result that was compiled in parallel. The backend's exceptions are passed on. If it
     cannot prepare the constants of the part, in a call, one of ``others`` compiles it.
     """
@@ -193,6 +179,13 @@ def _compiled(graph: PartGraph, ctx: CompileContext, result: CompileResult | Non
         raise result.raised
     with real_tensors():
         run = with_context(graph.part.owner.compile, ctx)(graph.gm) if result is None else result.run
+    return runnable_part(run, graph, ctx, others)
+
+
+def runnable_part(run: Any, graph: PartGraph, ctx: CompileContext, others: Sequence[Backend]) -> Run:
+    """What the backend of a part made, as a function of all inputs of the part. If it cannot prepare the constants of
+    the part, in a call, one of ``others`` compiles it. Raises TypeError if it cannot be called.
+    """
 
     def instead(raised: BaseException) -> Run:
         error = _error(graph.part, {node.name: node for node in graph.graph.nodes}, raised, "prepare the constants of")

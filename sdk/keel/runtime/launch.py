@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from keel.loops.ir import Kernel
-from keel.plugin import Launcher, LoopTarget
+from keel.plugin import Launcher, LoopTarget, Source
 from keel.runtime.freed_memory import keep_freed_memory
 from keel.runtime.launch_builder import build_program
 from keel.runtime.launch_printer import python_function
@@ -16,20 +17,33 @@ from keel.runtime.launch_verify import verify_program
 from keel.schedule.schedule import Schedule
 
 
-def program(
-    schedule: Schedule, launchers: Mapping[Kernel, Launcher], target: LoopTarget
-) -> Callable[..., tuple[Any, ...]]:
+@dataclass(frozen=True)
+class LoopPart:
+    """A part that a loop target compiled, before it is built: its launch program, and the source of each of its
+    kernels, in the order of ``program.kernels()``.
+    """
+
+    program: LaunchProgram
+    sources: tuple[Source, ...]
+
+
+def loop_program(schedule: Schedule, target: LoopTarget) -> LaunchProgram:
+    """The verified launch program of a schedule. Profilers show the name of the target."""
+    made = build_program(schedule, target.arena, target.name, target.writes_pinned)
+    verify_program(made)
+    return made
+
+
+def loop_function(program: LaunchProgram, launchers: Mapping[Kernel, Launcher]) -> Callable[..., tuple[Any, ...]]:
     """A callable that takes the part's inputs positionally and returns the tuple of its outputs. Its attribute
-    ``boxed`` takes them in a list, which it empties, so that each can be freed after its last use. Profilers
-    show the name of the target.
+    ``boxed`` takes them in a list, which it empties, so that each can be freed after its last use. The program must
+    have been verified.
 
     Safe to call from several threads: each call holds memory of its own.
     """
-    made = build_program(schedule, target.arena, target.name, target.writes_pinned)
-    verify_program(made)
-    if any(map(partial(_makes_results_on_the_host, made), made.steps)):
+    if any(map(partial(_makes_results_on_the_host, program), program.steps)):
         keep_freed_memory()
-    return python_function(made, launchers)
+    return python_function(program, launchers)
 
 
 def _makes_results_on_the_host(program: LaunchProgram, step: Step) -> bool:

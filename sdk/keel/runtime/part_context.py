@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import torch
 
+from keel.fuel import Fuel
 from keel.graph.tensor_devices import devices_of
 from keel.placement.part_graphs import PartGraph
 from keel.plugin import Backend, CompileContext, Constant, SizeRange
@@ -58,6 +60,27 @@ def _sizes(graph: PartGraph) -> dict[str, SizeRange]:
         for name, facts in facts_of(dims).items()
         if facts.kind == "int"
     }
+
+
+def common_context(
+    captured: Captured, *, dump: Path | None = None, fuel: int | None = None, spends_memory: bool = False
+) -> CompileContext:
+    """What the parts of a captured graph have in common."""
+    return CompileContext(
+        dump=dump,
+        fuel=Fuel(fuel),
+        lasting=_lasting(captured),
+        spends_memory=spends_memory,
+        constants=constants_of(captured),
+    )
+
+
+def _lasting(captured: Captured) -> frozenset[str]:
+    """The names of an inference graph's inputs that are parameters and buffers, and of its constants."""
+    if captured.kind != "inference":
+        return frozenset()
+    inputs = [n.name for n in captured.gm.graph.find_nodes(op="placeholder")]
+    return frozenset((*captured.constants, *(inputs[i] for i in captured.static)))
 
 
 def constants_of(captured: Captured) -> dict[str, Constant]:

@@ -53,7 +53,7 @@ class PreparedPart:
     def __init__(
         self, prepared: PreparedConstants, inputs: Sequence[str], constants: Mapping[str, Constant], instead: Instead
     ) -> None:
-        self.prepare, self.run = prepared.prepare, prepared.run
+        self.prepared, self.prepare, self.run = prepared, prepared.prepare, prepared.run
         self._names = tuple(name for name in inputs if name in constants)
         self._constants = tuple(i for i, name in enumerate(inputs) if name in constants)
         self._others = tuple(i for i, name in enumerate(inputs) if name not in constants)

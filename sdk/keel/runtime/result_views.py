@@ -16,28 +16,35 @@ from keel.torch_adapter import lazy_module, may_alias
 
 
 @dataclass(frozen=True, eq=False)
-class ViewedPart:
-    """A part in two graphs: ``values`` computes tensors, and ``views`` makes the part's results of them. ``views`` gets
-    the part's inputs at the positions ``inputs``, and then the results of ``values``.
+class ResultViews:
+    """Makes the results of a part. ``graph`` gets the part's inputs at the positions ``inputs``, and then the tensors
+    that were computed.
     """
 
-    values: PartGraph
-    views: fx.GraphModule
+    graph: fx.GraphModule
     inputs: tuple[int, ...]
+
+    def of(self, values: Run) -> Run:
+        """The part, of the function ``values`` that computes tensors."""
+
+        def viewed(*args: Any) -> Sequence[Any]:
+            results: Sequence[Any] = self.graph(*[args[i] for i in self.inputs], *values(*args))
+            return results
+
+        return viewed
+
+
+@dataclass(frozen=True, eq=False)
+class ViewedPart:
+    """A part in two graphs: ``values`` computes tensors, and ``views`` makes the part's results of them."""
+
+    values: PartGraph
+    views: ResultViews
 
     @property
     def is_all(self) -> bool:
         """True if the part computes nothing but views."""
         return all(node.op != "call_function" for node in self.values.graph.nodes)
-
-    def run(self, values: Run) -> Run:
-        """The compiled part, of the compiled ``values``."""
-
-        def viewed(*args: Any) -> Sequence[Any]:
-            results: Sequence[Any] = self.views(*[args[i] for i in self.inputs], *values(*args))
-            return results
-
-        return viewed
 
 
 def separate_views(part: PartGraph) -> ViewedPart | None:
@@ -50,10 +57,9 @@ def separate_views(part: PartGraph) -> ViewedPart | None:
     moved, read = _closure(results)
     inputs = [node for node in part.graph.find_nodes(op="placeholder") if node in read]
     computed = [node for node in part.graph.nodes if node in read and node.op != "placeholder"]
+    views = _views(part, moved, [*inputs, *computed], results)
     return ViewedPart(
-        _computing(part, computed),
-        _views(part, moved, [*inputs, *computed], results),
-        tuple(part.inputs.index(node.name) for node in inputs),
+        _computing(part, computed), ResultViews(views, tuple(part.inputs.index(node.name) for node in inputs))
     )
 
 
@@ -103,6 +109,7 @@ def _views(part: PartGraph, moved: set[fx.Node], read: Sequence[fx.Node], result
     graph, copies = fx.Graph(), dict[fx.Node, fx.Node]()
     for node in read:
         copies[node] = graph.placeholder(node.name)
+        copies[node].meta.update(node.meta)
     for node in part.graph.nodes:
         if node in moved:
             copies[node] = graph.node_copy(node, copies.__getitem__)

@@ -137,6 +137,11 @@ def _calls(graph: Data) -> set[str]:
     return {n["op"] for n in graph["nodes"]}.union(*(_calls(g) for g in graph["graphs"].values()))
 
 
+def graph_module(data: Data) -> fx.GraphModule:
+    """The graph module of ``data``: the symbols and the graph of a file that was checked, or that is trusted."""
+    return _Loading(data, {}, ()).module(data["graph"])
+
+
 class _Loading:
     """Builds the graph module of one file."""
 

@@ -247,16 +247,22 @@ def _in_members(captured: Captured) -> fx.GraphModule:
 def _program(
     gm: fx.GraphModule, constants: Mapping[str, Any], fixed: Mapping[str, Any], results: Any, writes: Sequence[Any]
 ) -> dict[str, Any]:
-    numbers = (v for g in (gm, *_inner(gm).values()) for n in g.graph.nodes for v in _numbers(n.meta.get("val")))
-    graph = {**_graph(gm, constants, fixed), "results": results, "writes": list(writes)}
+    graph = {**graph_data(gm, constants, fixed), "results": results, "writes": list(writes)}
     return {
         "keel": "graph",
         "format": FORMAT,
         "opset": str(CURRENT),
         "torch": str(torch.__version__),
-        "symbols": {name: vars(facts) for name, facts in facts_of(numbers).items()},
+        "symbols": {name: vars(facts) for name, facts in facts_of(numbers_of(gm)).items()},
         "graph": graph,
     }
+
+
+def numbers_of(gm: fx.GraphModule) -> Iterator[Any]:
+    """Yields the sizes and numbers of all values of a graph and of the graphs inside it."""
+    for graph in (gm, *_inner(gm).values()):
+        for node in graph.graph.nodes:
+            yield from _numbers(node.meta.get("val"))
 
 
 def _numbers(value: Any) -> Iterator[Any]:
@@ -275,7 +281,8 @@ def _inner(gm: fx.GraphModule) -> dict[str, fx.GraphModule]:
     return {str(n.target): getattr(gm, str(n.target)) for n in gm.graph.find_nodes(op="get_attr")}
 
 
-def _graph(gm: fx.GraphModule, constants: Mapping[str, Any], fixed: Mapping[str, Any]) -> dict[str, Any]:
+def graph_data(gm: fx.GraphModule, constants: Mapping[str, Any], fixed: Mapping[str, Any]) -> dict[str, Any]:
+    """The inputs, constants and calls of a graph as data. Inputs in ``fixed`` have a value instead of a type."""
     inputs, nodes = [], []
     problems: dict[str, str] = {}
     for node in gm.graph.nodes:
@@ -295,7 +302,7 @@ def _graph(gm: fx.GraphModule, constants: Mapping[str, Any], fixed: Mapping[str,
         "constants": [i for i in inputs if i["name"] in constants],
         "nodes": nodes,
         "graphs": {
-            name: {**_graph(g, {}, {}), "results": encode(g.graph.output_node().args[0]), "writes": []}
+            name: {**graph_data(g, {}, {}), "results": encode(g.graph.output_node().args[0]), "writes": []}
             for name, g in _inner(gm).items()
         },
     }

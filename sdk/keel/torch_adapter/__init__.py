@@ -17,7 +17,7 @@ from keel.torch_adapter.capture import (
 from keel.torch_adapter.cuda_graphs import GraphPair
 from keel.torch_adapter.decompositions import LEFT_OUT, Decomposition, decomposition_of
 from keel.torch_adapter.device_kernels import has_kernel
-from keel.torch_adapter.fakes import Fakes, SymbolFacts, expression_data, facts_of
+from keel.torch_adapter.fakes import Fakes, SymbolFacts, expression_data, expression_of, facts_of
 from keel.torch_adapter.foreign import asks_again, given_to, torch_compile_backend
 from keel.torch_adapter.lasting_values import LastingValue
 from keel.torch_adapter.lazy_bits import has_negative_bit
@@ -61,6 +61,7 @@ from keel.torch_adapter.packed_linear import (
 )
 from keel.torch_adapter.profiling import Range, fast_range, is_profiling
 from keel.torch_adapter.recorder import fake_mode_of, fake_mode_of_value, record
+from keel.torch_adapter.shape_guards import add_guards, guards_of
 from keel.torch_adapter.stored_tensors import StoredKind, StoredTensor
 from keel.torch_adapter.streams import cuda_stream, works_on_streams
 from keel.torch_adapter.structured_trace import trace_artifact
@@ -111,6 +112,7 @@ __all__ = [
     "Symbolic",
     "Transformed",
     "Tree",
+    "add_guards",
     "allocator_on",
     "asks_again",
     "bug_of",
@@ -123,6 +125,7 @@ __all__ = [
     "dim_of",
     "expression",
     "expression_data",
+    "expression_of",
     "facts_of",
     "fake_mode_of",
     "fake_mode_of_value",
@@ -133,6 +136,7 @@ __all__ = [
     "functional",
     "given_to",
     "gives_tensors",
+    "guards_of",
     "has_effect",
     "has_kernel",
     "has_negative_bit",

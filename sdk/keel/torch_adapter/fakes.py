@@ -19,7 +19,7 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils._sympy import functions as torch_functions
 
-from keel.symbols import FUNCTIONS
+from keel.symbols import FUNCTIONS, BitsOfFloat, FloatOfBits
 from keel.torch_adapter.sympy_expressions import Symbolic, expression
 
 
@@ -30,6 +30,8 @@ def _functions() -> Mapping[str, Callable[..., Any]]:
     return {name: made for name, made in functions.items() if made is not None} | {
         "Rational": sympy.Rational,
         "ExprCondPair": ExprCondPair,
+        "BitsOfFloat": BitsOfFloat,
+        "FloatOfBits": FloatOfBits,
     }
 
 
@@ -63,6 +65,20 @@ def expression_data(value: Any) -> Any:
     if name not in _functions():
         raise ValueError(f"{expr} uses {name}, which cannot be saved.")
     return [name, *map(expression_data, expr.args)]
+
+
+def expression_of(data: Any, symbols: Mapping[str, sympy.Symbol]) -> sympy.Expr:
+    """The expression that data describes. Raises ValueError unless it is an expression over the symbols."""
+    match data:
+        case bool():
+            return sympy.true if data else sympy.false
+        case int() | float():
+            return sympy.sympify(data)
+        case str() if data in symbols:
+            return symbols[data]
+        case [str() as name, *args] if args and name in _functions():
+            return _functions()[name](*(expression_of(arg, symbols) for arg in args))
+    raise ValueError(f"{data!r} is not a size.")
 
 
 def facts_of(values: Iterable[Any]) -> dict[str, SymbolFacts]:
@@ -118,22 +134,9 @@ class Fakes:
             if (number := re.fullmatch(r"u(\d+)", name)) is not None:
                 env.unbacked_symint_counter = max(env.unbacked_symint_counter, int(number[1]) + 1)
 
-    def expression(self, data: Any) -> sympy.Expr:
-        """The expression that data describes. Raises ValueError unless it is an expression over the symbols."""
-        match data:
-            case bool():
-                return sympy.true if data else sympy.false
-            case int() | float():
-                return sympy.sympify(data)
-            case str() if data in self._known:
-                return self._known[data]
-            case [str() as name, *args] if args and name in _functions():
-                return _functions()[name](*map(self.expression, args))
-        raise ValueError(f"{data!r} is not a size.")
-
     def number(self, data: Any, kind: Literal["int", "float", "bool"] = "int") -> Any:
         """The number that data describes: a symbolic one if its expression has symbols."""
-        expr = self.expression(data)
+        expr = expression_of(data, self._known)
         if not expr.free_symbols:
             return {"int": int, "float": float, "bool": bool}[kind](expr)
         env: Any = self.mode.shape_env

@@ -1,0 +1,1 @@
+"""Compiled graphs as data, and their cache."""

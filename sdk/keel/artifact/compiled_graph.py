@@ -1,0 +1,204 @@
+"""A compiled graph as data: its link program, and each part with what its backend needs to make it again.
+
+A part of a loop target is its launch program and the text of its kernels. Any other part is its graph, and the bytes
+that its backend made of the compiled part, if it can. Constants are not part of it.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import sympy
+import torch
+
+from keel.artifact.function_names import FunctionNames
+from keel.artifact.records import Known, Names, from_data, symbols_from, to_data
+from keel.documents import Malformed
+from keel.interrupts import is_interrupt
+from keel.loop_level import build_part
+from keel.loops.ir import Kernel
+from keel.loops.parser import parse
+from keel.placement.part_graphs import PartGraph
+from keel.placement.placement import Part
+from keel.plugin import Backend, CompileContext, Extern, LoopTarget, Source, with_context
+from keel.runtime.compile_parts import compiled_part, runnable_part
+from keel.runtime.contract_checks import Run
+from keel.runtime.launch import LoopPart
+from keel.runtime.launch_program import LaunchProgram
+from keel.runtime.launch_verify import verify_program
+from keel.runtime.link import CompiledPart
+from keel.runtime.link_program import LinkProgram
+from keel.runtime.part_context import options_of
+from keel.runtime.part_interface import BuiltPart, PartInterface
+from keel.runtime.prepared_constants import PreparedPart
+from keel.runtime.result_views import ResultViews
+from keel.serialize.codec import Data
+from keel.serialize.part_data import part_data, part_from
+from keel.torch_adapter import real_tensors
+
+FORMAT = 1
+"""The version of the data."""
+
+
+def graph_to_data(program: LinkProgram, parts: Sequence[BuiltPart], guards: Sequence[sympy.Basic] = ()) -> Data:
+    """A compiled graph as JSON. ``guards`` are the conditions on sizes that compiling it added. Raises NotSerializable
+    if a value in it cannot be saved.
+    """
+    symbols: dict[str, dict[str, bool]] = {}
+    names = Names(FunctionNames({}), {}, symbols)
+    return {
+        "keel": "compiled graph",
+        "format": FORMAT,
+        "link": to_data(program, names),
+        "guards": to_data(tuple(guards), names),
+        "parts": [_part_data(part, symbols) for part in parts],
+        "symbols": symbols,  # the last key, because the values above fill it
+    }
+
+
+def _part_data(part: BuiltPart, symbols: dict[str, dict[str, bool]]) -> Data:
+    at, owner = part.interface, part.graph.part.owner
+    names = Names(FunctionNames({}), {}, symbols)
+    data: dict[str, Data] = {
+        "name": at.name,
+        "inputs": list(at.inputs),
+        "outputs": list(at.outputs),
+        "label": at.label,
+        "promised": to_data(at.promised, names),
+        "owner": owner.name,
+        "nodes": list(part.graph.part.nodes),
+        "sizes": to_data(part.ctx.sizes, names),
+        "device": None if part.ctx.device is None else str(part.ctx.device),
+        "overwrites": dict(part.ctx.overwrites),
+    }
+    if at.computed is not None:
+        data["computed"] = to_data(at.computed, names)
+    if at.views is not None:
+        data["views"] = {"inputs": list(at.views.inputs), "graph": part_data(at.views.graph)}
+    if at.casts:
+        data["casts"] = True
+    loop_part: LoopPart | None = getattr(part.compiled, "loop_part", None)
+    if owner.target is not None and loop_part is not None:
+        return data | {"loops": _loop_data(owner.target, loop_part, symbols)}
+    made = {"inputs": list(part.graph.inputs), "outputs": list(part.graph.outputs), "graph": part_data(part.graph.gm)}
+    return data | {"graph": made | _saved(owner, part.compiled)}
+
+
+def _loop_data(target: LoopTarget, part: LoopPart, symbols: dict[str, dict[str, bool]]) -> Data:
+    number = {kernel: k for k, kernel in enumerate(part.program.kernels())}
+    names = Names(FunctionNames(target.externs), number, symbols)
+    return {
+        "program": to_data(part.program, names),
+        "kernels": [[str(source.kernel), source.text] for source in part.sources],
+    }
+
+
+def _saved(owner: Backend, compiled: Run) -> dict[str, Data]:
+    """The bytes that the backend of a part makes of it. A backend that raises compiles the part again instead."""
+    if owner.serialize is None:
+        return {}
+    try:
+        saved = owner.serialize(compiled.prepared if isinstance(compiled, PreparedPart) else compiled)
+    except BaseException as raised:
+        if is_interrupt(raised):
+            raise
+        return {}
+    return {"saved": base64.b64encode(saved).decode()} if isinstance(saved, bytes) else {}
+
+
+# -- from data --------------------------------------------------------------------------------------------------------
+
+
+def guards_from_data(data: Data) -> tuple[sympy.Basic, ...]:
+    """The conditions on sizes under which the compiled graph may run."""
+    guards: tuple[sympy.Basic, ...] = from_data(data["guards"], _known({}, symbols_from(data["symbols"])), "guards")
+    return guards
+
+
+def graph_from_data(
+    data: Data, backends: Sequence[Backend], ctx: CompileContext, options: Mapping[str, Any], last: Sequence[Backend]
+) -> tuple[LinkProgram, list[CompiledPart]]:
+    """The compiled graph that ``graph_to_data`` wrote. ``ctx`` is what all parts know, with the constants of the graph;
+    ``options`` are the user's, by ``backend.option``; ``last`` are backends that compile a part whose backend fails to
+    prepare its constants. Raises Malformed, and what a backend raises.
+    """
+    symbols = symbols_from(data["symbols"])
+    program = from_data(data["link"], _known({}, symbols), "link")
+    if not isinstance(program, LinkProgram):
+        raise Malformed("link", "It is not a link program.")
+    by_name = {backend.name: backend for backend in backends}
+    parts = []
+    for k, each in enumerate(data["parts"]):
+        if (owner := by_name.get(each["owner"])) is None:
+            raise Malformed(f"parts[{k}].owner", "No backend in use has this name.")
+        parts.append(_Loading(each, owner, symbols, f"parts[{k}]").part(ctx, options, last))
+    return program, parts
+
+
+def _known(externs: Mapping[str, Extern], symbols: Mapping[str, sympy.Symbol], kernels: Sequence[Kernel] = ()) -> Known:
+    return Known(FunctionNames(externs), kernels, symbols)
+
+
+class _Loading:
+    """Makes one part of its data."""
+
+    def __init__(self, data: Data, owner: Backend, symbols: Mapping[str, sympy.Symbol], place: str) -> None:
+        self.data, self.owner, self.symbols, self.place = data, owner, symbols, place
+
+    def part(self, ctx: CompileContext, options: Mapping[str, Any], last: Sequence[Backend]) -> CompiledPart:
+        data, device = self.data, self.data["device"]
+        ctx = replace(
+            ctx,
+            constants={name: ctx.constants[name] for name in data["inputs"] if name in ctx.constants},
+            options=options_of(self.owner, options),
+            device=None if device is None else torch.device(device),
+            sizes=self.record("sizes"),
+            overwrites=data["overwrites"],
+        )
+        run = self.loops(ctx) if "loops" in data else self.graph(ctx, last)
+        return self.interface().linked(run)
+
+    def record(self, key: str) -> Any:
+        return from_data(self.data[key], _known({}, self.symbols), f"{self.place}.{key}")
+
+    def interface(self) -> PartInterface:
+        data, views = self.data, self.data.get("views")
+        return PartInterface(
+            data["name"],
+            tuple(data["inputs"]),
+            tuple(data["outputs"]),
+            data["label"],
+            self.record("promised"),
+            self.record("computed") if "computed" in data else None,
+            None if views is None else ResultViews(part_from(views["graph"]), tuple(views["inputs"])),
+            data.get("casts", False),
+        )
+
+    def loops(self, ctx: CompileContext) -> Run:
+        target, data = self.owner.target, self.data["loops"]
+        if target is None:
+            raise Malformed(self.place, f"{self.owner.name} is not a loop target.")
+        sources = [Source(parse(kernel), text) for kernel, text in data["kernels"]]
+        known = _known(target.externs, self.symbols, [source.kernel for source in sources])
+        program = from_data(data["program"], known, f"{self.place}.program")
+        if not isinstance(program, LaunchProgram):
+            raise Malformed(self.place, "It has no launch program.")
+        verify_program(program)
+        with real_tensors():
+            # Two kernels may have become one when they were fitted to the target.
+            return build_part(target, LoopPart(program, tuple(dict.fromkeys(sources))), ctx)
+
+    def graph(self, ctx: CompileContext, last: Sequence[Backend]) -> Run:
+        data, saved = self.data["graph"], self.data["graph"].get("saved")
+        gm = part_from(data["graph"])
+        part = Part(self.data["name"], self.owner, tuple(self.data["nodes"]))
+        bodies = dict(gm.named_children())
+        graph = PartGraph(part, gm.graph, bodies, tuple(data["inputs"]), tuple(data["outputs"]))
+        if saved is None or self.owner.deserialize is None:
+            return compiled_part(graph, ctx, None, last)
+        with real_tensors():
+            run = with_context(self.owner.deserialize, ctx)(base64.b64decode(saved))
+        return runnable_part(run, graph, ctx, last)

@@ -1,0 +1,97 @@
+"""The key of a compiled graph: a text of everything that compiling it depends on."""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+from collections.abc import Iterable, Iterator
+
+import torch
+from torch import fx
+
+from keel import dump
+from keel.cache import package_fingerprint
+from keel.graph.deterministic import is_filled
+from keel.graph.module_paths import module_path
+from keel.plugin import Backend
+from keel.runtime.part_context import constants_of
+from keel.serialize.codec import NotSerializable
+from keel.serialize.save import numbers_of
+from keel.settings import Settings
+from keel.torch_adapter import Captured, facts_of
+
+
+def graph_key(captured: Captured, settings: Settings) -> tuple[str, ...]:
+    """The key of what ``settings`` compile a captured graph to. Raises NotSerializable, with the reason, if that may
+    depend on more than a text can say.
+    """
+    return _environment(), _settings(settings), "\n".join(_graph(captured))
+
+
+def _environment() -> str:
+    """Keel, PyTorch, the processor, and switches of PyTorch that decide what its kernels do."""
+    facts = (
+        package_fingerprint("keel"),
+        torch.__version__,
+        torch.version.git_version,
+        platform.machine(),
+        torch.backends.cpu.get_cpu_capability(),
+        torch.get_num_threads(),
+        torch.backends.mkldnn.enabled,
+        torch.are_deterministic_algorithms_enabled(),
+        is_filled(),
+    )
+    return "\n".join(map(str, facts))
+
+
+def _settings(settings: Settings) -> str:
+    if settings.fuel is not None:
+        raise NotSerializable("The number of fusions is limited.")
+    if settings.placement == "measured":
+        raise NotSerializable("Its placement is measured in the first calls.")
+    facts = (settings.mode, settings.strict, settings.placement, settings.freeze, settings.options, settings.buckets)
+    return "\n".join([repr((facts, settings.pins)), *map(_backend, settings.backends)])
+
+
+def _backend(backend: Backend) -> str:
+    if backend.fingerprint is None:
+        raise NotSerializable(f"{backend.name} has no fingerprint.")
+    text = backend.fingerprint()
+    if not isinstance(text, str) or not text:
+        raise NotSerializable(f"The fingerprint of {backend.name} is {text!r:.80}, not a text.")
+    flags = (backend.host_scalars, backend.last_resort, backend.static, backend.any_layout, backend.api)
+    functions = [backend.supports, backend.compile, backend.prefers, backend.serialize, backend.deserialize]
+    if (target := backend.target) is not None:
+        functions += [target.render, target.build]
+    # A copy of a backend with other functions has the fingerprint of the original.
+    return repr((backend.name, backend.device, flags, backend.cost, text, [*map(_name, functions)]))
+
+
+def _name(function: object) -> str:
+    """Where a function comes from."""
+    kind = type(function)
+    return f"{getattr(function, '__module__', kind.__module__)}.{getattr(function, '__qualname__', kind.__qualname__)}"
+
+
+def _graph(captured: Captured) -> Iterator[str]:
+    gm = captured.gm
+    for graph in (m for m in gm.modules() if isinstance(m, fx.GraphModule)):
+        for node in graph.graph.find_nodes(op="get_attr"):
+            if not isinstance(getattr(graph, str(node.target), None), fx.GraphModule):
+                raise NotSerializable(f"It has the object {node.target}.")
+    yield repr((captured.kind, captured.static, captured.shares, captured.overwrites, captured.frozen))
+    yield repr([(name, each.kind, each.name, each.written) for name, each in captured.stored.items()])
+    yield repr([(name, str(tensor.device)) for name, tensor in captured.constants.items()])
+    yield from _values((n, c.value) for n, c in constants_of(captured).items() if c.value is not None)
+    yield dump.graph_text(gm)
+    yield "\n".join(map(module_path, gm.graph.nodes))
+    yield repr([(name, vars(facts)) for name, facts in facts_of(numbers_of(gm)).items()])
+
+
+def _values(constants: Iterable[tuple[str, torch.Tensor]]) -> Iterator[str]:
+    """The contents of the constants that backends may compute with."""
+    for name, tensor in constants:
+        if type(tensor) not in (torch.Tensor, torch.nn.Parameter) or tensor.layout is not torch.strided:
+            raise NotSerializable(f"The constant {name} is a {type(tensor).__name__} of layout {tensor.layout}.")
+        content = tensor.detach().cpu().resolve_conj().resolve_neg().contiguous().reshape(-1).view(torch.uint8)
+        yield f"{name} {tensor.dtype} {[*tensor.shape]} {hashlib.sha256(content.numpy().data).hexdigest()}"
