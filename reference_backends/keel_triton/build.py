@@ -16,7 +16,7 @@ import torch
 
 from keel import Launcher, Source
 from keel.loops import Kernel, evaluate
-from keel.plugin import cuda_stream
+from keel.plugin import stream_handle
 from keel_triton.block_sizes import Blocks, choose
 from keel_triton.driver import Run, cuda, runner
 from keel_triton.launch_plan import NARROW, Launch, plan, reach
@@ -198,7 +198,7 @@ class _Launchable:
                     variants.add(device, key[1], args[count:], runs)
                 if len(ready) > SIZES:
                     ready.popitem(last=False)
-            stream = cuda_stream(device)
+            stream = stream_handle(device)
             for which, run in runs:
                 run.launch([pointers[k] for k in which], stream)
             return None

@@ -10,7 +10,7 @@ from typing import Any
 
 from keel import Launcher
 from keel.launcher import address_of, c_library, launcher_type, native_launcher
-from keel.plugin import cuda_stream
+from keel.plugin import stream_handle
 from keel_triton.driver import INVALID_CONTEXT, Run, launch_failed
 
 MOST = 512  # the parameters of a function that launch.c has room for
@@ -84,7 +84,7 @@ class Variants:
             symbols=self.kernel.symbols,
             failed=launch_failed,
             owner=(library, self),
-            queue=cuda_stream,
+            queue=stream_handle,
         )
 
 

@@ -37,10 +37,11 @@ def compile(
 
     ``backends`` are names of installed backends or Backend values, in order of preference. The default is the reference
     backends that can run on this machine, and for tensors on other devices the installed plugins for these.
-    ``dynamic``, ``fullgraph`` and ``mode`` are those of ``torch.compile``. The mode ``reduce-overhead`` replays CUDA
-    graphs if all tensors are on one GPU and all sizes are known; a call then overwrites the results of the previous
-    call. ``max-autotune`` does so too, measures placements where backends have data sheets, and packs weights although
-    that gains little for its memory; ``max-autotune-no-cudagraphs`` does all but replay graphs. ``strict`` turns
+    ``dynamic``, ``fullgraph`` and ``mode`` are those of ``torch.compile``. The mode ``reduce-overhead`` captures the
+    work of a graph on its device from the third call on, and replays it, if all tensors are on one device that can do
+    that. On CUDA that needs known sizes, and a call overwrites the results of the previous call. ``max-autotune`` does
+    so too, measures placements where backends have data sheets, and packs weights although that gains little for its
+    memory; ``max-autotune-no-cudagraphs`` does all but capture. ``strict`` turns
     fallbacks into errors. ``fuel`` limits the number of fusions, to find a wrong one by bisection.
 
     ``placement`` says how a backend is chosen. ``order``: the first one that takes the operator. ``cost``: those with

@@ -18,6 +18,7 @@ from keel.errors import KeelError, KeelWarning
 from keel.events import (
     AutotuneSkipped,
     AutotuneStarted,
+    Event,
     GraphCompiled,
     GraphLoaded,
     Listener,
@@ -40,6 +41,7 @@ from keel.interpreter import in_one_chunk, no_collection
 from keel.logs import log_event
 from keel.placement.placement import Plan
 from keel.placement.support_cache import Fault
+from keel.plugin import Backend
 from keel.progress import shown_progress
 from keel.runtime.autotune import Candidate, PlanTiming, autotuned, reason
 from keel.runtime.compile_parts import PartFailure, Runs, compile_parts, report_failures
@@ -84,7 +86,7 @@ class DynamoBackend:
     @in_one_chunk
     def __call__(self, gm: fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
         settings = with_plugins(self.settings, device_types(gm.graph))
-        graphs = GraphPair() if settings.replays_graphs else None
+        graphs = GraphPair() if settings.replays_graphs and not is_checking_every_call() else None
 
         def compiler(captured: Captured) -> Boxed:
             if settings.freeze and captured.kind == "inference":
@@ -93,8 +95,13 @@ class DynamoBackend:
             return compile_and_record(captured)
 
         def compile_and_record(captured: Captured) -> Boxed:
-            run = compile_captured(captured, settings, self.listen)
-            return run if graphs is None else graphs.recorded(run, captured, getattr(run, "decided", lambda: True))
+            owners, listen = Owners(), self.listen
+            if graphs is not None and not all(backend.capturable for backend in settings.backends):
+                listen = each_of(owners, listen)
+            run = compile_captured(captured, settings, listen)
+            if graphs is None:
+                return run
+            return graphs.replayed(run, captured, getattr(run, "decided", lambda: True), owners.why_not_captured)
 
         warm_up(settings.backends)
         with unwrapped(), no_collection():
@@ -103,6 +110,23 @@ class DynamoBackend:
             run = capture(gm, example_inputs, compiler, images, Decompositions(settings.backends))
         give_back_freed_memory()
         return run
+
+
+class Owners:
+    """A listener that notes which backends run parts of the graphs."""
+
+    def __init__(self) -> None:
+        self.backends = dict[str, Backend]()
+
+    def __call__(self, event: Event) -> None:
+        if isinstance(event, GraphCompiled | PlanSelected):
+            plan = event.plan if isinstance(event, GraphCompiled) else event.graph.plan
+            self.backends |= {part.owner.name: part.owner for part in plan.parts}
+
+    def why_not_captured(self) -> str | None:
+        """A sentence about a backend whose work cannot be captured; None if all of it can be."""
+        name = next((name for name, backend in self.backends.items() if not backend.capturable), None)
+        return None if name is None else f"Work of the backend {name} cannot be captured."
 
 
 @in_one_chunk

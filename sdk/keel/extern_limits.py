@@ -1,6 +1,6 @@
 """Limits of PyTorch's kernels on a device: calls that disagree with the operator set are refused or corrected.
 
-The declaration of an operator says how its kernels differ (``Op.cuda``, ``Library``).
+The declaration of an operator says how its kernels differ (``Op.kernel_on``, ``Library``).
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ def _dtype(call: Call) -> torch.dtype | None:
 
 def limit_of(op: Op, device: str) -> Limit | None:
     """The function that refuses calls on a device; None if all calls are taken."""
-    refuses = op.cuda.refuses if device == "cuda" else None
+    refuses = op.kernel_on(device).refuses
     if refuses is None:
         return None
 
@@ -130,7 +130,6 @@ def corrected(op: Op, device: str, run: Callable[..., Any]) -> Callable[..., Any
     """A kernel of a device, corrected to agree with the operator set."""
     if channels := max((x.strided_channels for x in op.libraries if x.device == device), default=0):
         return without_strided_pixels(run, channels)
-    if device != "cuda":
-        return run
-    run = in_float32(run) if op.cuda.narrow_sums else run
-    return without_padding(run) if op.cuda.weighs_padding else run
+    kernel = op.kernel_on(device)
+    run = in_float32(run) if kernel.narrow_sums else run
+    return without_padding(run) if kernel.weighs_padding else run

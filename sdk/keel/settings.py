@@ -22,7 +22,7 @@ from keel.specialize import needs_static_sizes, specialized
 Costs = Mapping[str, Cost] | str | os.PathLike[str]
 MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 WITH_GRAPHS = ("reduce-overhead", "max-autotune")
-"""The modes that replay CUDA graphs."""
+"""The modes that capture graphs on the device and replay them."""
 MEASURING = ("max-autotune", "max-autotune-no-cudagraphs")
 """The modes that spend time on compiling and memory: placements are measured where backends have data sheets."""
 PLACEMENTS = ("auto", "order", "cost", "measured")

@@ -2,6 +2,7 @@
 #include "device.h"
 
 #include <ATen/CPUGeneratorImpl.h>
+#include <ATen/core/CachingHostAllocator.h>
 #include <ATen/detail/PrivateUse1HooksInterface.h>
 #include <c10/core/CachingDeviceAllocator.h>
 #include <c10/core/DeviceGuard.h>
@@ -22,19 +23,24 @@ namespace {
 
 // -- memory --------------------------------------------------------------------------------------------------
 
+using Pool = c10::MempoolId_t;
+constexpr Pool kOrdinary{0, 0};
+
 struct Block {
   size_t bytes;
   c10::DeviceIndex device;
+  Pool pool;
 };
 
-// Blocks have sizes of powers of two, and free ones are kept by size.
+// Blocks have sizes of powers of two, and free ones are kept by pool and size.
 class Memory {
  public:
   void* take(size_t bytes, c10::DeviceIndex device) {
+    auto pool = current_pool(device);
     std::lock_guard<std::mutex> lock(mutex_);
     size_t size = 256;
     while (size < bytes) size *= 2;
-    auto& spare = spare_[size];
+    auto& spare = spare_[{pool, size}];
     size_t at = top_;
     if (!spare.empty()) {
       at = spare.back();
@@ -43,7 +49,7 @@ class Memory {
       TORCH_CHECK(top_ + size <= kSpace, "example: out of memory, ", bytes, " bytes were asked for");
       top_ += size;
     }
-    blocks_[at] = {size, device};
+    blocks_[at] = {size, device, pool};
     auto& live = live_[device];
     live += size;
     peak_[device] = std::max(peak_[device], live);
@@ -58,8 +64,33 @@ class Memory {
     // NaN as a float, -1 as an integer: a kernel that reads freed memory is seen.
     std::memset(in_kernel(address), 0xff, found->second.bytes);
     live_[found->second.device] -= found->second.bytes;
-    spare_[found->second.bytes].push_back(found->first);
+    spare_[{found->second.pool, found->second.bytes}].push_back(found->first);
     blocks_.erase(found);
+  }
+
+  void hold(Pool pool) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    holders_[pool]++;
+  }
+
+  // The memory of a pool becomes ordinary when no graph holds the pool any more: free blocks now, others once freed.
+  void release(Pool pool) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (--holders_[pool] > 0) return;
+    holders_.erase(pool);
+    for (auto& [at, block] : blocks_) {
+      if (block.pool == pool) block.pool = kOrdinary;
+    }
+    for (auto each = spare_.begin(); each != spare_.end();) {
+      auto& [key, free] = *each;
+      if (key.first != pool) {
+        ++each;
+        continue;
+      }
+      auto& ordinary = spare_[{kOrdinary, key.second}];
+      ordinary.insert(ordinary.end(), free.begin(), free.end());
+      each = spare_.erase(each);
+    }
   }
 
   c10::DeviceIndex device_of(void* address) {
@@ -102,7 +133,8 @@ class Memory {
 
   std::mutex mutex_;
   std::map<size_t, Block> blocks_;
-  std::map<size_t, std::vector<size_t>> spare_;
+  std::map<std::pair<Pool, size_t>, std::vector<size_t>> spare_;
+  std::map<Pool, int> holders_;
   size_t top_ = 0;
   size_t live_[kDevices] = {}, peak_[kDevices] = {};
 };
@@ -146,7 +178,7 @@ void unpin(void* address) {
   std::free(address);
 }
 
-struct PinnedAllocator final : c10::Allocator {
+struct PinnedAllocator final : at::HostAllocator {
   c10::DataPtr allocate(size_t bytes) override {
     void* address = bytes == 0 ? nullptr : std::aligned_alloc(64, (bytes + 63) / 64 * 64);
     std::lock_guard<std::mutex> lock(pinned_mutex);
@@ -155,8 +187,14 @@ struct PinnedAllocator final : c10::Allocator {
   }
   c10::DeleterFnPtr raw_deleter() const override { return &unpin; }
   void copy_data(void* to, const void* from, size_t bytes) const override { std::memcpy(to, from, bytes); }
+  bool record_event(void*, void*, c10::Stream) override { return true; }  // copies hold the memory that they use
+  void empty_cache() override {}
+  at::HostStats get_stats() override { return {}; }
+  void reset_accumulated_stats() override {}
+  void reset_peak_stats() override {}
 };
 PinnedAllocator pinned_allocator;
+REGISTER_HOST_ALLOCATOR(kType, &pinned_allocator);
 
 // -- streams and events --------------------------------------------------------------------------------------
 
@@ -209,6 +247,9 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
     return c10::Stream(c10::Stream::UNSAFE, {kType, d.index() < 0 ? current : d.index()}, id);
   }
   c10::Stream getStream(c10::Device d) const override { return current_stream(d.index()); }
+  bool isStreamCapturing(const c10::Stream& s) const {  // PyTorch asks from 2.13 on
+    return is_capturing(s.device_index()) && s == current_stream(s.device_index());
+  }
   c10::Stream getDefaultStream(c10::Device d) const override { return stream(d, 0); }
   c10::Stream getNewStream(c10::Device d, int) const override { return stream(d, ++last_stream); }
   c10::Stream getStreamFromGlobalPool(c10::Device d, bool) const override { return stream(d, ++last_stream); }
@@ -321,6 +362,13 @@ std::map<std::string, int64_t> fallback_counts;
 
 c10::Allocator* allocator() { return &device_allocator; }
 
+c10::MempoolId_t new_pool() {
+  static std::atomic<uint64_t> last{0};
+  return {++last, 0};
+}
+void hold_pool(c10::MempoolId_t pool) { memory().hold(pool); }
+void release_pool(c10::MempoolId_t pool) { memory().release(pool); }
+
 bool is_pinned(const void* address) {
   std::lock_guard<std::mutex> lock(pinned_mutex);
   auto above = pinned.upper_bound(static_cast<const char*>(address));
@@ -375,7 +423,7 @@ std::map<std::string, int64_t> fallbacks() {
 
 void reset_counters() {
   auto& all = counters();
-  for (auto* each : {&all.to_device, &all.to_host, &all.on_device, &all.synchronizations}) *each = 0;
+  for (auto* each : {&all.to_device, &all.to_host, &all.on_device, &all.synchronizations, &all.replays}) *each = 0;
   std::lock_guard<std::mutex> lock(fallback_mutex);
   fallback_counts.clear();
 }

@@ -42,8 +42,22 @@ const at::Generator& default_generator(c10::DeviceIndex index);
 void deliver_later(const c10::Stream& stream, std::function<void()> copy);
 void deliver(const c10::Stream& stream);
 
+// Runs a kernel on the current stream of a device, or records it if that stream is being captured: then it runs in each
+// replay of the graph, and holds addresses of tensors, not the tensors.
+void launch(c10::DeviceIndex device, std::function<void()> kernel);
+bool is_capturing(c10::DeviceIndex device);
+// Raises an error if the current stream is being captured, since `what` is not a kernel.
+void refuse_in_capture(c10::DeviceIndex device, const std::string& what);
+
+// Blocks of memory that a capture allocates come from a pool, and go back to it. A graph holds its pool.
+c10::MempoolId_t new_pool();
+void hold_pool(c10::MempoolId_t pool);
+void release_pool(c10::MempoolId_t pool);
+// The pool from which the calling thread allocates on a device now; {0, 0} for ordinary memory.
+c10::MempoolId_t current_pool(c10::DeviceIndex device);
+
 struct Counters {
-  std::atomic<int64_t> to_device{0}, to_host{0}, on_device{0}, synchronizations{0};
+  std::atomic<int64_t> to_device{0}, to_host{0}, on_device{0}, synchronizations{0}, replays{0};
 };
 Counters& counters();
 void count_fallback(const std::string& op);

@@ -26,8 +26,8 @@ native.add_kernels(set(OPERATORS))
 
 @dataclass(frozen=True)
 class Counters:
-    """What the devices have done since ``reset_counters``: copies by direction, waits of the host, and the calls of
-    operators that fell back to the host, by name.
+    """What the devices have done since ``reset_counters``: copies by direction, waits of the host, replays of graphs,
+    and the calls of operators that fell back to the host, by name.
 
     A wait is a synchronization, a value that is read (``item``), or a copy that blocks.
     """
@@ -36,11 +36,37 @@ class Counters:
     to_host: int
     on_device: int
     synchronizations: int
+    replays: int
     fallbacks: Mapping[str, int]
+
+
+class Graph:
+    """What ``torch.accelerator.Graph`` is from PyTorch 2.13 on: work on a stream, captured to be replayed."""
+
+    def __init__(self, *, pool: tuple[int, int] | None = None):
+        self._pool, self._graph = pool or (0, 0), native.Graph()
+
+    def capture_begin(self) -> None:
+        self._graph.capture_begin(self._pool)
+
+    def capture_end(self) -> None:
+        self._graph.capture_end()
+
+    def replay(self) -> None:
+        self._graph.replay()
+
+    def reset(self) -> None:
+        self._graph.reset()
+
+    def pool(self) -> tuple[int, int]:
+        first, second = self._graph.pool()
+        return first, second
 
 
 class DeviceModule(ModuleType):
     """``torch.example``."""
+
+    Graph = Graph  # for older versions of PyTorch
 
     is_available = staticmethod(lambda: True)
     is_initialized = staticmethod(lambda: True)
@@ -83,6 +109,10 @@ class DeviceModule(ModuleType):
     def stream(stream: torch.Stream) -> AbstractContextManager[Any]:
         """Makes a stream the current one in a ``with`` statement."""
         return stream
+
+    @staticmethod
+    def is_current_stream_capturing() -> bool:
+        return bool(native.is_capturing())
 
     @staticmethod
     def get_amp_supported_dtype() -> list[torch.dtype]:

@@ -17,7 +17,7 @@ import torch
 from torch.utils.cpp_extension import load
 
 HERE = Path(__file__).parent
-SOURCES = ("device.cpp", "kernels.cpp", "autocast.cpp")
+SOURCES = ("device.cpp", "graph.cpp", "kernels.cpp", "autocast.cpp")
 FLAGS = ("-O1", "-std=c++20", "-Wall", "-Wno-unused-function")
 FOLDER = "KEEL_PRIVATEUSE1_BUILD"
 """The environment variable with the folder for builds. The default is in the user's cache."""
@@ -48,6 +48,6 @@ def _root() -> Path:
 def _key() -> str:
     """A hash of everything that the built module depends on."""
     compiler = subprocess.run([os.environ.get("CXX", "c++"), "--version"], capture_output=True, check=True).stdout
-    texts = [(HERE / name).read_bytes() for name in ("device.h", *SOURCES)]
+    texts = [(HERE / name).read_bytes() for name in ("device.h", "graph.h", *SOURCES)]
     about = [torch.__version__, sys.version, *FLAGS]
     return hashlib.sha256(b"\0".join([compiler, *map(str.encode, about), *texts])).hexdigest()[:16]

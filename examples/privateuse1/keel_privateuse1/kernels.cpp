@@ -1,6 +1,7 @@
 // The device's operators. Its compute unit is the host's processor, with an address space of its own: a kernel of the
 // device is a kernel of ATen that runs on the memory of the device, at the addresses that only kernels may use.
 #include "device.h"
+#include "graph.h"
 
 #include <ATen/EmptyTensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -67,25 +68,30 @@ Tensor empty(
 
 Tensor copy_from(const Tensor& from, const Tensor& to, bool non_blocking) {
   if (to.numel() == 0) return to;
-  auto stream = current_stream(is_here(to) ? to.device().index() : from.device().index());
+  const auto index = is_here(to) ? to.device().index() : from.device().index();
+  const auto& host = is_here(to) ? from : to;
+  const bool blocks = !is_here(host) && !(non_blocking && is_pinned(host.unsafeGetTensorImpl()->data()));
+  if (blocks) refuse_in_capture(index, "a copy that blocks");
   if (is_here(from) && is_here(to)) {
     counters().on_device++;
-    in_kernel(to).copy_(in_kernel(from));
+    launch(index, [to = in_kernel(to), from = in_kernel(from)] { to.copy_(from); });
   } else if (is_here(to)) {
     counters().to_device++;
-    deliver(stream);  // an earlier copy to the host may go to the memory that is read here
-    if (!non_blocking || !is_pinned(from.unsafeGetTensorImpl()->data())) counters().synchronizations++;
-    in_kernel(to).copy_(from);
+    if (blocks) counters().synchronizations++;
+    launch(index, [to = in_kernel(to), from = from.detach(), index] {
+      deliver(current_stream(index));  // an earlier copy to the host may go to the memory that is read here
+      to.copy_(from);
+    });
+  } else if (blocks) {
+    counters().to_host++;
+    counters().synchronizations++;
+    deliver(current_stream(index));
+    to.copy_(in_kernel(from));
   } else {
     counters().to_host++;
-    if (non_blocking && is_pinned(to.unsafeGetTensorImpl()->data())) {
-      auto now = in_kernel(from).clone();
-      deliver_later(stream, [to = to.detach(), now] { to.copy_(now); });
-    } else {
-      counters().synchronizations++;
-      deliver(stream);
-      to.copy_(in_kernel(from));
-    }
+    launch(index, [to = to.detach(), from = in_kernel(from), index] {
+      deliver_later(current_stream(index), [to, now = from.clone()] { to.copy_(now); });
+    });
   }
   return to;
 }
@@ -96,6 +102,7 @@ Tensor copy_from_and_resize(const Tensor& from, const Tensor& to) {
 }
 
 at::Scalar local_scalar_dense(const Tensor& t) {
+  refuse_in_capture(t.device().index(), "a value that the host reads");
   counters().synchronizations++;
   counters().to_host++;
   deliver(current_stream(t.device().index()));
@@ -145,13 +152,108 @@ c10::IValue in_kernel(const c10::IValue& value, const c10::Argument& argument, c
   return value;
 }
 
+using Values = std::vector<c10::IValue>;
+
+Values in_kernel(const Values& arguments, const c10::OperatorHandle& op, c10::Device device) {
+  Values inside;
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    inside.push_back(in_kernel(arguments[i], op.schema().arguments()[i], device));
+  }
+  return inside;
+}
+
+// The argument that an operator returns as result `r`, if it writes to that; else none.
+const c10::IValue* written(const c10::OperatorHandle& op, const Values& arguments, size_t r) {
+  const auto* alias = op.schema().returns()[r].alias_info();
+  if (alias == nullptr || !alias->isWrite()) return nullptr;
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    const auto* of_argument = op.schema().arguments()[i].alias_info();
+    if (of_argument != nullptr && *of_argument == *alias) return &arguments[i];
+  }
+  return nullptr;
+}
+
+// A tensor without memory that has the type of a tensor of the device.
+Tensor without_memory(const Tensor& t) {
+  return is_here(t) ? at::empty_strided(t.sizes(), t.strides(), t.options().device(c10::kMeta)) : t;
+}
+
+c10::IValue without_memory(const c10::IValue& value) {
+  if (value.isTensor()) return without_memory(value.toTensor());
+  if (value.isTensorList()) {
+    c10::List<Tensor> all;
+    for (const Tensor& each : value.toTensorVector()) all.push_back(without_memory(each));
+    return all;
+  }
+  if (value.isOptionalTensorList()) {
+    c10::List<std::optional<Tensor>> all;
+    for (const std::optional<Tensor>& each : value.toOptionalTensorVector()) {
+      all.push_back(each.has_value() ? std::optional(without_memory(*each)) : std::nullopt);
+    }
+    return all;
+  }
+  return value.isGenerator() ? c10::IValue() : value;
+}
+
+// Whether the host has to know values of tensors to tell what results there are. An index tells its size, a mask does not.
+bool depends_on_values(const c10::OperatorHandle& op, const Values& arguments) {
+  if (op.hasTag(at::Tag::data_dependent_output)) return true;
+  if (!op.hasTag(at::Tag::dynamic_output_shape)) return false;
+  bool has_lists = false, has_masks = false;
+  for (const auto& value : arguments) {
+    if (!value.isOptionalTensorList()) continue;
+    has_lists = true;
+    for (const std::optional<Tensor>& each : value.toOptionalTensorVector()) {
+      has_masks |= each.has_value() && (each->scalar_type() == at::kBool || each->scalar_type() == at::kByte);
+    }
+  }
+  return !has_lists || has_masks;
+}
+
+// Records the host's kernel of an operator, to run on memory of the device in each replay. Nothing is computed now, so
+// the kernel of meta tensors says what types the results have.
+void record_on_device(const c10::OperatorHandle& op, torch::jit::Stack* stack, const Values& arguments,
+                      c10::Device device) {
+  const auto name = toString(op.schema().operator_name());
+  if (depends_on_values(op, arguments)) refuse_in_capture(device.index(), name + ", whose result depends on values");
+  torch::jit::Stack types;
+  for (const auto& each : arguments) types.push_back(without_memory(each));
+  op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::Meta), &types);
+  Values results;
+  for (size_t r = 0; r < types.size(); ++r) {
+    TORCH_CHECK(types[r].isTensor(), "example: a graph cannot record ", name, ", which returns no tensor");
+    const Tensor type = types[r].toTensor();
+    if (const auto* argument = written(op, arguments, r)) {
+      if (argument->toTensor().numel() == 0) argument->toTensor().resize_(type.sizes());
+      results.push_back(*argument);
+    } else {
+      results.push_back(
+          type.defined() ? empty_strided(type.sizes(), type.strides(), type.scalar_type(), {}, device, {}) : Tensor());
+    }
+  }
+  std::vector<Tensor> to_fill;
+  for (size_t r = 0; r < results.size(); ++r) {
+    to_fill.push_back(written(op, arguments, r) != nullptr ? Tensor() : in_kernel(results[r].toTensor()));
+  }
+  launch(device.index(), [op, inside = in_kernel(arguments, op, device), to_fill] {
+    torch::jit::Stack stack = inside;
+    op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &stack);
+    for (size_t r = 0; r < to_fill.size(); ++r) {
+      if (to_fill[r].defined() && to_fill[r].numel() != 0) to_fill[r].copy_(stack[r].toTensor());
+    }
+  });
+  torch::jit::drop(*stack, arguments.size());
+  stack->insert(stack->end(), results.begin(), results.end());
+}
+
 // Runs the host's kernel of an operator on memory of the device. Results that the operator's schema says are written
 // are the arguments themselves; other results become new tensors of the device.
 void run_on_device(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   const auto& schema = op.schema();
   const size_t count = schema.arguments().size(), begin = stack->size() - count;
   const auto device = device_of(*stack, begin).value_or(c10::Device(kType, current_device()));
-  const std::vector<c10::IValue> arguments(stack->begin() + begin, stack->end());
+  const Values arguments(stack->begin() + begin, stack->end());
+  if (is_capturing(device.index())) return record_on_device(op, stack, arguments, device);
   std::vector<std::pair<Tensor, Tensor>> to_fill;
   for (size_t i = 0; i < count; ++i) {
     auto& value = (*stack)[begin + i];
@@ -168,12 +270,8 @@ void run_on_device(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   }
   for (size_t r = 0; r < schema.returns().size(); ++r) {
     auto& value = (*stack)[begin + r];
-    const auto* alias = schema.returns()[r].alias_info();
-    if (alias != nullptr && alias->isWrite()) {
-      for (size_t i = 0; i < count; ++i) {
-        const auto* written = schema.arguments()[i].alias_info();
-        if (written != nullptr && *written == *alias) value = arguments[i];
-      }
+    if (const auto* argument = written(op, arguments, r)) {
+      value = *argument;
     } else if (value.isTensor() && value.toTensor().defined()) {
       value = to_device(value.toTensor(), device);
     }
@@ -182,11 +280,25 @@ void run_on_device(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
 
 // An operator without a kernel of the device: its arguments are copied to the host, and its results back.
 void fall_back(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  refuse_in_capture(current_device(), toString(op.schema().operator_name()) + ", which the host computes");
   count_fallback(toString(op.schema().operator_name()));
   at::native::cpu_fallback(op, stack);
 }
 
 // -- operators that ATen asks each device to write -----------------------------------------------------------
+
+Tensor new_tensor(IntArrayRef size, const Tensor& like, std::optional<at::ScalarType> type = std::nullopt) {
+  return empty(size, type.value_or(like.scalar_type()), {}, like.device(), {}, std::nullopt);
+}
+
+std::optional<Tensor> in_kernel(const std::optional<Tensor>& t) {
+  return t.has_value() && t->defined() ? std::optional(in_kernel(*t)) : std::nullopt;
+}
+
+// Copies the results of a kernel to memory of the device.
+void write_to(const Tensor& t, const Tensor& result) {
+  if (t.defined()) t.copy_(result);
+}
 
 // PyTorch promises row-major results of these two.
 
@@ -194,10 +306,15 @@ Tensor convolution(
     const Tensor& x, const Tensor& weight, const std::optional<Tensor>& bias, SymIntArrayRef stride,
     SymIntArrayRef padding, SymIntArrayRef dilation, bool transposed, SymIntArrayRef output_padding,
     c10::SymInt groups) {
-  auto on_device = bias.has_value() && bias->defined() ? std::optional(in_kernel(*bias)) : std::nullopt;
-  auto result = at::convolution_symint(
-      in_kernel(x), in_kernel(weight), on_device, stride, padding, dilation, transposed, output_padding, groups);
-  return to_device(result.contiguous(), x.device());
+  auto run = [=, stride = stride.vec(), padding = padding.vec(), dilation = dilation.vec(),
+              output_padding = output_padding.vec()](const Tensor& x, const Tensor& w, const std::optional<Tensor>& b) {
+    return at::convolution_symint(x, w, b, stride, padding, dilation, transposed, output_padding, groups);
+  };
+  auto result = new_tensor(run(without_memory(x), without_memory(weight), std::nullopt).sizes(), x);
+  launch(x.device().index(), [=, to = in_kernel(result), x = in_kernel(x), w = in_kernel(weight), b = in_kernel(bias)] {
+    to.copy_(run(x, w, b));
+  });
+  return result;
 }
 
 std::tuple<Tensor, Tensor, Tensor> convolution_backward(
@@ -205,41 +322,71 @@ std::tuple<Tensor, Tensor, Tensor> convolution_backward(
     SymIntArrayRef dilation, bool transposed, SymIntArrayRef output_padding, c10::SymInt groups,
     std::array<bool, 3> mask) {
   c10::SymInt channels = weight.sym_size(transposed ? 1 : 0) * (transposed ? groups : c10::SymInt(1));
-  auto [of_x, of_weight, of_bias] = at::convolution_backward_symint(
-      in_kernel(gradient), in_kernel(x), in_kernel(weight), c10::SymIntArrayRef(&channels, 1), stride, padding,
-      dilation, transposed, output_padding, groups, mask);
-  auto result = [&](const Tensor& t) { return t.defined() ? to_device(t.contiguous(), x.device()) : Tensor(); };
-  return {result(of_x), result(of_weight), result(of_bias)};
+  auto of_x = mask[0] ? new_tensor(x.sizes(), x) : Tensor();
+  auto of_weight = mask[1] ? new_tensor(weight.sizes(), weight) : Tensor();
+  auto of_bias = mask[2] ? new_tensor({channels.expect_int()}, weight) : Tensor();
+  launch(x.device().index(), [=, stride = stride.vec(), padding = padding.vec(), dilation = dilation.vec(),
+                              output_padding = output_padding.vec(), to_x = in_kernel(of_x),
+                              to_weight = in_kernel(of_weight), to_bias = in_kernel(of_bias),
+                              gradient = in_kernel(gradient), x = in_kernel(x), weight = in_kernel(weight)] {
+    auto [of_x, of_weight, of_bias] = at::convolution_backward_symint(
+        gradient, x, weight, c10::SymIntArrayRef(&channels, 1), stride, padding, dilation, transposed, output_padding,
+        groups, mask);
+    write_to(to_x, of_x);
+    write_to(to_weight, of_weight);
+    write_to(to_bias, of_bias);
+  });
+  return {of_x, of_weight, of_bias};
 }
 
 // The statistics of 16-bit rows are in float32 on every device but the host, and gradients are rounded once.
 
-struct InWideKernel {
-  at::ScalarType type;
-  explicit InWideKernel(const Tensor& x)
-      : type(x.scalar_type() == at::kHalf || x.scalar_type() == at::kBFloat16 ? at::kFloat : x.scalar_type()) {}
-  Tensor operator()(const Tensor& t) const { return in_kernel(t).to(type); }
-  std::optional<Tensor> operator()(const std::optional<Tensor>& t) const {
-    return t.has_value() && t->defined() ? std::optional((*this)(*t)) : std::nullopt;
-  }
-};
+at::ScalarType wide(const Tensor& x) {
+  return x.scalar_type() == at::kHalf || x.scalar_type() == at::kBFloat16 ? at::kFloat : x.scalar_type();
+}
+
+std::optional<Tensor> to(at::ScalarType type, const std::optional<Tensor>& t) {
+  return t.has_value() ? std::optional(t->to(type)) : std::nullopt;
+}
 
 std::tuple<Tensor, Tensor, Tensor> native_layer_norm(
     const Tensor& x, SymIntArrayRef shape, const std::optional<Tensor>& weight, const std::optional<Tensor>& bias,
     double eps) {
-  InWideKernel in(x);
-  auto [result, mean, rstd] = at::native_layer_norm_symint(in(x), shape, in(weight), in(bias), eps);
-  return {to_device(result.to(x.scalar_type()), x.device()), to_device(mean, x.device()), to_device(rstd, x.device())};
+  const auto type = wide(x);
+  auto rows = x.sizes().vec();
+  std::fill(rows.end() - shape.size(), rows.end(), 1);
+  auto result = new_tensor(x.sizes(), x), mean = new_tensor(rows, x, type), rstd = new_tensor(rows, x, type);
+  launch(x.device().index(), [=, shape = shape.vec(), to_result = in_kernel(result), to_mean = in_kernel(mean),
+                              to_rstd = in_kernel(rstd), x = in_kernel(x), weight = in_kernel(weight),
+                              bias = in_kernel(bias)] {
+    auto [result, mean, rstd] =
+        at::native_layer_norm_symint(x.to(type), shape, to(type, weight), to(type, bias), eps);
+    write_to(to_result, result);
+    write_to(to_mean, mean);
+    write_to(to_rstd, rstd);
+  });
+  return {result, mean, rstd};
 }
 
 std::tuple<Tensor, Tensor, Tensor> native_layer_norm_backward(
     const Tensor& gradient, const Tensor& x, SymIntArrayRef shape, const Tensor& mean, const Tensor& rstd,
     const std::optional<Tensor>& weight, const std::optional<Tensor>& bias, std::array<bool, 3> mask) {
-  InWideKernel in(x);
-  auto [of_x, of_weight, of_bias] = at::native_layer_norm_backward_symint(
-      in(gradient), in(x), shape, in(mean), in(rstd), in(weight), in(bias), mask);
-  auto result = [&](const Tensor& t) { return t.defined() ? to_device(t.to(x.scalar_type()), x.device()) : Tensor(); };
-  return {result(of_x), result(of_weight), result(of_bias)};
+  const auto type = wide(x);
+  auto like = [&](const std::optional<Tensor>& t, bool is_asked) {
+    return is_asked && t.has_value() && t->defined() ? new_tensor(t->sizes(), x) : Tensor();
+  };
+  auto of_x = like(x, mask[0]), of_weight = like(weight, mask[1]), of_bias = like(bias, mask[2]);
+  launch(x.device().index(), [=, shape = shape.vec(), to_x = in_kernel(of_x), to_weight = in_kernel(of_weight),
+                              to_bias = in_kernel(of_bias), gradient = in_kernel(gradient), x = in_kernel(x),
+                              mean = in_kernel(mean), rstd = in_kernel(rstd), weight = in_kernel(weight),
+                              bias = in_kernel(bias)] {
+    auto [of_x, of_weight, of_bias] = at::native_layer_norm_backward_symint(
+        gradient.to(type), x.to(type), shape, mean.to(type), rstd.to(type), to(type, weight), to(type, bias), mask);
+    write_to(to_x, of_x);
+    write_to(to_weight, of_weight);
+    write_to(to_bias, of_bias);
+  });
+  return {of_x, of_weight, of_bias};
 }
 
 // The host's kernel draws from the host's generator, so this one draws the mask itself.
@@ -273,7 +420,11 @@ Tensor& set_storage(
   auto* impl = t.unsafeGetTensorImpl();
   impl->set_storage_keep_dtype(std::move(storage));
   impl->set_storage_offset(offset.expect_int());
-  impl->set_sizes_and_strides(C10_AS_INTARRAYREF_SLOW(size), C10_AS_INTARRAYREF_SLOW(stride));
+  if (stride.size() == size.size()) {
+    impl->set_sizes_and_strides(C10_AS_INTARRAYREF_SLOW(size), C10_AS_INTARRAYREF_SLOW(stride));
+  } else {  // without strides, elements follow each other
+    impl->set_sizes_contiguous(C10_AS_INTARRAYREF_SLOW(size));
+  }
   return t;
 }
 Tensor& set_whole_storage(Tensor& t, at::Storage storage) { return at::native::set_(t, std::move(storage)); }
@@ -322,7 +473,29 @@ void add_kernels(const std::set<std::string>& names) {
   }
 }
 
+// Calls a function of Python, which the host's interpreter is not held for while a graph is replayed.
+void launch_python(const py::function& function) {
+  auto release = [](py::function* f) {
+    py::gil_scoped_acquire acquired;
+    delete f;
+  };
+  std::shared_ptr<py::function> kernel(new py::function(function), release);
+  launch(current_device(), [kernel] {
+    py::gil_scoped_acquire acquired;
+    (*kernel)();
+  });
+}
+
 PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
+  py::class_<Graph, std::shared_ptr<Graph>>(m, "Graph")
+      .def(py::init<>())
+      .def("capture_begin", &Graph::capture_begin)
+      .def("capture_end", &Graph::capture_end)
+      .def("replay", &Graph::replay, py::call_guard<py::gil_scoped_release>())
+      .def("reset", &Graph::reset)
+      .def("pool", &Graph::pool);
+  m.def("launch", &launch_python);
+  m.def("is_capturing", [] { return is_capturing(current_device()); });
   m.def("add_kernels", &add_kernels);
   m.def("in_kernel", [](const Tensor& t) { return in_kernel(t); });
   m.def("device_count", [] { return int(kDevices); });
@@ -333,7 +506,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
     auto& all = counters();
     return std::map<std::string, int64_t>{
         {"to_device", all.to_device}, {"to_host", all.to_host}, {"on_device", all.on_device},
-        {"synchronizations", all.synchronizations}};
+        {"synchronizations", all.synchronizations}, {"replays", all.replays}};
   });
   m.def("fallbacks", &fallbacks);
   m.def("reset_counters", &reset_counters);

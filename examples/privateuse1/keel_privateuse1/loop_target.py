@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -14,13 +15,17 @@ from keel_privateuse1.device import NAME, native
 
 
 def build(sources: Sequence[Source]) -> list[Launcher]:
-    """A launcher for each kernel, which translates the addresses of its buffers for the device's compute unit."""
+    """A launcher for each kernel, which translates the addresses of its buffers for the device's compute unit.
+
+    It launches on the current stream, so that a graph can record it.
+    """
     return [_on_device(launcher) for launcher in keel_cpp.target.build(sources)]
 
 
 def _on_device(launcher: Launcher) -> Launcher:
     def launch(*arguments: Any) -> None:
-        launcher(*(native.in_kernel(a) if isinstance(a, torch.Tensor) else a for a in arguments))
+        inside = [native.in_kernel(a) if isinstance(a, torch.Tensor) else a for a in arguments]
+        native.launch(partial(launcher, *inside))
 
     return launch
 

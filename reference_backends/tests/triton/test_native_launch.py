@@ -53,7 +53,7 @@ def run(function: int, parameters: int, *numbers: int) -> Run:
 
 @pytest.fixture
 def driver(monkeypatch: pytest.MonkeyPatch) -> Driver:
-    monkeypatch.setattr(native_launch, "cuda_stream", lambda device: 99)
+    monkeypatch.setattr(native_launch, "stream_handle", lambda device: 99)
     return Driver()
 
 

@@ -20,7 +20,7 @@ from keel.plugin.target import (
     Source,
 )
 from keel.spec.pytorch_kernels import BiasPass, Packed
-from keel.torch_adapter import cuda_stream, has_kernel, torch_compile_backend
+from keel.torch_adapter import has_kernel, stream_handle, torch_compile_backend
 from keel.types import Call, Dim, SymType, TensorType
 
 __all__ = [
@@ -51,8 +51,10 @@ __all__ = [
     "Support",
     "SymType",
     "TensorType",
-    "cuda_stream",
     "has_kernel",
+    "stream_handle",
     "torch_compile_backend",
     "with_context",
 ]
+
+cuda_stream = stream_handle  # its name until API 2, for one more release

@@ -33,7 +33,9 @@ class Backend:
     rounded up. ``prefers`` says of a call that the backend takes whether it should have it although another backend
     takes it: where it returns False, and placement is by order, the call goes to the next backend that takes and
     prefers it. If results of an ``any_layout`` backend have other strides than promised, Keel copies them. Results
-    that are views are not asked of such a backend: Keel makes them of the tensors that it returns.
+    that are views are not asked of such a backend: Keel makes them of the tensors that it returns. A backend is
+    ``capturable`` if its parts launch all their work on the current stream of the device and wait for nothing. Mode
+    ``reduce-overhead`` captures only the work of such backends.
 
     Compiled graphs are kept from one process to the next if each of their backends has a ``fingerprint``: a function
     that returns a text which changes whenever the backend might compile otherwise, or support other calls: with its own
@@ -54,6 +56,7 @@ class Backend:
     warm_up: Callable[[], Any] | None = None
     static: bool = False  # its compiler needs known sizes, since API 2
     any_layout: bool = False  # its results may have any strides, since API 2
+    capturable: bool = True  # False if device graphs cannot record its work, since API 2
     options: tuple[Option, ...] = ()  # what users may set, since API 2
     prefers: Callable[[Call], bool] | None = None  # False for a call that others had better take, since API 2
     fingerprint: Callable[[], str] | None = None  # identifies its code, its compiler and the machine, since API 2
@@ -78,6 +81,7 @@ class Backend:
         checked_flag(what, "last_resort", self.last_resort)
         checked_flag(what, "static", self.static)
         checked_flag(what, "any_layout", self.any_layout)
+        checked_flag(what, "capturable", self.capturable)
         checked_type(what, "cost", self.cost, (Cost, type(None)), "a data sheet, keel.Cost(...), or leave it out")
         checked_call(what, "warm_up", self.warm_up, WARM_UP, optional=True, takes=0)
         checked_call(

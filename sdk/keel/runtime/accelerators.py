@@ -8,6 +8,8 @@ from collections.abc import Iterable
 
 import torch
 
+from keel import torch_adapter
+
 
 def synchronize(devices: Iterable[torch.device]) -> None:
     """Waits until all work launched on the accelerators among ``devices`` is done."""
@@ -16,19 +18,11 @@ def synchronize(devices: Iterable[torch.device]) -> None:
 
 
 def is_capturing(devices: Iterable[torch.device]) -> bool:
-    """True if work that is launched now on one of ``devices`` is recorded in a graph instead of being run."""
-    return any(map(_is_capturing, accelerators(devices)))
+    """True if work that is launched now on one of ``devices`` is captured in a graph instead of being run."""
+    return any(map(torch_adapter.is_capturing, accelerators(devices)))
 
 
 def accelerators(devices: Iterable[torch.device]) -> list[torch.device]:
     """Those of ``devices`` that are accelerators of this process."""
     here = torch.accelerator.current_accelerator()
     return [device for device in devices if here is not None and device.type == here.type]
-
-
-def _is_capturing(device: torch.device) -> bool:
-    stream = torch.accelerator.current_stream(device)
-    if hasattr(stream, "is_capturing"):  # from PyTorch 2.13 on
-        return stream.is_capturing()
-    ask = getattr(torch.get_device_module(device), "is_current_stream_capturing", None)
-    return ask is not None and bool(ask())

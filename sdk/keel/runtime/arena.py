@@ -18,7 +18,7 @@ from keel.runtime.index_errors import host_error_buffer
 from keel.runtime.launch_program import LaunchProgram
 from keel.schedule.memory_plan import Lifetime, pack
 from keel.symbols import evaluate
-from keel.torch_adapter import without_modes
+from keel.torch_adapter import captured_work, without_modes
 from keel.types import Dim
 
 BINDINGS = 32
@@ -33,20 +33,26 @@ def lasting() -> Iterator[None]:
 
 
 class Arenas:
-    """Arenas by sizes. Each is used by one call at a time. The least recently used sizes are freed."""
+    """Arenas by sizes. Each is used by one call at a time. The least recently used sizes are freed. A device graph that
+    is captured has arenas of its own, in its memory pool.
+    """
 
     def __init__(self, make: Callable[[tuple[int, ...]], list[Any]]):
         self.make = make
         self.free: OrderedDict[tuple[int, ...], list[list[Any]]] = OrderedDict()
 
     def take(self, key: tuple[int, ...]) -> list[Any]:
-        try:
-            return self.free[key].pop()
-        except (KeyError, IndexError):
-            with lasting():
-                return self.make(key)
+        if captured_work() is None:
+            try:
+                return self.free[key].pop()
+            except (KeyError, IndexError):
+                pass
+        with lasting():
+            return self.make(key)
 
     def give(self, key: tuple[int, ...], arena: list[Any]) -> None:
+        if captured_work() is not None:
+            return
         if key not in self.free:
             if len(self.free) >= BINDINGS:
                 self.free.popitem(last=False)

@@ -4,7 +4,7 @@ On a CPU, the record is read after each kernel. A GPU writes it to host memory (
 read when a part begins and ends, without waiting for the device. An error that a kernel records later is raised by the
 next call. Only a part's first call, and every call with KEEL_CHECK=1, waits. On other devices the record is copied to
 pinned memory at the end of each call, also without waiting; a device without pinned memory or events waits in each
-call.
+call. A device graph records and copies as a call does, and the record is read after each replay, without waiting.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from keel.loops.symbolic_sizes import evaluate, format_size
 from keel.runtime.accelerators import is_capturing, synchronize
 from keel.runtime.contract_checks import is_checking_every_call
 from keel.schedule.tensor_graph import CheckSite
+from keel.torch_adapter import captured_work
 
 Look = Sequence[int]
 """The recorded values by site, 0 for no error."""
@@ -73,15 +74,21 @@ def _shared(sites: Sequence[CheckSite], device: torch.device) -> tuple[torch.Ten
     look: Look = memory.numpy().data
     waits = True
 
-    def settle(after: bool) -> None:
-        nonlocal waits
-        if after and waits and not is_capturing([device]):
-            synchronize([device])
-            waits = is_checking_every_call()
+    def read() -> None:
         if any(look):
             error = index_error(sites, look, {}, late=True)
             memory.zero_()
             raise error
+
+    def settle(after: bool) -> None:
+        nonlocal waits
+        if (graph := captured_work()) is not None:
+            graph.after_replay += [read] if after else []
+            return
+        if after and waits and not is_capturing([device]):
+            synchronize([device])
+            waits = is_checking_every_call()
+        read()
 
     return memory, settle
 
@@ -95,11 +102,15 @@ class _Arriving:
         self._pinned = torch.zeros(sites, dtype=torch.int64, device="cpu", pin_memory=True)
         self._event = torch.Event(device)
         self.look: Look = self._pinned.numpy().data
-        self.send()
+        self.copy()
+        self.mark()
 
-    def send(self) -> None:
+    def copy(self) -> None:
         """Copies the record, in the order of the device's work, and does not wait."""
         self._pinned.copy_(self.memory, non_blocking=True)
+
+    def mark(self) -> None:
+        """Marks the place behind the last copy in the device's work."""
         self._event.record(torch.accelerator.current_stream(self._device))
 
     def poll(self) -> None:
@@ -118,19 +129,34 @@ class _Arriving:
 def _settle_later(sites: Sequence[CheckSite], record: _Arriving) -> Callable[[bool], None]:
     waits = True
 
-    def settle(after: bool) -> None:
-        nonlocal waits
-        if not after:
-            record.poll()
-        else:
-            record.send()
-            if waits:
-                record.wait()
-                waits = is_checking_every_call()
+    def read() -> None:
         if any(record.look):
             error = index_error(sites, record.look, {}, late=True)
             record.clear()
             raise error
+
+    def replayed() -> None:
+        record.poll()  # for what an earlier call has recorded
+        record.mark()
+        read()
+
+    def settle(after: bool) -> None:
+        nonlocal waits
+        if (graph := captured_work()) is not None:
+            if after:
+                record.copy()
+                graph.after_replay.append(replayed)
+                graph.held.append(record)
+            return
+        if not after:
+            record.poll()
+        else:
+            record.copy()
+            record.mark()
+            if waits:
+                record.wait()
+                waits = is_checking_every_call()
+        read()
 
     return settle
 
@@ -139,6 +165,8 @@ def _polled_buffer(sites: Sequence[CheckSite], device: torch.device) -> tuple[to
     memory = torch.zeros(len(sites), dtype=torch.int64, device=device)
 
     def settle(after: bool) -> None:
+        if captured_work() is not None:
+            raise RuntimeError("The device has no pinned memory or no events, so the host waits for its index checks.")
         if after and any(look := memory.tolist()):
             memory.zero_()
             raise index_error(sites, look, {})

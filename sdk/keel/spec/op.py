@@ -173,6 +173,10 @@ class Op:
         result = (operator_named(name) for name in self.overloads)
         return tuple(t for t in result if t is not None)
 
+    def kernel_on(self, device: str) -> CudaKernel:
+        """How PyTorch's kernel on devices of a type differs from the operator set. A vendor's own kernels do not."""
+        return self.cuda if device == "cuda" else AS_SPECIFIED
+
     def is_row_major(self, overload: str) -> bool:
         """Whether eager PyTorch tells what an overload gives for operands in row-major order only."""
         return self.row_major is True or bool(self.row_major and overload in names(self.row_major))

@@ -14,8 +14,9 @@ from keel.torch_adapter.capture import (
     tidied,
     unwrapped,
 )
-from keel.torch_adapter.cuda_graphs import GraphPair
+from keel.torch_adapter.captured_work import captured_work
 from keel.torch_adapter.decompositions import LEFT_OUT, Decomposition, decomposition_of
+from keel.torch_adapter.device_graphs import GraphPair
 from keel.torch_adapter.device_kernels import has_kernel
 from keel.torch_adapter.fakes import Fakes, SymbolFacts, expression_data, expression_of, facts_of
 from keel.torch_adapter.foreign import asks_again, given_to, torch_compile_backend
@@ -63,7 +64,7 @@ from keel.torch_adapter.profiling import Range, fast_range, is_profiling
 from keel.torch_adapter.recorder import fake_mode_of, fake_mode_of_value, record
 from keel.torch_adapter.shape_guards import add_guards, guards_of
 from keel.torch_adapter.stored_tensors import StoredKind, StoredTensor
-from keel.torch_adapter.streams import cuda_stream, works_on_streams
+from keel.torch_adapter.streams import is_capturing, stream_handle, works_on_streams
 from keel.torch_adapter.structured_trace import trace_artifact
 from keel.torch_adapter.sympy_expressions import (
     Symbolic,
@@ -118,9 +119,9 @@ __all__ = [
     "bug_of",
     "capture",
     "captured_calls",
+    "captured_work",
     "compiled_graphs",
     "constant_of",
-    "cuda_stream",
     "decomposition_of",
     "dim_of",
     "expression",
@@ -145,6 +146,7 @@ __all__ = [
     "holds",
     "is_assertion",
     "is_call_tree",
+    "is_capturing",
     "is_operator",
     "is_overload",
     "is_profiling",
@@ -178,6 +180,7 @@ __all__ = [
     "rename",
     "same",
     "signature",
+    "stream_handle",
     "symbols_of",
     "tensor_type",
     "tidied",

@@ -58,7 +58,8 @@ class Captured:
     ``overwrites`` are the numbers of results and of the inputs that these are copied to after each call: the graph may
     write such a result to the memory of its input, and return that. Capturing took ``seconds``, 0 if that is unknown.
     ``stored`` says which of the model's tensors an input or a constant is, by placeholder. Constants that are among
-    these may be written to between calls, unless the graph is ``frozen``; other constants never change.
+    these may be written to between calls, unless the graph is ``frozen``; other constants never change. The program
+    gets the first ``results`` results of an inference or forward graph, and may hold them for as long as it likes.
     """
 
     gm: fx.GraphModule
@@ -70,6 +71,7 @@ class Captured:
     seconds: float = 0.0
     stored: Mapping[str, StoredTensor] = field(default_factory=dict)
     frozen: bool = False
+    results: int = 0
 
     @property
     def fake_mode(self) -> Any:
@@ -149,7 +151,11 @@ def _compile_function(
             overwrites = mutations.overwrites if mutations is not None and kind == "inference" else ()
             seconds = 0.0 if kind == "backward" else perf_counter() - began  # a backward graph waits for the forward
             named = stored_by_name(captured.gm, static, stored) if kind == "inference" else {}
+            results = _results_of_program(captured.gm, kind) - (
+                mutations.values if mutations and kind == "inference" else 0
+            )
             captured = replace(captured, static=static, shares=shares, overwrites=overwrites, stored=named)
+            captured = replace(captured, results=results)
             run = compiler(replace(captured, seconds=seconds))
         if kind != "backward":
             run = _no_views(run)
@@ -243,6 +249,14 @@ def _static(gm: fx.GraphModule, kind: Kind, constants: Mapping[str, Any]) -> tup
         return tuple(i for i, n in saved if not n.name.startswith("tangents") and n.name not in constants)
     context = TracingContext.try_get()
     return tuple(context.fw_metadata.static_input_indices) if context and context.fw_metadata else ()
+
+
+def _results_of_program(gm: fx.GraphModule, kind: Kind) -> int:
+    """The number of results that the program gets of an inference or forward graph; they precede all others."""
+    context = TracingContext.try_get()
+    if kind == "inference" or context is None or context.fw_metadata is None:
+        return len(gm.graph.output_node().args[0]) if kind != "backward" else 0  # type: ignore[arg-type]
+    return context.fw_metadata.num_forward if kind == "forward" else 0
 
 
 def _none_donated() -> None:

@@ -9,6 +9,7 @@ from typing import Any, Generic, TypeVar
 
 import torch
 
+from keel.torch_adapter.captured_work import captured_work
 from keel.torch_adapter.modes import without_autocast, without_modes
 
 Value = TypeVar("Value")
@@ -29,6 +30,11 @@ class _State:
             return False
         return all(word.value == value for word, value in self.words)
 
+    def is_current(self) -> bool:
+        """True if the tensor still exists, as it was."""
+        tensor = self.tensor()
+        return tensor is not None and self.is_still(tensor)
+
 
 def _probes(tensor: torch.Tensor) -> list[Any]:
     """Three words in the memory of a tensor; none if the host cannot read it."""
@@ -45,7 +51,8 @@ class LastingValue(Generic[Value]):
 
     PyTorch counts the writes to a tensor as its version. A write through ``tensor.data`` is not counted, so three
     elements of each tensor on the host are compared as well. Tensors without a version (those of inference mode) are
-    never recognized. Several threads may ask at once.
+    never recognized. Several threads may ask at once. A device graph that is captured uses the value as it is, and is
+    not replayed after a tensor has changed.
     """
 
     def __init__(self, compute: Callable[..., Value]):
@@ -53,12 +60,19 @@ class LastingValue(Generic[Value]):
         self.known: tuple[list[_State], Value] | None = None
 
     def of(self, *tensors: torch.Tensor) -> Value:
+        graph = captured_work()
         if (known := self.known) is not None:
             for state, tensor in zip(known[0], tensors, strict=True):
                 if not state.is_still(tensor):
                     break
             else:
+                if graph is not None:
+                    graph.held.append(known[1])
+                    graph.conditions += [state.is_current for state in known[0]]
                 return known[1]
+        if graph is not None:  # computed in each replay
+            with without_modes(), without_autocast(), torch.inference_mode(False), torch.no_grad():
+                return self.compute(*tensors)
         self.known = None  # frees the old value before the new one is made
         recognized = not any(t.is_inference() for t in tensors)
         with without_modes(), without_autocast(), torch.inference_mode(False), torch.no_grad():

@@ -1,8 +1,9 @@
-"""Streams and events: the handle of the current CUDA stream, and calls in graphs that use streams or events."""
+"""Streams and events: the handle of the current stream, and calls in graphs that use streams or events."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import fx
@@ -11,13 +12,24 @@ from torch._ops import HigherOrderOperator, OpOverload
 _raw_stream: Callable[[int], int] | None = getattr(torch._C, "_cuda_getCurrentRawStream", None)
 
 
-def cuda_stream(device: int) -> int:
-    """PyTorch's current stream on CUDA device ``device``, as a cudaStream_t. The public call would make an object each
-    time. Raises RuntimeError if PyTorch was built without CUDA.
+def stream_handle(device: int) -> int:
+    """The driver's handle of PyTorch's current stream on accelerator number ``device``, such as a cudaStream_t. For
+    CUDA that makes no object of the stream, since it is asked at each launch. Raises RuntimeError if the accelerator's
+    streams have no handles, and if there is no accelerator.
     """
-    if _raw_stream is None:
-        raise RuntimeError("This build of PyTorch has no CUDA.")
-    return _raw_stream(device)
+    if _raw_stream is not None:
+        return _raw_stream(device)
+    stream: Any = torch.accelerator.current_stream(device)
+    return int(stream.native_handle)
+
+
+def is_capturing(device: torch.device) -> bool:
+    """True if work that is launched now on an accelerator is captured in a graph instead of being run."""
+    stream: Any = torch.accelerator.current_stream(device)
+    if hasattr(stream, "is_capturing"):  # from PyTorch 2.13 on
+        return bool(stream.is_capturing())
+    ask = getattr(torch.get_device_module(device), "is_current_stream_capturing", None)
+    return ask is not None and bool(ask())
 
 
 def works_on_streams(node: fx.Node) -> bool:

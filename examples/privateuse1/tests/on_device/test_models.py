@@ -88,6 +88,21 @@ def test_a_model(name: str, backend: Backend, step: Step) -> None:
     assert counters["fallbacks"] == {} and counters["synchronizations"] == counters["to_device"] == copies
 
 
+@LEVELS
+@pytest.mark.parametrize("step", [infer, train], ids=lambda f: f.__name__)
+def test_a_model_that_is_replayed(backend: Backend, step: Step) -> None:
+    case = model_zoo.build("bert", 0)
+    case.model.eval()
+    plain, here = case.twin().on(NAME), case.twin().on(NAME)
+    want = step(keel.compile(plain.model, backends=[backend], strict=True), plain)
+    compiled = keel.compile(here.model, backends=[backend], strict=True, mode="reduce-overhead")
+    for _ in range(4):
+        torch.example.reset_counters()  # type: ignore[attr-defined]
+        got = step(compiled, here)
+        assert all(g.cpu().equal(w.cpu()) for g, w in zip(got, want, strict=True))
+    assert torch.example.counters().replays > 0  # type: ignore[attr-defined]
+
+
 def near_draw(name: str, backend: Backend, step: Step) -> tuple[nn.Module, ModelCase]:
     """The first draw that is near enough, as the compiled model and its inputs on the device. Fails without one."""
     far = list[tuple[float, float]]()
