@@ -62,10 +62,10 @@ def compile_calls(
 ) -> Batch:
     """Compiles ``calls``, functional overloads with their arguments, as one graph with known sizes.
 
-    Backends are asked about each call, or about its pieces, as for any program. Raises KeelError as ``keel.compile``
+    Each call, or each of its pieces, goes to the first backend that takes it. Raises KeelError as ``keel.compile``
     does, and KeelError[bad-graph] for a call that PyTorch cannot trace.
     """
-    settings = read_settings(None, {"backends": backends, "strict": strict})
+    settings = read_settings(None, {"backends": backends, "strict": strict, "placement": "order"})
     try:
         captured, counts = captured_calls(calls)
     except NotRecorded as e:

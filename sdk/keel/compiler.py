@@ -231,7 +231,9 @@ def compile_graph(
     if entry is not None and reliable and not failures:
         entry.store(program, built, guards_of(captured.fake_mode)[len(guards) :])
     stages.end()
-    graph = GraphCompiled(captured.kind, captured.gm, gm, plan, tuple(parts), planner.constants, stages.seconds)
+    graph = GraphCompiled(
+        captured.kind, captured.gm, gm, plan, tuple(parts), planner.constants, stages.seconds, planner.price
+    )
     listen(graph)
     if settings.placement != "measured":
         return run

@@ -10,6 +10,7 @@ from torch import fx
 
 from keel.placement.audit.itemized_cost import PartCost, itemize
 from keel.placement.placement import Plan
+from keel.placement.solve.build_problem import Pricing
 from keel.placement.support_cache import Fault
 from keel.runtime.autotune import PlanTiming
 from keel.runtime.link import CompiledPart
@@ -27,7 +28,7 @@ class StageStarted:
 @dataclass(frozen=True)
 class GraphCompiled:
     """A graph was compiled: the ``captured`` and the legalized graph, its plan, its parts, the names of inputs that
-    never change, and the seconds that each stage took.
+    never change, the seconds that each stage took, and the pricing of placements if they are by cost.
     """
 
     kind: Kind
@@ -37,6 +38,7 @@ class GraphCompiled:
     parts: tuple[CompiledPart, ...]
     constants: frozenset[str] = frozenset()
     seconds: Mapping[str, float] = field(default_factory=dict)
+    price: Pricing | None = None
 
     @cached_property
     def bills(self) -> tuple[PartCost, ...] | None:

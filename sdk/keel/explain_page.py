@@ -11,7 +11,7 @@ from jinja2 import Environment, StrictUndefined
 from keel.explanation import Explanation
 from keel.module_tree import module_tree
 from keel.part_groups import PartGroup, grouped
-from keel.reports import GraphReport, duration, short, size
+from keel.reports import GraphReport, assumption, duration, listed, short, size
 
 DRAWN = 200
 """The most boxes of a graph that are drawn. The table has all parts."""
@@ -25,7 +25,13 @@ LABELS = 60
 def page(models: Mapping[str, Explanation]) -> str:
     """Renders explanations, which are given by the names of their models."""
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    environment.filters |= {"duration": duration, "size": size, "short": short}
+    environment.filters |= {
+        "assumption": assumption,
+        "duration": duration,
+        "listed": listed,
+        "size": size,
+        "short": short,
+    }
     template = environment.from_string((files("keel") / "explain_page.html.jinja").read_text(encoding="utf-8"))
     return template.render(
         models={

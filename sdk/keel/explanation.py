@@ -17,11 +17,11 @@ from keel.graph.calls import types_of
 from keel.graph.module_paths import common_path, module_path
 from keel.graph.size_hints import typical_sizes
 from keel.plugin import Backend
-from keel.refusal_reports import refusal_reports
+from keel.refusal_reports import passed_over, refusal_reports
 from keel.reports import GraphReport, PartReport
 from keel.runtime.autotune import LONGEST
 from keel.runtime.link import CompiledPart
-from keel.settings import Costs, Settings, pricing, read_settings, with_plugins
+from keel.settings import Costs, Settings, read_settings, with_plugins
 from keel.symbols import evaluate
 from keel.types import TensorType
 from keel.what_if import Step, merged, next_steps, suppose
@@ -161,7 +161,8 @@ def _report(state: GraphState, settings: Settings) -> GraphReport:
             bill = compiled.bills[i]
             report = replace(report, work=bill.work, moves=bill.moves, launch=bill.launch)
         parts.append(report)
-    steps = next_steps(compiled.gm, plan, pricing(settings, compiled.constants), compiled.constants)
+    steps = next_steps(compiled.gm, plan, compiled.price, compiled.constants)
+    no_sheet = {b.name for b in settings.backends if b.cost is None and not b.last_resort}
     return GraphReport(
         compiled.kind,
         tuple(parts),
@@ -170,6 +171,8 @@ def _report(state: GraphState, settings: Settings) -> GraphReport:
         steps,
         state.timings,
         "The graph was called too few times." if state.is_timing else state.skipped,
+        tuple(b.name for b in plan.backends if b.name in no_sheet and plan.claim is not None),
+        passed_over(compiled.gm, plan),
     )
 
 

@@ -12,7 +12,7 @@ from rich.table import Table
 from keel.errors import count
 from keel.part_groups import grouped
 from keel.refusal_reports import RefusalReport
-from keel.reports import GraphReport, duration, short
+from keel.reports import GraphReport, assumption, duration, listed, short
 from keel.what_if import Step
 
 SHOWN = 5
@@ -25,7 +25,7 @@ WIDTH = 80
 """The columns of plain text."""
 NOTHING = 1e-9
 """Seconds that are not worth mentioning."""
-FIGURES = ("calls", "calls take", "moves", "launch", "predicted", "took")
+FIGURES = ("calls", "calls take", "moves", "launch", "predicted", "took", "take now", "would save", "then has")
 
 
 def document(
@@ -34,7 +34,8 @@ def document(
     """The explanation of these graphs as a rich document."""
     if not graphs:
         return "Nothing was compiled: the function computes no tensors, or Dynamo skipped it."
-    return Group(*(block for graph in graphs for block in _blocks(graph)), _summary(call_counts, fell_back, steps))
+    blocks = (block for graph in graphs for block in _blocks(graph))
+    return Group(*blocks, _summary(call_counts, fell_back), *_next_operators(steps))
 
 
 def plain(document: RenderableType) -> str:
@@ -51,6 +52,10 @@ def _blocks(graph: GraphReport) -> Iterable[RenderableType]:
     if graph.seconds is not None:
         bound = f"; no placement takes less than {duration(graph.bound)}" if graph.bound is not None else ""
         yield f"By the data sheets {duration(graph.seconds)}{bound}."
+    for backend in graph.assumed:
+        yield escape(assumption(backend))
+    for backend, counts in graph.passed_over.items():
+        yield escape(f"{backend} also takes {listed(counts)}, but that would not save time here.")
     if graph.tried:
         timings = _table("tried", "predicted", "took", "")
         for t in graph.tried:
@@ -108,17 +113,26 @@ def _places(lines: Sequence[str]) -> list[str]:
     return [f"at {file}:{', '.join(of)}" for file, of in numbers.items()]
 
 
-def _summary(calls: Mapping[str, int], fell_back: Mapping[str, int], steps: Sequence[Step]) -> str:
+def _summary(calls: Mapping[str, int], fell_back: Mapping[str, int]) -> str:
     lines = [", ".join(f"{name} takes {count(n, 'call')}" for name, n in calls.items()) + "."]
     if fell_back:
-        lines.append("Only a last resort takes " + ", ".join(f"{short(o)} ({n})" for o, n in fell_back.items()) + ".")
-    if worth := [s for s in steps if s.saved is not None and s.saved > NOTHING][:SHOWN]:
-        lines.append(
-            "It would save most if "
-            + ", ".join(f"{s.backend} took {short(s.operator)} ({duration(s.saved)})" for s in worth)
-            + "."
-        )
+        lines.append(f"Only a last resort takes {listed(fell_back)}.")
     return escape("\n".join(lines))
+
+
+def _next_operators(steps: Sequence[Step]) -> Iterable[RenderableType]:
+    """A table of what to implement next: the calls that the operator adds, the seconds that they take now, the seconds
+    that would be saved, and all calls that the backend would then have.
+    """
+    worth = [s for s in steps if s.saved is not None and max(s.saved, s.seconds or 0.0) > NOTHING]
+    if not worth:
+        return
+    yield "What to add next, each by itself:"
+    table = _table("to", "operator", "calls", "take now", "would save", "then has")
+    for s in worth[:SHOWN]:
+        saved = duration(s.saved) if (s.saved or 0.0) > NOTHING else "nothing"
+        table.add_row(s.backend, escape(short(s.operator)), str(s.calls), duration(s.seconds), saved, f"{s.then} calls")
+    yield table
 
 
 def _table(*columns: str) -> Table:

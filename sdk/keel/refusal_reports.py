@@ -1,7 +1,8 @@
-"""Which refusals of a plan matter to users, as data."""
+"""Which refusals of a plan matter to users, and which calls a backend takes and does not get, as data."""
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 
 from torch import fx
@@ -45,3 +46,17 @@ def refusal_reports(gm: fx.GraphModule, plan: Plan) -> list[RefusalReport]:
         RefusalReport(*key[:4], len(lines), tuple(dict.fromkeys(line for line in lines if line))[:3], key[4])
         for key, lines in ordered
     ]
+
+
+def passed_over(gm: fx.GraphModule, plan: Plan) -> dict[str, dict[str, int]]:
+    """The calls that each backend takes, and that placement by cost gave to a backend that the user prefers less: their
+    number for each operator, the most frequent first.
+    """
+    counts: dict[str, Counter[str]] = {}
+    owners = plan.owner_of if plan.claim is not None else {}
+    for node in gm.graph.nodes:
+        if node.name in owners and (call := call_of(node)) is not None:
+            for backend in plan.backends[: plan.backends.index(owners[node.name])]:
+                if backend.name not in plan.refusals.get(node.name, {}):
+                    counts.setdefault(backend.name, Counter())[call.name] += 1
+    return {name: dict(by.most_common()) for name, by in counts.items()}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from keel.cost.assumed import GAIN
 from keel.refusal_reports import RefusalReport
 from keel.runtime.autotune import PlanTiming
 from keel.what_if import Step
@@ -38,7 +39,9 @@ class PartReport:
 class GraphReport:
     """One compiled graph. ``kind`` is inference, forward or backward. ``bound`` is a lower bound of the seconds of any
     placement, if it was placed by cost. ``steps`` are operators that backends could take in addition. ``tried`` are the
-    plans that were timed; ``untried`` says why no plan was timed although that was asked for.
+    plans that were timed; ``untried`` says why no plan was timed although that was asked for. ``assumed`` are the
+    backends whose data sheets are assumed, since they have none. ``passed_over`` are the numbers of calls of each
+    operator that a backend takes, and that placement by cost gave to a backend that the user prefers less.
     """
 
     kind: str
@@ -48,6 +51,8 @@ class GraphReport:
     steps: tuple[Step, ...] = ()
     tried: tuple[PlanTiming, ...] = ()
     untried: str = ""
+    assumed: tuple[str, ...] = ()
+    passed_over: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
     @property
     def calls(self) -> int:
@@ -67,6 +72,19 @@ class GraphReport:
 def short(operator: str) -> str:
     """The name of an operator as users write it: ``relu`` for ``aten.relu.default``."""
     return operator.removeprefix("aten.").removesuffix(".default")
+
+
+def assumption(backend: str) -> str:
+    """The sentences about a backend whose data sheet is assumed."""
+    return (
+        f"{backend} has no data sheet. It is assumed to be {GAIN:g} times as fast as the last resort, and a tensor "
+        'that changes its backend to pass through memory once more. placement="order" gives it all that it takes.'
+    )
+
+
+def listed(counts: Mapping[str, int]) -> str:
+    """Operators with the numbers of their calls: ``relu (2), mm (1)``."""
+    return ", ".join(f"{short(operator)} ({n})" for operator, n in counts.items())
 
 
 def size(count: int) -> str:

@@ -22,8 +22,10 @@ import numpy as np
 import torch
 from torch import fx
 
+from keel.cost.assumed import assumed_sheets
 from keel.cost.sheet import slowed
 from keel.errors import KeelError
+from keel.extras import missing
 from keel.graph.legalize import Legalized, legalize
 from keel.placement.audit.itemized_cost import itemize
 from keel.placement.audit.verify import Refused, verify_placement
@@ -70,8 +72,13 @@ class Planner:
     def __init__(self, captured: Captured, settings: Settings) -> None:
         self.captured, self.strict = captured, settings.strict
         self.constants = frozenset(captured.constants)
-        self.price = pricing(settings, self.constants)
-        self.support = SupportCache(settings.backends, strict=settings.strict)
+        self.price: Pricing | None
+        assumes = settings.placement == "auto" and not settings.strict and not missing("placement")
+        if assumes and (assumed := _with_assumed_sheets(captured.gm, settings.backends)):
+            self.price, backends = Pricing(self.constants, compete=True), assumed
+        else:
+            self.price, backends = pricing(settings, self.constants), settings.backends
+        self.support = SupportCache(backends, strict=settings.strict)
 
     @property
     def backends(self) -> tuple[Backend, ...]:
@@ -124,7 +131,7 @@ def select_placement(
     Raises what ``legalize`` and ``place`` raise.
     """
     gm = legalized.gm
-    if price is not None and not price.compete and _native_backends(gm, backends) < 2:
+    if price is not None and not price.compete and len(_native_backends(gm, backends)) < 2:
         price = None
     plan = place(gm, backends, legalized.refusals, strict=strict, price=price)
     if price is None or plan.claim is None:
@@ -249,11 +256,33 @@ def _owners(plan: Plan) -> set[str]:
     return {part.owner.name for part in plan.parts}
 
 
-def _native_backends(gm: fx.GraphModule, backends: Sequence[Backend]) -> int:
-    """How many backends, those of last resort left out, work on a device that the graph's tensors are on."""
+def _devices(gm: fx.GraphModule) -> set[str]:
+    """The types of the devices that the graph's tensors are on, those without dimensions left out."""
     values = (node.meta.get("val") for node in gm.graph.nodes)
-    devices = {v.device.type for v in values if isinstance(v, torch.Tensor) and v.dim() > 0}
-    return sum(b.device == "*" or b.device in devices for b in backends if not b.last_resort)
+    return {v.device.type for v in values if isinstance(v, torch.Tensor) and v.dim() > 0}
+
+
+def _native_backends(gm: fx.GraphModule, backends: Sequence[Backend]) -> list[Backend]:
+    """The backends, those of last resort left out, that work on a device that the graph's tensors are on."""
+    devices = _devices(gm)
+    return [b for b in backends if not b.last_resort and (b.device == "*" or b.device in devices)]
+
+
+def _with_assumed_sheets(gm: fx.GraphModule, backends: Sequence[Backend]) -> tuple[Backend, ...]:
+    """The backends, with the sheets that are assumed (see ``keel.cost.assumed``), if exactly one backend for the
+    graph's devices shares it with a last resort, and has no data sheet. Empty otherwise, and if that backend says
+    itself which calls it prefers.
+    """
+    native, last = _native_backends(gm, backends), [b for b in backends if b.last_resort]
+    if len(native) != 1 or len(last) != 1 or last[0].cost is None:
+        return ()
+    [own], [rest] = native, last
+    if own.cost is not None or own.prefers is not None:
+        return ()
+    device = own.device if own.device != "*" else min(_devices(gm) - {"cpu"}, default="cpu")
+    fast, slow = assumed_sheets(last[0].cost, device, fuses=own.target is not None)
+    sheets = {own.name: fast, rest.name: slow}
+    return tuple(replace(b, cost=sheets.get(b.name, b.cost)) for b in backends)
 
 
 def _fallback_calls(plan: Plan) -> int:

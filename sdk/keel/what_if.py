@@ -12,8 +12,11 @@ from dataclasses import dataclass, replace
 
 from torch import fx
 
+from keel.cost import price as price_of
 from keel.errors import KeelError
 from keel.graph.calls import call_of
+from keel.graph.leaf_calls import leaf_calls
+from keel.graph.size_hints import typical_sizes
 from keel.pins import is_of
 from keel.placement.audit.itemized_cost import itemize
 from keel.placement.place import Price, place
@@ -29,14 +32,17 @@ MOST = 24
 
 @dataclass(frozen=True)
 class Step:
-    """An operator that a backend could take. ``saved`` are the seconds that this would save by the data sheets (None if
-    a backend has no data sheet). ``calls`` is the number of its calls that the backend refuses.
+    """An operator that a backend could take. ``calls`` is the number of its calls that the backend refuses, which take
+    ``seconds`` where they are now. With them, the backend would have ``then`` calls of the graph, and ``saved`` seconds
+    would be saved. Seconds are by the data sheets, None if a backend has none.
     """
 
     backend: str
     operator: str
     calls: int
     saved: float | None
+    seconds: float | None = None
+    then: int = 0
 
 
 def suppose(
@@ -67,13 +73,14 @@ def suppose(
 
 
 def next_steps(gm: fx.GraphModule, plan: Plan, price: Price | None, constants: Iterable[str] = ()) -> tuple[Step, ...]:
-    """The operators that each backend refuses and could take, sorted by seconds saved and then by calls. Each operator
-    is tried by itself: the graph is placed again, by cost if it was so before, as if the backend took every call of the
-    operator.
+    """The operators that each backend refuses and could take, sorted by the seconds saved, by the seconds that their
+    calls take now, and by calls. Each operator is tried by itself: the graph is placed again, by cost if it was so
+    before, as if the backend took every call of the operator.
     """
     price = price if plan.claim is not None else None
     fixed = frozenset(constants)
     before, nodes = _total(gm, plan, fixed), {n.name: n for n in gm.graph.nodes}
+    sizes = typical_sizes(gm.graph)
     last = {b.name for b in plan.backends if b.last_resort}
     refused = Counter(
         (who, str(nodes[name].target))
@@ -88,11 +95,31 @@ def next_steps(gm: fx.GraphModule, plan: Plan, price: Price | None, constants: I
         refusals, gained = _asked_again(plan, nodes, backends, who, operator)
         if gained:
             try:
-                now = _total(gm, place(gm, backends, refusals, price=price), fixed)
+                after = place(gm, backends, refusals, price=price)
+                now, seconds = _total(gm, after, fixed), _seconds(gained, plan, sizes)
             except Fault:  # the data sheet fails for a call that it has not priced before
-                now = None
-            steps.append(Step(who, operator, gained, None if before is None or now is None else before - now))
-    return tuple(sorted(steps, key=lambda s: (-(s.saved or 0.0), -s.calls, s.backend, s.operator)))
+                steps.append(Step(who, operator, len(gained), None))
+                continue
+            saved = None if before is None or now is None else before - now
+            then = sum(len(part.nodes) for part in after.parts if part.owner.name == who)
+            steps.append(Step(who, operator, len(gained), saved, seconds, then))
+    return tuple(sorted(steps, key=_worth))
+
+
+def _worth(step: Step) -> tuple[float, float, int, str, str]:
+    """The key by which steps are sorted. A difference of a nanosecond is rounding."""
+    return -round(step.saved or 0.0, 9), -(step.seconds or 0.0), -step.calls, step.backend, step.operator
+
+
+def _seconds(calls: Sequence[fx.Node], plan: Plan, sizes: Mapping[str, int]) -> float | None:
+    """The seconds of calls on the backends that have them, without what passes between backends and loops."""
+    total, owners = 0.0, plan.owner_of
+    for node in calls:
+        sheet, call = owners[node.name].cost, call_of(node)
+        if sheet is None or call is None:
+            return None
+        total += price_of(call, sheet, sizes, leaf_calls(call, sizes)).alone
+    return total
 
 
 def merged(steps: Iterable[Step]) -> tuple[Step, ...]:
@@ -100,19 +127,23 @@ def merged(steps: Iterable[Step]) -> tuple[Step, ...]:
     sums: dict[tuple[str, str], Step] = {}
     for s in steps:
         had = sums.get((s.backend, s.operator))
-        saved = s.saved if had is None or had.saved is None or s.saved is None else had.saved + s.saved
-        sums[s.backend, s.operator] = replace(s, calls=s.calls + (had.calls if had else 0), saved=saved)
-    return tuple(sorted(sums.values(), key=lambda s: (-(s.saved or 0.0), -s.calls, s.backend, s.operator)))
+        sums[s.backend, s.operator] = s if had is None else _sum(had, s)
+    return tuple(sorted(sums.values(), key=_worth))
+
+
+def _sum(one: Step, other: Step) -> Step:
+    saved, seconds = (
+        None if a is None or b is None else a + b for a, b in ((one.saved, other.saved), (one.seconds, other.seconds))
+    )
+    return replace(one, calls=one.calls + other.calls, saved=saved, seconds=seconds, then=one.then + other.then)
 
 
 def _asked_again(
     plan: Plan, nodes: Mapping[str, fx.Node], backends: Sequence[Backend], who: str, operator: str
-) -> tuple[dict[str, dict[str, Refusal]], int]:
-    """The refusals after one backend has been asked again about one operator, and the number of calls that it takes
-    now.
-    """
+) -> tuple[dict[str, dict[str, Refusal]], list[fx.Node]]:
+    """The refusals after one backend has been asked again about one operator, and the calls that it takes now."""
     backend = next(b for b in backends if b.name == who)
-    refusals, gained = {name: dict(by) for name, by in plan.refusals.items()}, 0
+    refusals, gained = {name: dict(by) for name, by in plan.refusals.items()}, list[fx.Node]()
     for name, by in refusals.items():
         if who in by and str(nodes[name].target) == operator and (call := call_of(nodes[name])) is not None:
             try:
@@ -121,7 +152,7 @@ def _asked_again(
                 why = raised.refusal
             if why is None:
                 del by[who]
-                gained += 1
+                gained.append(nodes[name])
             else:
                 by[who] = why
     return refusals, gained

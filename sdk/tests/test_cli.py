@@ -127,7 +127,7 @@ def test_explain(out: Out, module: str, golden: Callable[..., None]) -> None:
 @pytest.mark.slow
 def test_explain_several_models_with_what_if_and_a_page(out: Out, module: str, tmp_path: Path) -> None:
     models = [f"{module}:make", f"{module}:more"]
-    options = ["--backends", "interp", "--without", "mm", "--html", str(tmp_path / "page.html")]
+    options = ["--backends", "interp", "--placement", "order", "--without", "mm", "--html", str(tmp_path / "page.html")]
     found = json.loads(out("explain", *models, *options, "--json"))
     assert list(found["models"]) == models
     assert [(s["backend"], s["operator"], s["calls"]) for s in found["steps"]] == [("interp", "aten.mm.default", 2)]

@@ -92,7 +92,9 @@ def test_the_explanation_as_json() -> None:
         "bytes_read": {"": 16},
     }
     assert data["graphs"][0]["parts"][1]["reads"] == ["p0"]
-    assert data["steps"] == [{"backend": "acme", "operator": "aten.sin.default", "calls": 1, "saved": None}]
+    assert data["steps"] == [
+        {"backend": "acme", "operator": "aten.sin.default", "calls": 1, "saved": None, "seconds": None, "then": 2}
+    ]
     assert data["graphs"][0]["refused"][0]["reason"] == "acme has no aten.sin.default."
 
 

@@ -128,7 +128,7 @@ def after(number: int) -> Callable[[Call], str | None]:
 @pytest.mark.slow
 @pytest.mark.parametrize("supports", [*map(at_random, range(5)), after(1), after(7), after(13), after(25)])
 def test_a_backend_that_contradicts_itself_is_left_out_of_the_graph(supports: Any) -> None:
-    warned = told([acme(supports), "eager"])
+    warned = told([acme(supports), "eager"], placement="order")
     assert len(warned) == 1 and "acme contradicts itself: it took aten." in warned[0]
     assert "The graph is compiled without acme. strict=True makes this an error." in warned[0]
 
