@@ -117,6 +117,16 @@ def test_plugins_are_as_short_as_said(name: str, limit: int) -> None:
     assert len(code(HOW / f"{name}.md").splitlines()) < limit
 
 
+def test_gates_are_claimed(capsys: pytest.CaptureFixture[str]) -> None:
+    page = module(HOW / "claim-calls.md")
+    text = " ".join(capsys.readouterr().out.split())
+    assert "as one kernel each: gate (1)" in text and "acme has a sigmoid in gates only." in text
+    torch.compiler.reset()
+    x, w = torch.randn(4, 4), torch.randn(4, 4)
+    run = keel.compile(page.gated, backends=[page.backend, "eager"], placement="order")
+    torch.testing.assert_close(run(x, w), page.gated(x, w))
+
+
 def test_the_graph_backend_multiplies_matrices() -> None:
     backend, parts = spied(module(HOW / "write-a-graph-backend.md").backend)
     torch.manual_seed(0)

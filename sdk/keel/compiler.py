@@ -39,8 +39,8 @@ from keel.graph.tensor_devices import device_types, devices_of
 from keel.graph.verify import verify
 from keel.interpreter import in_one_chunk, no_collection
 from keel.logs import log_event
+from keel.placement.faults import Fault
 from keel.placement.placement import Plan
-from keel.placement.support_cache import Fault
 from keel.plugin import Backend
 from keel.progress import shown_progress
 from keel.runtime.autotune import Candidate, PlanTiming, autotuned, reason

@@ -9,9 +9,9 @@ from functools import cached_property
 from torch import fx
 
 from keel.placement.audit.itemized_cost import PartCost, itemize
+from keel.placement.faults import Fault
 from keel.placement.placement import Plan
 from keel.placement.solve.build_problem import Pricing
-from keel.placement.support_cache import Fault
 from keel.runtime.autotune import PlanTiming
 from keel.runtime.link import CompiledPart
 from keel.runtime.part_progress import PartsCompiled

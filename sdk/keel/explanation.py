@@ -160,7 +160,8 @@ def _report(state: GraphState, settings: Settings) -> GraphReport:
         if compiled.bills is not None:
             bill = compiled.bills[i]
             report = replace(report, work=bill.work, moves=bill.moves, launch=bill.launch)
-        parts.append(report)
+        fusions = Counter(fusion.name for fusion in part.fusions)
+        parts.append(replace(report, fusions=dict(fusions.most_common())))
     steps = next_steps(compiled.gm, plan, compiled.price, compiled.constants)
     no_sheet = {b.name for b in settings.backends if b.cost is None and not b.last_resort}
     return GraphReport(

@@ -86,7 +86,8 @@ def _parts(graph: GraphReport) -> Table:
         module = f"{group.module}: " if group.module else ""
         operators = ", ".join(f"{short(o)} {n}" if n > 1 else short(o) for o, n in part.operators.items())
         seconds = map(duration, group.seconds) if group.seconds is not None else [""] * 3 * priced
-        table.add_row(group.name, part.owner, str(group.calls), *seconds, escape(f"{failed}{module}{operators}"))
+        fused = f"; as one kernel each: {listed(part.fusions)}" if part.fusions else ""
+        table.add_row(group.name, part.owner, str(group.calls), *seconds, escape(f"{failed}{module}{operators}{fused}"))
     return table
 
 

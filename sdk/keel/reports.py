@@ -18,6 +18,7 @@ class PartReport:
     transfers from and to other parts, and of its launch. ``module`` is the path of the user's module that contains all
     calls, ``modules`` are the numbers of calls of each operator by the path of the innermost module, and ``bytes_read``
     are the bytes of the tensors that it reads, by the part that makes them; the key of the graph's inputs is empty.
+    ``fusions`` are the numbers of the kernels that its backend claimed in it, by their names.
     """
 
     name: str
@@ -33,6 +34,7 @@ class PartReport:
     module: str = ""
     modules: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     bytes_read: Mapping[str, int] = field(default_factory=dict)
+    fusions: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -108,6 +108,7 @@ class Planner:
 
         Raises KeelError[bad-plan] if it does not hold.
         """
+        self.support.confirm_claims(gm)
         plan = self.support.of_the_user(plan)
         try:
             verify_placement(gm, plan, self.constants)

@@ -19,9 +19,9 @@ from keel.graph.leaf_calls import leaf_calls
 from keel.graph.size_hints import typical_sizes
 from keel.pins import is_of
 from keel.placement.audit.itemized_cost import itemize
+from keel.placement.faults import Fault
 from keel.placement.place import Price, place
 from keel.placement.placement import Plan
-from keel.placement.support_cache import Fault
 from keel.plugin import Backend, Refusal
 from keel.refusals import CannotSay, answer
 from keel.types import Call

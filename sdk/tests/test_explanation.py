@@ -90,6 +90,7 @@ def test_the_explanation_as_json() -> None:
         "module": "",
         "modules": {"": {"aten.relu.default": 1}},
         "bytes_read": {"": 16},
+        "fusions": {},
     }
     assert data["graphs"][0]["parts"][1]["reads"] == ["p0"]
     assert data["steps"] == [

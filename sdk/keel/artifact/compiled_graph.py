@@ -71,6 +71,7 @@ def _part_data(part: BuiltPart, symbols: dict[str, dict[str, bool]]) -> Data:
         "owner": owner.name,
         "nodes": list(part.graph.part.nodes),
         "sizes": to_data(part.ctx.sizes, names),
+        "fusions": to_data(part.ctx.fusions, names),
         "device": None if part.ctx.device is None else str(part.ctx.device),
         "overwrites": dict(part.ctx.overwrites),
     }
@@ -156,6 +157,7 @@ class _Loading:
             options=options_of(self.owner, options),
             device=None if device is None else torch.device(device),
             sizes=self.record("sizes"),
+            fusions=self.record("fusions"),
             overwrites=data["overwrites"],
         )
         run = self.loops(ctx) if "loops" in data else self.graph(ctx, last)
@@ -194,7 +196,7 @@ class _Loading:
     def graph(self, ctx: CompileContext, last: Sequence[Backend]) -> Run:
         data, saved = self.data["graph"], self.data["graph"].get("saved")
         gm = part_from(data["graph"])
-        part = Part(self.data["name"], self.owner, tuple(self.data["nodes"]))
+        part = Part(self.data["name"], self.owner, tuple(self.data["nodes"]), ctx.fusions)
         bodies = dict(gm.named_children())
         graph = PartGraph(part, gm.graph, bodies, tuple(data["inputs"]), tuple(data["outputs"]))
         if saved is None or self.owner.deserialize is None:

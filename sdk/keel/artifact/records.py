@@ -19,7 +19,7 @@ import torch
 from keel.artifact.function_names import FunctionNames
 from keel.documents import Malformed
 from keel.loops.ir import Kernel
-from keel.plugin import SizeRange
+from keel.plugin import Fusion, SizeRange
 from keel.runtime import launch_program as launches
 from keel.runtime.contract_checks import PartContract
 from keel.runtime.link_program import LinkProgram, SizeCall, Value
@@ -44,6 +44,7 @@ CLASSES: Mapping[str, type] = {
         launches.LaunchProgram,
         PartContract,
         SizeRange,
+        Fusion,
         Value,
         SizeCall,
         LinkProgram,

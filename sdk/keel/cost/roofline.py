@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from keel.cost.sheet import Cost, Pattern
+from keel.cost.sheet import Cost
 from keel.cost.work import Sizes, fusable, is_free, named, picked_tensors, work_of
 from keel.types import Call
 
@@ -47,37 +47,60 @@ def price(call: Call, cost: Cost, sizes: Sizes = MappingProxyType({}), pieces: S
 
 
 @dataclass(frozen=True)
-class InChain:
-    """A call of a pattern, the tensor arguments that come from the call before, and its pieces (see ``price``)."""
+class FusedCall:
+    """A call of a group that is run as one kernel. ``inner`` has the numbers of its tensor arguments that come from the
+    group, each with the number of the call that makes it. ``escapes`` says whether something else uses its results.
+    ``pieces`` are those of a composite (see ``price``).
+    """
 
     call: Call
-    inner: tuple[int, ...]
+    inner: tuple[tuple[int, int], ...]
+    escapes: bool
     pieces: Sequence[Call] = ()
 
 
-def saved(chain: Sequence[InChain], pattern: Pattern, cost: Cost, sizes: Sizes = MappingProxyType({})) -> float:
+def saved(
+    group: Sequence[FusedCall], cost: Cost, sizes: Sizes = MappingProxyType({}), seconds: float | None = None
+) -> float:
     """The seconds that a backend with this sheet saves by running calls as one kernel: their separate times with the
     tensors between them, minus the larger of their total arithmetic and their remaining memory traffic. If the backend
-    fuses, calls that are loops cost only their arithmetic in both cases.
+    fuses, calls that are loops cost only their arithmetic in both cases. ``seconds`` overrides the estimate; more than
+    the calls take is not saved.
     """
-    separate = busy = traffic = again = 0.0
-    before: tuple[bool, Price] | None = None
-    for i, link in enumerate(chain):
-        own, work = price(link.call, cost, sizes, link.pieces), work_of(link.call, sizes)
-        loop = cost.fuses and fusable(link.call)
-        separate += own.alone
-        if before is not None and before[0] != loop:  # tensors between loops are charged separately
-            separate += max((own.read[j] for j in link.inner), default=0.0) if loop else sum(before[1].written)
-        busy += own.alone if loop else _busy(link.call, cost, sizes, link.pieces)[0]
-        if not loop:
-            outer = sum(b for j, b in enumerate(work.read) if j not in link.inner)
-            outer += sum(work.written) if i == len(chain) - 1 else 0.0
-            passing = _passing(outer, link.call, cost)
-            traffic, again = traffic + passing[0], again + passing[1]
-        before = loop, own
-    if pattern.seconds is not None:
-        return min(pattern.seconds, separate)
+    prices = [price(each.call, cost, sizes, each.pieces) for each in group]
+    loops = [cost.fuses and fusable(each.call) for each in group]
+    separate = sum(p.alone for p in prices) + _between(group, prices, loops)
+    if seconds is not None:
+        return min(seconds, separate)
+    busy = traffic = again = 0.0
+    for each, own, loop in zip(group, prices, loops, strict=True):
+        if loop:
+            busy += own.alone
+            continue
+        busy += _busy(each.call, cost, sizes, each.pieces)[0]
+        work, inside = work_of(each.call, sizes), {i for i, _ in each.inner}
+        outer = sum(b for i, b in enumerate(work.read) if i not in inside)
+        passing = _passing(outer + (sum(work.written) if each.escapes else 0.0), each.call, cost)
+        traffic, again = traffic + passing[0], again + passing[1]
     return max(separate - max(busy, traffic) - again - cost.call, 0.0)
+
+
+def _between(group: Sequence[FusedCall], prices: Sequence[Price], loops: Sequence[bool]) -> float:
+    """The seconds of tensors that pass between loops and other calls of a group and stay in it. They are charged to the
+    loops; tensors between loops cost nothing, and others are part of the price of a call.
+    """
+    read = [0.0] * len(group)
+    crosses = [False] * len(group)
+    for each, own, loop in zip(group, prices, loops, strict=True):
+        for i, maker in each.inner:
+            if loops[maker] != loop:
+                crosses[maker] = True
+                read[maker] = max(read[maker], own.read[i])
+    return sum(
+        sum(own.written) if loop else read[i]
+        for i, (each, own, loop) in enumerate(zip(group, prices, loops, strict=True))
+        if crosses[i] and not each.escapes
+    )
 
 
 def crossing(there: Cost, here: Cost, amount: float) -> float:

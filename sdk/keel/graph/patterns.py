@@ -1,34 +1,36 @@
-"""Matches patterns that a backend runs as one kernel: chains of calls, each the only reader of the one before."""
+"""Calls that a backend runs as one kernel: chains that match the patterns of a data sheet, and what passes between the
+calls of such a group.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import operator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from torch import fx
 
 from keel.cost import Pattern
+from keel.cost.roofline import FusedCall
 from keel.cost.work import is_free, named
 from keel.graph.calls import call_of
+from keel.graph.leaf_calls import leaf_calls
 from keel.torch_adapter import has_effect
 from keel.types import TensorType, leaves
 
 
 @dataclass(frozen=True)
 class PatternMatch:
-    """A pattern, its calls, the tensor arguments of each call that come from the call before, and all nodes in graph
-    order, with the views between the calls.
-    """
+    """A pattern and the nodes of its calls in graph order, with the views between the calls."""
 
     pattern: Pattern
-    calls: tuple[fx.Node, ...]
-    inner: tuple[tuple[int, ...], ...]
     nodes: tuple[fx.Node, ...]
 
 
 def match_patterns(graph: fx.Graph, patterns: Sequence[Pattern]) -> Iterator[PatternMatch]:
-    """The matches in the graph, in the order in which they begin. If several patterns begin at a call, the first is
-    matched. Matches do not overlap. Takes time linear in the graph for each pattern.
+    """The matches in the graph, in the order in which they begin: chains of calls, each the only reader of the one
+    before. If several patterns begin at a call, the first is matched. Matches do not overlap. Takes time linear in the
+    graph for each pattern.
     """
     matched: set[fx.Node] = set()
     for node in graph.nodes if patterns else ():
@@ -38,11 +40,38 @@ def match_patterns(graph: fx.Graph, patterns: Sequence[Pattern]) -> Iterator[Pat
                 yield match
 
 
+def fused_calls(nodes: Sequence[fx.Node], sizes: Mapping[str, int]) -> list[FusedCall]:
+    """The calls among ``nodes``, which are in graph order and run as one kernel, without views of their results."""
+    group, number = set(nodes), dict[fx.Node, int]()  # the number of the call whose memory a value is in
+    made: list[FusedCall] = []
+    for node in nodes:
+        call = call_of(node)
+        assert call is not None
+        if is_free(call) and (base := next((number[a] for a in node.all_input_nodes if a in number), None)) is not None:
+            number |= dict.fromkeys(_values(node), base)
+            continue
+        inner = tuple((i, number[a]) for i, a in enumerate(_tensors(node)) if a in number)
+        number |= {value: len(made) for value in _values(node)}
+        made.append(FusedCall(call, inner, _escapes(node, group), leaf_calls(call, sizes)))
+    return made
+
+
+def _values(node: fx.Node) -> list[fx.Node]:
+    """The node and the picks of its results."""
+    return [node, *(user for user in node.users if user.target is operator.getitem)]
+
+
+def _escapes(node: fx.Node, group: set[fx.Node]) -> bool:
+    """Whether something outside of the group uses a result, or a view of it that is in the group."""
+    values = _values(node)
+    users = [user for value in values for user in value.users if user not in values]
+    return any(user not in group or (_free(user) and _escapes(user, group)) for user in users)
+
+
 def _match(node: fx.Node, pattern: Pattern) -> PatternMatch | None:
     if not _is(node, pattern.names[0]):
         return None
-    calls, nodes = [node], [node]
-    inner: list[tuple[int, ...]] = [()]
+    nodes = [node]
     for name in pattern.names[1:]:
         between = _reader(nodes[-1])
         views = []
@@ -51,10 +80,8 @@ def _match(node: fx.Node, pattern: Pattern) -> PatternMatch | None:
             between = _reader(between)
         if between is None or not _is(between, name):
             return None
-        inner.append(_positions(between, (views or calls)[-1]))
-        calls.append(between)
         nodes += [*views, between]
-    return PatternMatch(pattern, tuple(calls), tuple(inner), tuple(nodes))
+    return PatternMatch(pattern, tuple(nodes))
 
 
 def _reader(node: fx.Node) -> fx.Node | None:
@@ -66,13 +93,16 @@ def _reader(node: fx.Node) -> fx.Node | None:
     return user if user.op == "call_function" and call_of(user) is not None else None
 
 
-def _positions(node: fx.Node, operand: fx.Node) -> tuple[int, ...]:
-    """The positions of the operand among the call's tensors."""
+def _tensors(node: fx.Node) -> list[fx.Node | None]:
+    """The nodes of a call's tensor arguments, in their order."""
     call = call_of(node)
     arguments = leaves([list(node.args), list(node.kwargs.values())])
     types = leaves([] if call is None else [list(call.args), list(call.kwargs.values())])
-    tensors = [a for a, t in zip(arguments, types, strict=True) if isinstance(t, TensorType)]
-    return tuple(i for i, a in enumerate(tensors) if a is operand)
+    return [
+        a if isinstance(a, fx.Node) else None
+        for a, t in zip(arguments, types, strict=True)
+        if isinstance(t, TensorType)
+    ]
 
 
 def _is(node: fx.Node, name: str) -> bool:

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 
 from torch import fx
 
 from keel.graph.assertion_calls import asserts
 from keel.graph.calls import call_of
+from keel.plugin import Fusion
 from keel.torch_adapter import has_effect
 from keel.types import Call
 
@@ -22,12 +24,22 @@ from keel.types import Call
 class CallGraph:
     """``nodes`` make the calls, in graph order; ``needs[i]`` are the sorted numbers of the units that unit i waits
     for: by its arguments, because their effects come first, or because they are assertions that stand before it.
+    ``fusions`` are what backends claim of the graph, by the name of the backend.
     """
 
     nodes: tuple[fx.Node, ...]
     calls: tuple[Call, ...]
     needs: tuple[tuple[int, ...], ...]
     numbers: Mapping[fx.Node, int]
+    fusions: Mapping[str, tuple[Fusion, ...]] = field(default_factory=dict)
+
+    def numbers_of(self, names: Iterable[str]) -> list[int]:
+        """The units of calls, by the names of their nodes, in graph order."""
+        return sorted(self._by_name[name] for name in names)
+
+    @cached_property
+    def _by_name(self) -> Mapping[str, int]:
+        return {node.name: i for i, node in enumerate(self.nodes)}
 
     def maker(self, unit: int) -> int | None:
         """Returns the unit that makes the first operand, or None if the call has no operand or the operand is a graph

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
 from itertools import chain
 
 import numpy as np
@@ -63,6 +64,88 @@ def cluster(
     if len(candidates) == 1:
         return candidates[0]
     return min(candidates, key=lambda groups: (sum(prices[c] for c in owners(groups, colors)), max(groups)))
+
+
+def cluster_in_one(
+    colors: Sequence[int],
+    needs: Sequence[Sequence[int]],
+    sets: Sequence[Sequence[int]],
+    launch: Sequence[int] | None = None,
+    users: Users | None = None,
+) -> tuple[list[int], tuple[int, ...]]:
+    """Returns the group of each node as ``cluster`` does, with each of the ``sets`` in one group, and the indices of
+    the sets for which that is not possible: some other node waits for one node of the set, and one node of it for that.
+
+    The nodes of a set have one color. Of sets that are in each other's way, the earlier ones are in one group.
+    """
+    if not sets:
+        return cluster(colors, needs, launch, users), ()
+    chosen = list(range(len(sets)))
+    if (blocks := contracted(needs, sets)) is None:
+        chosen = []
+        for i in range(len(sets)):
+            if (one_more := contracted(needs, [sets[k] for k in (*chosen, i)])) is not None:
+                chosen, blocks = [*chosen, i], one_more
+    if blocks is None:
+        return cluster(colors, needs, launch, users), tuple(range(len(sets)))
+    color_of = dict(zip(blocks.block, colors, strict=True))
+    groups = cluster([color_of[b] for b in range(len(blocks.needs))], blocks.needs, launch)
+    return [groups[b] for b in blocks.block], tuple(i for i in range(len(sets)) if i not in chosen)
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """``block[v]`` is the number of the block of node v, and ``needs[b]`` are the blocks that block b waits for, all
+    below b.
+    """
+
+    block: list[int]
+    needs: list[list[int]]
+
+
+def contracted(needs: Sequence[Sequence[int]], sets: Sequence[Sequence[int]]) -> Blocks | None:
+    """Returns the graph in which each of the ``sets`` is one block, and each other node is a block. Sets with a common
+    node are one block. Returns None if the blocks wait for each other. Blocks are numbered in an order in which they
+    can run, as near to the order of the nodes as possible (Kahn 1962). Time O((nodes + edges) log nodes).
+    """
+    first = _first_of_block(len(needs), sets)
+    waits: dict[int, set[int]] = {first[v]: set() for v in range(len(needs))}
+    for v, needed in enumerate(needs):
+        waits[first[v]].update(first[u] for u in needed if first[u] != first[v])
+    readers: dict[int, list[int]] = {b: [] for b in waits}
+    for b, before in waits.items():
+        for u in before:
+            readers[u].append(b)
+    missing = {b: len(before) for b, before in waits.items()}
+    ready = [b for b, count in missing.items() if count == 0]
+    heapify(ready)
+    number: dict[int, int] = {}
+    while ready:
+        b = heappop(ready)
+        number[b] = len(number)
+        for reader in readers[b]:
+            missing[reader] -= 1
+            if missing[reader] == 0:
+                heappush(ready, reader)
+    if len(number) < len(waits):
+        return None
+    return Blocks([number[b] for b in first], [sorted(number[u] for u in waits[b]) for b in number])
+
+
+def _first_of_block(count: int, sets: Sequence[Sequence[int]]) -> list[int]:
+    """The first node of the block of each node."""
+    first = list(range(count))
+
+    def root(v: int) -> int:
+        while first[v] != v:
+            v = first[v]
+        return v
+
+    for nodes in sets:
+        roots = {root(v) for v in nodes}
+        for v in roots:
+            first[v] = min(roots)
+    return [root(v) for v in range(count)]
 
 
 def _alternating(

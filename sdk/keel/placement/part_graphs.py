@@ -188,7 +188,7 @@ def _build(
         copies[node].meta.update(node.meta)
     for node in members:
         if node.op == "get_attr":
-            bodies[str(node.target)] = _copied(gm.get_submodule(str(node.target)))
+            bodies[str(node.target)] = copied_body(gm.get_submodule(str(node.target)))
         copies[node] = copy = graph.create_node(node.op, node.target, name=node.name, type_expr=node.type)
         copy.args = fx.map_arg(node.args, copies.__getitem__)
         if node.kwargs:
@@ -198,14 +198,14 @@ def _build(
     return PartGraph(part, graph, bodies, tuple(n.name for n in inputs), tuple(n.name for n in outputs))
 
 
-def _copied(body: torch.nn.Module) -> torch.nn.Module:
+def copied_body(body: torch.nn.Module) -> torch.nn.Module:
     """Copies a body and the bodies inside it, since the backend that compiles the part may change them."""
     if not isinstance(body, fx.GraphModule):
         return body
     copy = lazy_module(body, deepcopy(body.graph), type(body).__name__)
     for name, inner in body.named_children():
         if isinstance(inner, fx.GraphModule) and hasattr(copy, name):
-            setattr(copy, name, _copied(inner))
+            setattr(copy, name, copied_body(inner))
     return copy
 
 

@@ -16,8 +16,9 @@ from torch import fx
 
 from keel.errors import KeelError, KeelWarning
 from keel.graph.calls import source_line
+from keel.placement.ask_claims import ask_claims
 from keel.placement.call_graph import CallGraph, call_graph_of
-from keel.placement.cluster import cluster, delay_to_consumers
+from keel.placement.cluster import cluster_in_one, delay_to_consumers
 from keel.placement.placement import CostEstimate, Part, Plan, Refusals
 from keel.placement.solve.problem import Problem
 from keel.placement.solve.solver import SolvedPlacement, solve_placement
@@ -48,16 +49,19 @@ def place(
     order = tuple(sorted(backends, key=lambda b: b.last_resort))
     units = call_graph_of(gm.graph)
     answers = _CachedAnswers(order, {name: dict(by) for name, by in (refusals or {}).items()}, strict)
+    units, answers.vetoes = ask_claims(gm, units, order, lambda b, unit: answers.takes(b, units, unit))
     solved = None if price is None else by_cost(units, answers, price)
     if solved is not None:
         solution, problem = solved
         colors, groups = solution.backend.tolist(), list(solution.group)
+        fused = {u for s in problem.savings if s.in_one_part for u in s.units}
     else:
         color = {b.name: i for i, b in enumerate(order)}
         colors = [color[b.name] for b in by_order(units, answers)]
-        groups = cluster(colors, units.needs)
-    chained = {u for s in problem.savings if s.chain for u in s.units} if solved is not None else set[int]()
-    movable = [m and u not in chained for u, m in enumerate(_movable(units))]
+        sets = _complete_fusions(units, order, colors)
+        groups, _ = cluster_in_one(colors, units.needs, sets)
+        fused = {u for units_of_one in sets for u in units_of_one}
+    movable = [m and u not in fused for u, m in enumerate(_movable(units))]
     if (
         solved is None or not np.isfinite(problem.memory).any()
     ):  # with a memory limit, delayed calls might keep too much alive
@@ -66,13 +70,26 @@ def place(
     for unit, group in enumerate(groups):
         members[group].append(unit)
     parts = tuple(
-        Part(f"p{i}", order[colors[us[0]]], tuple(units.nodes[u].name for u in us)) for i, us in enumerate(members)
+        _part(i, order[colors[us[0]]], [units.nodes[u].name for u in us], units) for i, us in enumerate(members)
     )
     claim = None
     if solved is not None:  # delaying calls may have left fewer parts
         launches = float(problem.launch[[colors[us[0]] for us in members]].sum())
         claim = CostEstimate(solution.work + solution.moves + launches, solution.bound, solution.tick)
     return Plan(parts, order, answers.refusals, claim)
+
+
+def _complete_fusions(units: CallGraph, backends: Sequence[Backend], colors: Sequence[int]) -> list[list[int]]:
+    """The units of the fusions that have one owner, the backend that claims them."""
+    sets = [(i, units.numbers_of(f.calls)) for i, b in enumerate(backends) for f in units.fusions.get(b.name, ())]
+    return [members for i, members in sets if all(colors[u] == i for u in members)]
+
+
+def _part(number: int, owner: Backend, nodes: Sequence[str], units: CallGraph) -> Part:
+    """A part, with the fusions that its owner claims and has in it."""
+    inside = {*nodes}
+    fusions = tuple(f for f in units.fusions.get(owner.name, ()) if inside.issuperset(f.calls))
+    return Part(f"p{number}", owner, tuple(nodes), fusions)
 
 
 class _CachedAnswers:
@@ -83,10 +100,14 @@ class _CachedAnswers:
         self.answers: dict[tuple[str, Any], Refusal | None] = {}
         self.unreliable: set[str] = set()
         self.preferences: dict[tuple[str, Any], bool] = {}
+        self.vetoes: Mapping[str, Mapping[str, Refusal]] = {}
         self.takers = {name: next((b.name for b in backends if b.name not in by), "") for name, by in refusals.items()}
 
     def takes(self, backend: Backend, units: CallGraph, unit: int) -> bool:
         node, call = units.nodes[unit], units.calls[unit]
+        if (veto := self.vetoes.get(backend.name, {}).get(node.name)) is not None:
+            self.refusals.setdefault(node.name, {})[backend.name] = veto
+            return False
         if self.takers.get(node.name) == backend.name:
             return True
         by = self.refusals.setdefault(node.name, {})

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from keel.plugin import Backend, Refusal
+from keel.plugin import Backend, Fusion, Refusal
 
 Refusals = Mapping[str, Mapping[str, Refusal]]
 """By node name, then by backend name."""
@@ -14,11 +14,14 @@ Refusals = Mapping[str, Mapping[str, Refusal]]
 
 @dataclass(frozen=True)
 class Part:
-    """Calls that one backend compiles together: the names of their nodes, in graph order."""
+    """Calls that one backend compiles together: the names of their nodes, in graph order, and the fusions that it
+    claimed among them.
+    """
 
     name: str
     owner: Backend
     nodes: tuple[str, ...]
+    fusions: tuple[Fusion, ...] = ()
 
     def __str__(self) -> str:
         return f"{self.name} on {self.owner.name}: {', '.join(self.nodes)}"
@@ -62,7 +65,11 @@ class Plan:
         return {
             "backends": [b.name for b in self.backends],
             **cost,
-            "parts": [{"name": p.name, "owner": p.owner.name, "nodes": list(p.nodes)} for p in self.parts],
+            "parts": [
+                {"name": p.name, "owner": p.owner.name, "nodes": list(p.nodes)}
+                | ({"fusions": [{"name": f.name, "nodes": list(f.calls)} for f in p.fusions]} if p.fusions else {})
+                for p in self.parts
+            ],
             "refusals": {node: {who: str(why) for who, why in by.items()} for node, by in self.refusals.items() if by},
         }
 

@@ -9,46 +9,32 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from numbers import Real
 from typing import Any
 
+from torch import fx
+
 from keel.cost import Cost
 from keel.cost.sheet import LONGEST
 from keel.errors import KeelError, KeelWarning, message_of
 from keel.interrupts import is_interrupt
+from keel.placement.ask_claims import confirm_claim
 from keel.placement.audit.verify import Refused
+from keel.placement.faults import Fault
 from keel.placement.placement import Plan
 from keel.plugin import Backend, Refusal
 from keel.refusals import CannotSay, answer
 from keel.types import Call
 
+Signature = tuple[tuple[str, str, bool], ...]
+"""The name and the target of each node of a graph, and whether a backend takes it."""
 
-class Fault(Exception):
-    """A backend is at fault, and the graph can be placed again without its answers. ``error`` is raised under
-    ``strict``; ``sheet`` says that only its data sheet is unreliable.
-    """
 
-    def __init__(self, backend: str, error: KeelError, *, sheet: bool = False) -> None:
-        super().__init__(str(error))
-        self.backend, self.error, self.sheet = backend, error, sheet
-
-    @property
-    def instead(self) -> str:
-        """A sentence about what Keel does instead."""
-        return (
-            f"The graph is placed as if {self.backend} had no data sheet."
-            if self.sheet
-            else f"The graph is compiled without {self.backend}."
-        )
-
-    def without(self, backends: Sequence[Backend]) -> tuple[Backend, ...]:
-        """Returns the backends without this one, or with it but without its data sheet."""
-        if self.sheet:
-            return tuple(replace(b, cost=None) if b.name == self.backend else b for b in backends)
-        return tuple(b for b in backends if b.name != self.backend)
+def _signature(gm: fx.GraphModule, offered: Collection[str]) -> Signature:
+    return tuple((node.name, str(node.target), node.name in offered) for node in gm.graph.nodes)
 
 
 class SupportCache:
@@ -60,10 +46,14 @@ class SupportCache:
         self.asked_for, self.strict = tuple(backends), strict
         self._known: dict[tuple[str, Any], Refusal | None] = {}
         self._wrong: dict[tuple[str, str], list[CannotSay]] = {}
+        self._claims: dict[tuple[str, Signature], tuple[Any, ...]] = {}
 
     @cached_property
     def backends(self) -> tuple[Backend, ...]:
-        return tuple(replace(own, supports=self._supports(own), cost=self._sheets[own.name]) for own in self.asked_for)
+        return tuple(
+            replace(own, supports=self._supports(own), cost=self._sheets[own.name], claim=self._claim(own))
+            for own in self.asked_for
+        )
 
     @cached_property
     def _sheets(self) -> dict[str, Cost | None]:
@@ -87,6 +77,27 @@ class SupportCache:
             kind = error.raised.partition(":")[0]  # the rest often names the call
             self._wrong.setdefault((own.name, kind), []).append(error)
             return error.refusal
+
+    def _claim(self, own: Backend) -> Callable[[fx.GraphModule, frozenset[fx.Node]], tuple[Any, ...]] | None:
+        """The ``claim`` of a backend, asked once for the same calls of the same graph."""
+        if (claim := own.claim) is None:
+            return None
+
+        def claimed(gm: fx.GraphModule, offered: frozenset[fx.Node]) -> tuple[Any, ...]:
+            key = own.name, _signature(gm, {n.name for n in offered})
+            if key not in self._claims:
+                self._claims[key] = tuple(claim(gm, offered))
+            return self._claims[key]
+
+        return claimed
+
+    def confirm_claims(self, gm: fx.GraphModule) -> None:
+        """Asks each backend that made a claim of the graph once more. Raises its ``Fault`` if the answer differs."""
+        claims = {own.name: own.claim for own in self.asked_for if own.claim is not None}
+        for (name, signature), before in self._claims.items():
+            offered = {node for node, _, is_offered in signature if is_offered}
+            if name in claims and signature == _signature(gm, offered):
+                confirm_claim(name, claims[name], gm, offered, before)
 
     def of_the_user(self, plan: Plan) -> Plan:
         """Returns the plan with the user's own backends, without the cache, so that its certificate asks them again."""

@@ -8,6 +8,7 @@ from keel.loops.scalar_ops import ScalarText
 from keel.plugin.api import API, OLDEST_API
 from keel.plugin.backend import Backend
 from keel.plugin.compile_context import CompileContext, Constant, PreparedConstants, SizeRange, Staged, with_context
+from keel.plugin.graph_claims import CallMatch, CallPattern, Fusion, Veto, Wildcard
 from keel.plugin.options import Option
 from keel.plugin.support import Refusal, Refuses, Rule, Support
 from keel.plugin.target import (
@@ -29,10 +30,13 @@ __all__ = [
     "Backend",
     "BiasPass",
     "Call",
+    "CallMatch",
+    "CallPattern",
     "CompileContext",
     "Constant",
     "Dim",
     "Extern",
+    "Fusion",
     "Launcher",
     "LayoutPreference",
     "Limits",
@@ -51,6 +55,8 @@ __all__ = [
     "Support",
     "SymType",
     "TensorType",
+    "Veto",
+    "Wildcard",
     "has_kernel",
     "stream_handle",
     "torch_compile_backend",

@@ -12,6 +12,7 @@ OLDEST_API = 1
 """The oldest version whose plugins work unchanged."""
 ANSWER = "it takes a Call, and returns None to take it, or the sentence that says why not"
 BEGINS = "it takes a graph, and may take a CompileContext as ctx, and returns a function that compiles the graph"
+CLAIMS = "it takes a graph and the set of its calls that the backend takes, and returns Fusion and Veto values"
 COMPILES = "it takes a graph, and may take a CompileContext as ctx, and returns a function of its inputs"
 PREFERS = "it takes a Call that the backend takes, and returns True or False"
 WARM_UP = "it prepares what every graph needs"

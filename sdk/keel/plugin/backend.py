@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from torch import fx
+
 from keel.cost import Cost
-from keel.plugin.api import ANSWER, API, COMPILES, FINGERPRINT, PROBE, WARM_UP, checked_api
+from keel.plugin.api import ANSWER, API, CLAIMS, COMPILES, FINGERPRINT, PROBE, WARM_UP, checked_api
 from keel.plugin.compile_context import PreparedConstants
+from keel.plugin.graph_claims import Fusion, Veto
 from keel.plugin.options import Option, checked_options
 from keel.plugin.support import Refuses, Rule, Support
 from keel.plugin.target import LoopTarget
@@ -37,6 +40,10 @@ class Backend:
     ``capturable`` if its parts launch all their work on the current stream of the device and wait for nothing. Mode
     ``reduce-overhead`` captures only the work of such backends.
 
+    ``claim`` is an optional look at the whole graph after ``supports``. It gets a copy of the graph, and the set of the
+    calls in it that the backend takes. It returns ``Fusion`` and ``Veto`` values: calls that run as one kernel, and
+    calls that the backend leaves to others in this graph. It is asked twice about a graph, and answers the same.
+
     Compiled graphs are kept from one process to the next if each of their backends has a ``fingerprint``: a function
     that returns a text which changes whenever the backend might compile otherwise, or support other calls: with its own
     code, its compiler, or the machine. ``serialize`` turns what ``compile`` returned into bytes, and ``deserialize``
@@ -59,6 +66,7 @@ class Backend:
     capturable: bool = True  # False if device graphs cannot record its work, since API 2
     options: tuple[Option, ...] = ()  # what users may set, since API 2
     prefers: Callable[[Call], bool] | None = None  # False for a call that others had better take, since API 2
+    claim: Callable[[fx.GraphModule, frozenset[fx.Node]], Iterable[Fusion | Veto]] | None = None  # since API 2
     fingerprint: Callable[[], str] | None = None  # identifies its code, its compiler and the machine, since API 2
     serialize: Callable[[Any], bytes] | None = None  # of what ``compile`` returned, since API 2
     deserialize: Callable[..., Any] | None = None  # of the bytes, since API 2
@@ -87,6 +95,7 @@ class Backend:
         checked_call(
             what, "prefers", self.prefers, "it takes a Call, and returns True or False", optional=True, takes=1
         )
+        checked_call(what, "claim", self.claim, CLAIMS, optional=True, takes=2)
         checked_call(what, "fingerprint", self.fingerprint, FINGERPRINT, optional=True, takes=0)
         checked_call(what, "serialize", self.serialize, "it takes what `compile` returned", optional=True, takes=1)
         loads = "it takes the bytes that `serialize` returned"

@@ -13,6 +13,7 @@ from torch import fx
 
 from keel.fuel import Fuel
 from keel.plugin.api import BEGINS
+from keel.plugin.graph_claims import Fusion
 from keel.registration import checked_call, has_parameter
 
 Result = TypeVar("Result")
@@ -70,6 +71,8 @@ class CompileContext:
     """The device of the part's tensors; None if they are on several devices, or if it has none. Since API 2."""
     sizes: Mapping[str, SizeRange] = field(default_factory=dict)
     """What is known of each symbol in the part's sizes. Since API 2."""
+    fusions: tuple[Fusion, ...] = ()
+    """The fusions that the backend claimed in the part, with the names of nodes of its graph. Since API 2."""
 
 
 def with_context(function: Callable[..., Result], ctx: CompileContext) -> Callable[[Any], Result]:

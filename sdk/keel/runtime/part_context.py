@@ -35,6 +35,7 @@ class PartContexts:
             options=options_of(graph.part.owner, self.options),
             device=next(iter(devices)) if len(devices) == 1 else None,
             sizes=_sizes(graph),
+            fusions=graph.part.fusions,
         )
 
     def with_common(self, **changes: Any) -> PartContexts:

@@ -16,6 +16,7 @@ from keel.artifact.records import Known, Names, from_data, symbols_from, to_data
 from keel.documents import Malformed
 from keel.loop_level import compile_part
 from keel.loops import parse
+from keel.plugin import Fusion
 from keel.runtime.launch import LoopPart
 from keel.serialize.codec import NotSerializable
 from keel.torch_adapter import tidied
@@ -52,6 +53,12 @@ def test_a_launch_program_comes_back_equal(name: str) -> None:
     part = loop_part(name)
     data, known = written(part)
     assert from_data(data, known) == part.program
+
+
+def test_fusions_come_back_equal() -> None:
+    fusions = (Fusion("gate", ("sigmoid", "mul"), 1e-6), Fusion("norm", ("add", "native_layer_norm")))
+    data = json.loads(json.dumps(to_data(fusions, Names(FunctionNames({}), {}, {}))))
+    assert from_data(data, Known(FunctionNames({}), [], {})) == fusions
 
 
 def test_a_value_of_another_type_is_refused_with_its_place() -> None:

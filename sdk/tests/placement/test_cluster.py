@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from keel.placement.cluster import cluster, delay_to_consumers, fewest, owners
+from keel.placement.cluster import cluster, cluster_in_one, delay_to_consumers, fewest, owners
 
 Dag = tuple[list[int], list[list[int]]]
 
@@ -153,3 +153,47 @@ def test_time_grows_with_the_graph_and_not_with_its_square(graph: object, colors
 
 def test_two_runs_agree() -> None:
     assert cluster(*local(500, 3)) == cluster(*local(500, 3))
+
+
+# -- sets of nodes in one group ----------------------------------------------------------------------------------------
+
+
+@st.composite
+def dags_with_sets(draw: st.DrawFn) -> tuple[Dag, list[list[int]]]:
+    """A graph, and sets of two or three nodes of one color, which may overlap and be in each other's way."""
+    colors, needs = draw(dags(most=8))
+    sets = []
+    for color in set(colors):
+        nodes = [v for v, c in enumerate(colors) if c == color]
+        if len(nodes) > 1:
+            sets += draw(st.lists(st.lists(st.sampled_from(nodes), min_size=2, max_size=3, unique=True), max_size=2))
+    return (colors, needs), sets
+
+
+@settings(deadline=None, max_examples=400)
+@given(dags_with_sets())
+def test_sets_are_in_one_group_unless_their_nodes_wait_for_each_other(drawn: tuple[Dag, list[list[int]]]) -> None:
+    (colors, needs), sets = drawn
+    groups, apart = cluster_in_one(colors, needs, sets)
+    assert holds(groups, colors, needs)
+    together = [nodes for i, nodes in enumerate(sets) if i not in apart]
+    assert all(len({groups[v] for v in nodes}) == 1 for nodes in together)
+    for i in apart:  # with the sets before it in one block each, it would wait for itself
+        block = blocks_of(len(colors), [*(nodes for k, nodes in enumerate(sets) if k < i and k not in apart), sets[i]])
+        assert not acyclic(block, needs)
+
+
+def blocks_of(count: int, sets: Sequence[Sequence[int]]) -> list[int]:
+    """A number for each node, the same for the nodes of a set and of sets that overlap it."""
+    block = list(range(count))
+    for nodes in sets:
+        merged = {block[v] for v in nodes}
+        block = [min(merged) if b in merged else b for b in block]
+    return block
+
+
+def test_the_fewest_groups_with_a_set_in_one() -> None:
+    needs = [[], [0], [1], [], [2, 3]]  # 0 -> 1 -> 2 -> 4 and 3 -> 4, where 1 has another color
+    assert cluster_in_one([0, 1, 0, 0, 0], needs, []) == ([0, 1, 2, 0, 2], ())
+    assert cluster_in_one([0, 1, 0, 0, 0], needs, [[3, 4]]) == ([0, 1, 2, 2, 2], ())
+    assert cluster_in_one([0, 1, 0, 0, 0], needs, [[0, 2], [3, 4]]) == ([0, 1, 2, 2, 2], (0,))

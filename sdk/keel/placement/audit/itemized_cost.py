@@ -13,11 +13,11 @@ import torch
 from torch import fx
 
 from keel.cost import Cost, price
-from keel.cost.roofline import InChain, across, saved
+from keel.cost.roofline import across, saved
 from keel.cost.work import IMAGE, convolves, fusable, is_free, picks, size_of
 from keel.graph.calls import argument_node, call_of, type_of
 from keel.graph.leaf_calls import leaf_calls
-from keel.graph.patterns import match_patterns
+from keel.graph.patterns import fused_calls, match_patterns
 from keel.graph.size_hints import typical_sizes
 from keel.placement.fallback_cost import FALLBACK_COST
 from keel.placement.placement import Plan
@@ -65,6 +65,7 @@ class _Ledger:
     ) -> None:
         self.per_part = per_part
         self.gm, self.plan, self.sheets, self.constants = gm, plan, sheets, constants
+        self.claims = {b.name for b in plan.backends if b.claim is not None}
         self.part = {name: i for i, part in enumerate(plan.parts) for name in part.nodes}
         self.sizes = typical_sizes(gm.graph)
         self.fusing = any(s.fuses for s in sheets.values())
@@ -91,17 +92,23 @@ class _Ledger:
                 known[key] = price(call, self.sheet(i), self.sizes, leaf_calls(call, self.sizes)).alone
             self.sums[0][i] += known[key]
         for name, sheet in self.sheets.items():
-            for match in match_patterns(self.gm.graph, sheet.patterns):
+            for match in match_patterns(self.gm.graph, () if name in self.claims else sheet.patterns):
                 parts = {self.part[node.name] for node in match.nodes}
                 i = min(parts)
                 if len(parts) == 1 and self.plan.parts[i].owner.name == name:
-                    chain = [
-                        InChain(c, inner, leaf_calls(c, self.sizes))
-                        for node, inner in zip(match.calls, match.inner, strict=True)
-                        if (c := call_of(node)) is not None
-                    ]
-                    self.sums[0][i] -= saved(chain, match.pattern, sheet, self.sizes)
+                    group = fused_calls(match.nodes, self.sizes)
+                    self.sums[0][i] -= saved(group, sheet, self.sizes, match.pattern.seconds)
+        self._claimed()
         return self.sums[0]
+
+    def _claimed(self) -> None:
+        """Subtracts what the fusions that plugins claimed save."""
+        nodes = {node.name: node for node in self.gm.graph.nodes}
+        order = {name: i for i, name in enumerate(nodes)}
+        for i, part in enumerate(self.plan.parts):
+            for fusion in part.fusions:
+                calls = [nodes[name] for name in sorted(fusion.calls, key=order.__getitem__)]
+                self.sums[0][i] -= saved(fused_calls(calls, self.sizes), self.sheet(i), self.sizes, fusion.saves)
 
     def moves(self) -> list[float]:
         for node in self.gm.graph.nodes:

@@ -95,6 +95,9 @@ def _part_of(gm: fx.GraphModule, plan: Plan) -> dict[str, int]:
             if name in where:
                 _fail(f"%{name} is in {plan.parts[where[name]].name} and in {part.name}")
             where[name] = i
+        for fusion in part.fusions:
+            if not {*part.nodes}.issuperset(fusion.calls):
+                _fail(f"{part.name} does not have all calls of its fusion {fusion.name!r}")
         if list(part.nodes) != sorted(part.nodes, key=order.__getitem__):
             _fail(f"the nodes of {part.name} are not in graph order")
     for node in gm.graph.nodes:
@@ -113,6 +116,8 @@ def _owners(gm: fx.GraphModule, plan: Plan, where: dict[str, int]) -> None:
         owner, call = plan.parts[where[node.name]].owner, call_of(node)
         if owner not in plan.backends:
             _fail(f"{plan.parts[where[node.name]].name} belongs to {owner.name}, which the plan does not list")
+        if (refused := plan.refusals.get(node.name, {}).get(owner.name)) is not None:
+            _fail(f"%{node.name} is given to {owner.name}, which refused it: {refused}")
         if call is not None and (key := (owner.name, call.key)) not in checked:
             checked.add(key)
             try:

@@ -27,11 +27,11 @@ from numpy.typing import NDArray
 from torch import fx
 
 from keel.cost import Cost, price
-from keel.cost.roofline import InChain, across, saved
+from keel.cost.roofline import across, saved
 from keel.cost.work import IMAGE, convolves, fusable, is_free, picks, size_of
 from keel.graph.calls import argument_node, type_of
 from keel.graph.leaf_calls import leaf_calls
-from keel.graph.patterns import match_patterns
+from keel.graph.patterns import fused_calls, match_patterns
 from keel.graph.size_hints import typical_sizes
 from keel.placement.call_graph import CallGraph, is_getitem
 from keel.placement.fallback_cost import FALLBACK_COST
@@ -75,7 +75,7 @@ class Pricing:
             memory=_memory(sheets, place),
             together=_together(units, free, supported),
             passed=passed,
-            savings=list(_savings(units, sheets, supported, sizes)),
+            savings=list(_savings(units, backends, sheets, supported, sizes)),
         )
 
 
@@ -323,17 +323,25 @@ def _moved(values: _Values, sheets: Sequence[Cost], constants: Collection[str]) 
     )
 
 
-def _savings(units: CallGraph, sheets: Sequence[Cost], supported: Mask, sizes: Mapping[str, int]) -> Iterator[Saving]:
-    """Yields what each backend saves by running the calls of a pattern as one, if it takes all of them."""
-    for b, sheet in enumerate(sheets):
-        for match in match_patterns(units.nodes[0].graph, sheet.patterns):
-            members = tuple(units.numbers[node] for node in match.nodes)
-            if supported[list(members), b].all():
-                calls = [units.calls[units.numbers[node]] for node in match.calls]
-                chain = [InChain(c, inner, leaf_calls(c, sizes)) for c, inner in zip(calls, match.inner, strict=True)]
-                seconds = saved(chain, match.pattern, sheet, sizes)
-                if seconds > 0:
-                    yield Saving(members, b, seconds, chain=True)
+def _savings(
+    units: CallGraph,
+    backends: Sequence[Backend],
+    sheets: Sequence[Cost],
+    supported: Mask,
+    sizes: Mapping[str, int],
+) -> Iterator[Saving]:
+    """Yields what each backend saves by running calls as one: those of the fusions that it claims or, if it has no
+    ``claim``, of the patterns of its data sheet.
+    """
+    for b, (backend, sheet) in enumerate(zip(backends, sheets, strict=True)):
+        claimed = [(units.numbers_of(f.calls), f.saves) for f in units.fusions.get(backend.name, ())]
+        matches = match_patterns(units.nodes[0].graph, sheet.patterns if backend.claim is None else ())
+        matched = [([units.numbers[node] for node in m.nodes], m.pattern.seconds) for m in matches]
+        for members, override in (*claimed, *matched):
+            if supported[members, b].all():
+                seconds = saved(fused_calls([units.nodes[u] for u in members], sizes), sheet, sizes, override)
+                if seconds > 0 or claimed:
+                    yield Saving(tuple(members), b, seconds, in_one_part=True)
 
 
 def _memory(sheets: Sequence[Cost], place: Ints) -> Floats:

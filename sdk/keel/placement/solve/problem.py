@@ -51,14 +51,13 @@ class Tensors:
 class Saving:
     """A pattern that a backend runs as one: ``seconds`` are saved if ``backend`` has all of ``units``.
 
-    A ``chain`` saves time only in one part. Its units are in order, and only units of the chain wait for any but the
-    last.
+    ``in_one_part`` means that the units must be in one part, too.
     """
 
     units: tuple[int, ...]
     backend: int
     seconds: float
-    chain: bool = False
+    in_one_part: bool = False
 
 
 @dataclass(frozen=True, eq=False)

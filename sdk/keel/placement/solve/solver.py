@@ -10,12 +10,12 @@ Shor 1985).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from keel.placement.cluster import Users, cluster, owners, renumbered, users_of
+from keel.placement.cluster import Users, cluster_in_one, owners, users_of
 from keel.placement.solve.alpha_expansion import bound, expand_moves
 from keel.placement.solve.ilp import lp_bound, solve_ilp
 from keel.placement.solve.memory_budget import fit_budget
@@ -73,11 +73,11 @@ class SolvedPlacement:
 
 @dataclass(frozen=True, eq=False)
 class _Order:
-    """The needs and users of each unit, and the chains that save time in one part."""
+    """The needs and users of each unit, and the savings in one part, by their index among all savings."""
 
     needs: Sequence[Sequence[int]]
     users: Users
-    chains: Sequence[Saving] = ()
+    in_one: Mapping[int, Saving] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.needs)
@@ -100,7 +100,8 @@ def solve_placement(problem: Problem, *, exact: bool = False) -> SolvedPlacement
     placement that fits was found.
     """
     terms = scaled(problem)
-    order = _Order(problem.needs, users_of(problem.needs), [s for s in problem.savings if s.chain])
+    in_one = {i: s for i, s in enumerate(problem.savings) if s.in_one_part}
+    order = _Order(problem.needs, users_of(problem.needs), in_one)
 
     def again(dearer: Terms) -> tuple[Ints, list[int]]:
         placed, _ = _joint(dearer, order, False)
@@ -166,20 +167,12 @@ def _with_launches(terms: Terms, order: _Order, best: _Candidate, least: int) ->
 def _parted(terms: Terms, order: _Order, labels: Ints) -> _Candidate:
     colors = labels[terms.bundle].tolist()
     launch = terms.launch.tolist()
-    groups = _in_one(cluster(colors, order.needs, launch, order.users), colors, order.chains)
+    complete = [i for i, s in order.in_one.items() if all(colors[u] == s.backend for u in s.units)]
+    sets = [order.in_one[i].units for i in complete]
+    groups, split = cluster_in_one(colors, order.needs, sets, launch, order.users)
     launches = sum(launch[c] for c in owners(groups, colors))
-    return _Candidate(labels, groups, value(terms, labels) + launches, launches)
-
-
-def _in_one(groups: list[int], colors: Sequence[int], chains: Sequence[Saving]) -> list[int]:
-    """Moves each chain whose backend has all of it into the group of its last unit. Its other units may run that late,
-    since only units of the chain wait for them.
-    """
-    for chain in chains:
-        if all(colors[u] == chain.backend for u in chain.units):
-            for u in chain.units:
-                groups[u] = groups[chain.units[-1]]
-    return renumbered(groups) if chains else groups
+    lost = sum(int(terms.wholes.worth[complete[k]]) for k in split)
+    return _Candidate(labels, groups, value(terms, labels) + lost + launches, launches)
 
 
 def _dearest_path(terms: Terms, order: _Order, candidate: _Candidate) -> list[tuple[int, int]]:

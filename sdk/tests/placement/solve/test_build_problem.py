@@ -19,11 +19,11 @@ from keel.errors import KeelError
 from keel.placement import Part, Plan, place, verify_placement
 from keel.placement.audit.itemized_cost import itemize
 from keel.placement.call_graph import call_graph_of
-from keel.placement.cluster import cluster
+from keel.placement.cluster import cluster, contracted
 from keel.placement.fallback_cost import FALLBACK_COST
 from keel.placement.solve.build_problem import Pricing
 from keel.placement.solve.problem import FORBIDDEN, scaled, value
-from keel.plugin import Backend
+from keel.plugin import Backend, Fusion
 
 X, W = torch.ones(64, 64), torch.ones(64, 64)
 MB = 64 * 64 * 4 / 1e6
@@ -374,3 +374,47 @@ def test_forbidden_stays_forbidden(trace: Trace, takes: Takes) -> None:
     backends = [replace(takes("a", "*"), cost=SHEET), replace(takes("b", "*"), cost=LOOPS)]
     given = Pricing()(units, backends, np.array([[True, False], [True, True]]))
     assert given is not None and (scaled(given).cost >= FORBIDDEN).tolist() == [[False, True], [False, False]]
+
+
+def drawn_claim(r: random.Random) -> Callable[[fx.GraphModule, frozenset[fx.Node]], list[Fusion]]:
+    """Neighbors in the graph, a few of which are fused with a saving of their own."""
+    share, saves = r.random(), r.choice((None, 1e-6, 1e-3))
+
+    def claim(gm: fx.GraphModule, offered: frozenset[fx.Node]) -> list[Fusion]:
+        units = call_graph_of(gm.graph)
+        fusions: list[Fusion] = []
+        used: set[fx.Node] = set()
+        for node in units.nodes:
+            pair = [a for a in node.all_input_nodes if a in offered and a not in used]
+            if node in offered and node not in used and pair and random.Random(f"{share}{node}").random() < share:
+                sets = [units.numbers_of(f.calls) for f in fusions]
+                if contracted(units.needs, [*sets, units.numbers_of([pair[0].name, node.name])]) is not None:
+                    fusions.append(Fusion("pair", (pair[0], node), saves))
+                    used |= {pair[0], node}
+        return fusions
+
+    return claim
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(12))
+def test_the_certificate_accepts_placements_with_claims(seed: int, trace: Trace, takes: Takes) -> None:
+    r = random.Random(seed)
+    gm = trace(model, X, W, X[0])
+
+    def sheet() -> Cost:
+        return Cost(
+            flops={torch.float32: r.choice((1e8, 1e9))},
+            scalars=r.choice((1e8, 1e9)),
+            bandwidth=r.choice((1e8, 1e9)),
+            launch=r.choice((0.0, 1e-6, 1e-5)),
+            call=r.choice((0.0, 1e-6)),
+            fuses=r.random() < 0.5,
+            copies=r.choice((0.0, 1.0)),
+        )
+
+    backends = [replace(takes(name, "*"), cost=sheet(), claim=drawn_claim(r)) for name in "abc"[: r.randint(2, 3)]]
+    for price in (Pricing(), None):
+        plan = place(gm, backends, price=price)
+        verify_placement(gm, plan)
+        assert price is not None or sum(len(part.fusions) for part in plan.parts) > 0
