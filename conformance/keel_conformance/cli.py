@@ -29,7 +29,7 @@ from .harness.protocol import Settings
 from .harness.run import RunResult, Shard, digest, run
 from .report import join_names
 from .reporting.write_reports import SECONDS, reports
-from .results.verdict import Verdict, conforms, totals
+from .results.verdict import Verdict, conforms, declarations, totals
 from .workers.command_run import Interruption, interruptible, progress_on
 
 app = typer.Typer(add_completion=False)
@@ -89,6 +89,8 @@ def conform(
     accepted = waivers.read(waived, backend) if waived else ()
     settings = Settings(backend, int(memory * GIB), threads, time_limit)
     cases = plan_in_parallel(**about, jobs=jobs)
+    if facts := under_test.backend.arithmetic.sentences():
+        about["declared"] = ", ".join(facts)
     _run_and_report(
         console, cases, settings, part, accepted, out=out, minimize=minimize, jobs=jobs, resume=resume, **about
     )
@@ -131,7 +133,7 @@ def merge(
         problems.append(f"Shards are missing: {join_names(map(str, together.missing))}.")
     if len(finished) < len(cases) and not together.missing:
         problems.append(f"{len(cases) - len(finished)} cases of the shards were not run to their end.")
-    facts = [f"{len(folders)} shards, judged: {head['backend']}."]
+    facts = [f"{len(folders)} shards, judged: {head['backend']}.", *declarations(head.get("declared", ""), verdicts)]
     if out is not None:
         facts += reports(out, cases, verdicts, problems, importing=bool(backend) or ":" not in head["backend"])
     summary.show(_console(), verdicts, len(cases), facts, problems)
@@ -165,6 +167,7 @@ def _run_and_report(
         planned = part.of_plan(cases)
         facts = [_cost(ran), *([f"The log is in {out}."] if out else [])]
         verdicts, problems = _accepted(ran.verdicts, accepted, planned, full_plan=not how["ops"], part=part.of > 1)
+        facts += declarations(how.get("declared", ""), verdicts)
         if interruption.by is not None:
             problems.append(f"Stopped by {interruption.by.name}{'; --resume goes on' if out else ''}.")
         if out is not None:

@@ -80,6 +80,8 @@ def backends(
     for r in rows:
         if r["problem"]:
             console.print(f"\n{escape(str(r['problem']))}", soft_wrap=True)
+        if r["arithmetic"]:
+            console.print(f"\n{escape(str(r['name']))} {escape(', '.join(r['arithmetic']))}.", soft_wrap=True)
         for option in r["options"]:
             console.print(f"\n{escape(_option_text(option))}", soft_wrap=True)
         if r["notes"]:
@@ -133,10 +135,12 @@ def _package(point: Carried) -> str:
 
 def _facts(backend: Any) -> dict[str, Any]:
     if backend is None:
-        return {"level": None, "device": None, "options": []}
+        return {"level": None, "device": None, "arithmetic": [], "options": []}
     level = "last resort" if backend.last_resort else "loop" if backend.target else "graph"
     device = "any" if backend.device == "*" else backend.device
-    return {"level": level, "device": device, "options": [_option(backend.name, o) for o in backend.options]}
+    facts = list(backend.arithmetic.sentences())
+    options = [_option(backend.name, o) for o in backend.options]
+    return {"level": level, "device": device, "arithmetic": facts, "options": options}
 
 
 def _option(owner: str, option: Option) -> dict[str, Any]:

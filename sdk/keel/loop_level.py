@@ -52,6 +52,7 @@ def loop_backend(target: LoopTarget) -> Backend:
         host_scalars=True,
         target=target,
         warm_up=target.warm_up,
+        arithmetic=target.arithmetic,
         options=target.options,
         fingerprint=target.fingerprint,
         api=target.api,

@@ -45,8 +45,8 @@ class CannotSay(KeelError):
 
 def answer(backend: Backend, call: Call) -> Refusal | None:
     """Why ``backend`` does not take ``call``; None if it takes it. Raises ``CannotSay``, and exceptions of the user."""
-    if (elsewhere := _off_device(backend, call)) is not None:
-        return elsewhere
+    if (refused := _off_device(backend, call) or _too_wide(backend, call)) is not None:
+        return refused
     try:
         if isinstance(backend.supports, Support):
             return _refused(backend, backend.supports, call)
@@ -102,6 +102,17 @@ def _off_device(backend: Backend, call: Call) -> Refusal | None:
                 f"{backend.name} works on {backend.device} tensors, not on {t}"
                 + (" on cpu." if t.device.type == "cpu" else "."),
                 f"a copy on {backend.device}",
+            )
+    return None
+
+
+def _too_wide(backend: Backend, call: Call) -> Refusal | None:
+    """The refusal of a dtype that the device does not compute in."""
+    for t in (*call.tensors, *(o for o in call.out if isinstance(o, TensorType))):
+        if backend.arithmetic.lacks(t.dtype) and backend.device in ("*", t.device.type):
+            near = "complex64" if t.dtype.is_complex else "float32"
+            return Refusal(
+                f"{backend.name} has no {call.name} on {_show(t.dtype)}: it has no float64.", f"a cast to {near}"
             )
     return None
 

@@ -84,6 +84,7 @@ def run_batch(job: RunRequest, tell: ReportPhase) -> RunResponse:
         except Exception as e:
             result = RunResponse([], _exception_info("watching it", e))
         result.device, result.spent = under_test.device, not is_alive(under_test.device)
+        result.arithmetic = under_test.backend.arithmetic
     result.clock = dict(clock.seconds)
     return result
 

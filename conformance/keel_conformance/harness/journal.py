@@ -139,7 +139,7 @@ def _head(item: documents.Item) -> Mapping[str, Any]:
     return result
 
 
-_TEXTS = ("backend", "digest", "torch", "torch-keel", "python", "profile", "tier")
+_TEXTS = ("backend", "declared", "digest", "torch", "torch-keel", "python", "profile", "tier")
 _SHARD = re.compile(r"[0-9]{1,6}/[0-9]{1,6}")
 
 
@@ -165,13 +165,13 @@ def _verdict(item: documents.Item) -> Verdict:
 
 
 _MEASURES, _PLACES = ("ulps", "ratio", "masked"), ("call", "result", "other", "other_call")
-_FIGURES = (*_MEASURES, *_PLACES, "wrong", "fault", "index", "histogram")
+_FIGURES = (*_MEASURES, *_PLACES, "wrong", "fault", "fact", "index", "histogram")
 
 
 def _figure(figure: str, item: documents.Item) -> Any:
     """A figure of a verdict as oracles give it.  Raises Malformed."""
     match figure:
-        case "fault":
+        case "fault" | "fact":
             return item.prose(200)
         case "index":
             return [place.integer(0) for place in item.items(64)]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ import torch
 
 from keel import TensorType
 from keel.opset import MEMBERS
+from keel.plugin import Arithmetic
 
 from ..cases.case import Case, Inputs
 from ..cases.case_kinds import package_of
@@ -20,7 +20,8 @@ from ..cases.inputs import draw_inputs
 from ..cases.trivial import is_deterministic
 from ..devices import HOST, has_eager, is_alive
 from ..num_threads import threads
-from ..oracles.error_rules import flat
+from ..oracles.declared_facts import judge_by_facts
+from ..oracles.error_rules import IEEE, flat
 from ..oracles.judge import judge, judge_independence
 from ..programs.observation import Observation
 from ..pytree import tree_map
@@ -43,7 +44,7 @@ def judge_batch(job: JudgeRequest, tell: ReportPhase) -> JudgeResponse:
             case "op":
                 left = torch.load(job.file, weights_only=True) if Path(job.file).exists() else []
                 verdicts = [
-                    _judge_calls(case, case_result, results, job.threads, device, clock, tell)
+                    _judge_calls(case, case_result, results, job, clock, tell)
                     for case, case_result, results in zip(job.cases, job.response.results, left, strict=True)
                 ]
             case "negative":
@@ -90,12 +91,12 @@ def _judge_calls(
     case: Case,
     result: CaseResult,
     results: Sequence[Sequence[Any]],
-    count: int,
-    device: str,
+    job: JudgeRequest,
     clock: Clock,
     tell: ReportPhase,
 ) -> Verdict:
     """Returns the worst verdict on the calls. What was observed where they ran comes first."""
+    device, facts = job.response.device, job.response.arithmetic
     if (verdict := _verdict_of_run(case, result, device)) is not None:
         return verdict
     tell(f"judging {case.id}")
@@ -105,7 +106,7 @@ def _judge_calls(
         with clock.at("drawing"):
             inputs.append(draw_inputs(case, call))
         with clock.at("judging"):
-            collected.append(_judge_call(case, inputs[call], results[call], count, result.types, device))
+            collected.append(_judge_call(case, inputs[call], results[call], job.threads, result.types, device, facts))
         if collected[-1].status in BAD:
             if not call:
                 return collected[-1]
@@ -126,19 +127,28 @@ def _judge_calls(
         sentence = f"Result {which} has other bits when the same call is made again."
         return Verdict(case.id, "fail", "repeat", sentence, attribution.REPEATED)
     decided = [v for v in collected if v.status != "vacuous"] or collected  # one call that tells something is enough
-    return max(decided, key=lambda v: (v.status != "pass", float(v.figures.get("ratio") or 0.0)))
+    return max(decided, key=lambda v: (v.status != "pass", "fact" in v.figures, float(v.figures.get("ratio") or 0.0)))
 
 
 def _judge_call(
-    case: Case, inputs: Inputs, results: Sequence[Any], count: int, types: Sequence[TensorType | None], device: str
+    case: Case,
+    inputs: Inputs,
+    results: Sequence[Any],
+    count: int,
+    types: Sequence[TensorType | None],
+    device: str,
+    arithmetic: Arithmetic = IEEE,
 ) -> Verdict:
-    """The verdict on one call. What fails is held once more against eager PyTorch with as many threads as the backend
-    had: where its work is divided among them decides what its vectors compute and what its scalar code does, and how
-    partial results are rounded. And against eager PyTorch on the backend's device, whose libraries may compute
-    otherwise than those of the host: by transforms, say.
+    """The verdict on one call, by IEEE arithmetic and then by what the backend declares. What fails is held once more
+    against eager PyTorch with as many threads as the backend had: where its work is divided among them decides what its
+    vectors compute and what its scalar code does, and how partial results are rounded. And against eager PyTorch on the
+    backend's device, whose libraries may compute otherwise than those of the host: by transforms, say.
     """
-    verdict = partial(judge, case, inputs, results, calls=max(DRAWS) + 1, types=types, device=device)
-    first = verdict()
+
+    def verdict(operands: Inputs = inputs, **how: Any) -> Verdict:
+        return judge(case, operands, results, calls=max(DRAWS) + 1, types=types, device=device, **how)
+
+    first = judge_by_facts(verdict(), inputs, arithmetic, lambda operands, by: verdict(operands, arithmetic=by))
     if first.status != "fail":
         return first
     if device != HOST:

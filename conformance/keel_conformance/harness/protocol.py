@@ -6,9 +6,11 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from keel import TensorType
+from keel.plugin import Arithmetic
 
 from ..cases.case import Case
 from ..devices import HOST
+from ..oracles.error_rules import IEEE
 from ..results.fault import Fault
 from ..results.verdict import Verdict
 
@@ -82,7 +84,8 @@ class CaseResult:
 class RunResponse:
     """``exception`` is what ended the batch before anything was written to the file. ``clock`` has the seconds of the
     backend (``backend``), of drawing arguments (``drawing``), and all (``all``); see Clock. ``device`` is where the
-    backend works. ``spent`` says that the device no longer answers the process, which then ran only the first case.
+    backend works, ``arithmetic`` what it declares of that. ``spent`` says that the device no longer answers the
+    process, which then ran only the first case.
     """
 
     results: list[CaseResult]
@@ -90,6 +93,7 @@ class RunResponse:
     clock: dict[str, float] = field(default_factory=dict)
     device: str = HOST
     spent: bool = False
+    arithmetic: Arithmetic = IEEE
 
 
 @dataclass(frozen=True)

@@ -30,8 +30,11 @@ class Finding:
     excused: bool = False
 
 
-def compare(got: Tensor, want: Tensor, eager: Sequence[Tensor] = (), *, zeros: bool = False) -> Finding:
-    """``want`` is tracked, or exact. ``zeros`` says whether the sign of a zero counts where the result is exactly 0.
+def compare(
+    got: Tensor, want: Tensor, eager: Sequence[Tensor] = (), *, zeros: bool = False, flushes: bool = False
+) -> Finding:
+    """``want`` is tracked, or exact. ``zeros`` says whether the sign of a zero counts where the result is exactly 0. If
+    the arithmetic ``flushes`` subnormals, a zero is right where a result may be below the normal numbers.
 
     Where one of ``eager``'s results is beyond the bound too, an element at most ``TIMES`` as far off is excused.
     """
@@ -45,6 +48,9 @@ def compare(got: Tensor, want: Tensor, eager: Sequence[Tensor] = (), *, zeros: b
     if error_of(want) is None:
         value = _wide(value.to(got.dtype))
     right = _right(actual, value, error, got.dtype)
+    if flushes:
+        least = torch.finfo(got.dtype).smallest_normal
+        right |= (actual == 0) & (value.abs() < least + torch.where(error.isfinite(), error, 0.0))
     signed = torch.zeros_like(right)
     if zeros and not got.is_complex():
         signed = (value == 0) & (error == 0) & (actual == 0) & (actual.signbit() != value.signbit())

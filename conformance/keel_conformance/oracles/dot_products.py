@@ -49,6 +49,8 @@ FLUSHED = (torch.float32, torch.complex64)
 """What is added to one place by several at once may be taken for 0 below the normal numbers of these (scatter_add.C4):
 PTX's ``atom.add.f32`` does so on global memory (PTX ISA, section on ``atom``).
 """
+PRODUCTS = frozenset({"contraction", "convolution"})
+"""Tags of members that multiply matrices or convolve."""
 SEARCH_RADIUS = 4
 """An element that may land this many places off is looked for there, beyond that anywhere."""
 
@@ -68,17 +70,18 @@ def sums(call: CallContext, terms: Terms = _counted) -> Sequence[ErrorBound]:
 
     |computed - exact| <= gamma(n + 1) * sum |x| |y| (Higham 2002, section 3.1, eq. 3.5 for the inner product and 4.4
     for any order of summation: n - 1 additions and one rounding per product) plus n subnormals for products that
-    underflow, u being that of what sums are accumulated in; this is TOSA's dot-product bound with KS = n. Errors of
-    arguments enter as sum (|x| + ex)(|y| + ey) - sum |x| |y|. The sum of magnitudes is the operator on magnitudes, in
-    float64. Results are then rounded once, to half an ulp. A sum that may overflow in some order is unspecified, even
-    if one term is infinite: the partial sum before that term may be the other infinity.
+    underflow (n normal numbers, if subnormals are flushed), u being that of what sums are accumulated in; this is
+    TOSA's dot-product bound with KS = n. Errors of arguments enter as sum (|x| + ex)(|y| + ey) - sum |x| |y|. The sum
+    of magnitudes is the operator on magnitudes, in float64. Results are then rounded once, to half an ulp. A sum that
+    may overflow in some order is unspecified, even if one term is infinite: the partial sum before that term may be the
+    other infinity.
 
     Sums of integers whose magnitudes add up to no more than 2^p are exact in any order: no partial sum needs more than
     the p bits of the result.
     """
     if uncertain(call.args, call.kwargs):
         return [unknown(o) for o in call.outs]
-    call = floated(call)
+    call = cut(floated(call))
     values, mags, counts = call.widely(), _sizes(call.again(magnitudes)), terms(call)
     grown = mags if call.exact else _sizes(call.again(upper))
     integral = call.exact and terms is _counted and _integral(call)
@@ -113,6 +116,8 @@ def statistics(call: CallContext, got: Tensor) -> str:
     call = floated(call)
     value, mag, n = call.widely()[0], call.again(magnitudes)[0], _counted(call)[0]
     there = (mag > 0) & value.isfinite() & got.isfinite()
+    if torch.float32 in call.arithmetic.flushes_subnormals:  # which is more than rounding
+        there &= mag * unit(torch.float32) > n * torch.finfo(torch.float32).smallest_normal
     off = ((got.double() - value) / (mag * unit(torch.float32)))[there]
     count = float(n[there].sum())
     bias, square = abs(float(off.sum())), float(off.square().sum())
@@ -140,6 +145,7 @@ def _sum(call: CallContext, out: Any, value: Any, mag: Any, n: Any, grown: Any, 
         else ((grown - mag).nan_to_num(INF, INF).clamp(min=0) + gamma(n + 2, 2.0**-53) * grown.nan_to_num(INF, INF))
     )
     flushed = over in FLUSHED and call.member is not None and "nondeterministic_bitwise" in call.member.tags
+    flushed |= over.to_real() in call.arithmetic.flushes_subnormals
     least = torch.where(mag > 0, n * facts.smallest_normal * (1.0 if flushed else facts.eps), 0.0)
     error = gamma(n + 1, u) * (mag + moved) + moved + least
     if over in (torch.float64, torch.complex128):
@@ -156,7 +162,11 @@ def _sum(call: CallContext, out: Any, value: Any, mag: Any, n: Any, grown: Any, 
 
 
 def accumulated(call: CallContext, dtype: torch.dtype) -> torch.dtype:
-    """What sums are accumulated in: float32 or better where a clause says so, else the dtype itself."""
+    """What sums are accumulated in: float32 or better where a clause says so and the arithmetic does not say otherwise,
+    else the dtype itself.
+    """
+    if dtype in call.arithmetic.sums:
+        return dtype
     return sums_in(dtype, call.member is not None and any(About.FLOAT32 in c.about for c in call.member.clauses))
 
 
@@ -182,6 +192,57 @@ def convolved(call: CallContext) -> Sequence[ErrorBound]:
         of_filter = by_group.sum((1, 3)) if call.named["transposed"] else by_group.sum((2, 3))
         error = torch.where(met < of_filter.reshape(1, -1, *[1] * (met.dim() - 2)) - 0.5, INF, error)
     return [replace(result, error=error)]
+
+
+def cut(call: CallContext) -> CallContext:
+    """The call with the errors of cutting operands of products to the format that the arithmetic multiplies: at most
+    2^(1 - p) of each, for p bits of significand, whether they are rounded or truncated; nothing of one that has no more
+    bits. What is added to products counts as an operand.
+    """
+    out, bits = call.outs[0], bits_of_operands(call)
+    if bits is None:
+        return call
+
+    def off(x: Any) -> Any:
+        if not isinstance(x, Tensor) or x.dtype != out.dtype:
+            return x
+        value = wide(x)
+        significand = torch.frexp(value)[0] * 2.0**bits
+        holds = (significand == significand.trunc()) | ~value.isfinite()
+        lost = torch.where(holds, 0.0, value.abs() * 2.0 ** (1 - bits))
+        evaluate = x.evaluate if isinstance(x, Tracked) else _never
+        return tracked(plain_of(x), evaluate, value, errors(x) + lost) if bool(lost.any()) else x
+
+    return replace(call, args=tuple(map(off, call.args)), kwargs={k: off(v) for k, v in call.kwargs.items()})
+
+
+def bits_of_operands(call: CallContext) -> int | None:
+    """The bits of significand to which operands of a product may be cut; None if they are not cut."""
+    out, member = call.outs[0], call.member
+    if not isinstance(out, Tensor) or member is None or member.tags.isdisjoint(PRODUCTS):
+        return None
+    return call.arithmetic.operand_bits(out.dtype)
+
+
+def cut_statistics(call: CallContext, got: Tensor) -> str:
+    """What is wrong with all errors of a sum of products of cut random operands together.
+
+    Each product x y is off by at most c |x y|, c = 2 * 2^(1 - p). For n random terms the errors add up as their squares
+    do, but for what all terms are off by in one direction, which is at most c times the result: errors' squares add up
+    to no more than c^2 (sum (x y)^2 + result^2) over many results. The bound of ``sums`` is sqrt(n) times as large.
+    """
+    bits = bits_of_operands(call)
+    if bits is None or not call.exact or len(call.outs) != 1 or got.numel() < LEAST:
+        return ""
+    value, squares = call.widely()[0], call.again(lambda x: magnitudes(x) ** 2 if _float(x) else magnitudes(x))[0]
+    there = value.isfinite() & got.isfinite() & squares.isfinite()
+    off = float((got.double() - value)[there].square().sum())
+    most = (2 * 2.0 ** (1 - bits)) ** 2 * float((squares + value.square())[there].sum())
+    return f"The errors' squares add up to {off:.3g}, where {most:.3g} is allowed." if off > most else ""
+
+
+def _never(op: Any, args: Any, kwargs: Any) -> Any:
+    raise NoRule(f"{op} is not followed.")
 
 
 def floated(call: CallContext) -> CallContext:

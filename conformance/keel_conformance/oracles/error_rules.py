@@ -15,11 +15,13 @@ from torch import Tensor
 
 from keel import Call
 from keel.opset import Op, bind
+from keel.plugin import Arithmetic
 
 from ..pytree import tree_leaves, tree_map
 from .tracked_tensor import error_of, errors, inexact, plain_of, ulp, wide
 
 INF = float("inf")
+IEEE = Arithmetic()
 
 
 class NoRule(Exception):
@@ -28,13 +30,14 @@ class NoRule(Exception):
 
 @dataclass(frozen=True)
 class CallContext:
-    """A call of ``op``. ``outs`` are eager's results in the working dtypes, flat."""
+    """A call of ``op`` in an ``arithmetic``. ``outs`` are eager's results in the working dtypes, flat."""
 
     op: Any
     member: Op | None
     args: Sequence[Any]
     kwargs: Mapping[str, Any]
     outs: tuple[Any, ...]
+    arithmetic: Arithmetic = IEEE
 
     @cached_property
     def named(self) -> Mapping[str, Any]:
@@ -138,6 +141,7 @@ def rounded(value: Tensor, error: Tensor | None, dtype: torch.dtype, ulps: float
 
 
 __all__ = [
+    "IEEE",
     "INF",
     "CallContext",
     "ErrorBound",

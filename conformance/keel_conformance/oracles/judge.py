@@ -15,6 +15,7 @@ from torch import Tensor
 
 from keel import Call, TensorType
 from keel.opset import MEMBERS, Op, Results, bind
+from keel.plugin import Arithmetic
 
 from ..cases.case import Case, Inputs
 from ..cases.inputs import REDRAWN
@@ -35,7 +36,7 @@ from . import (
 )
 from .compare import Finding, compare
 from .eager_variants import eager_variants, result_of
-from .error_rules import CallContext, NoRule, flat, narrowed, widened
+from .error_rules import IEEE, CallContext, NoRule, flat, narrowed, widened
 from .running_error import analyze
 from .tracked_tensor import BITS, Evaluate, Tracked, errors, inexact, tracked
 
@@ -43,7 +44,7 @@ from .tracked_tensor import BITS, Evaluate, Tracked, errors, inexact, tracked
 @dataclass(frozen=True)
 class Expected:
     """What the oracles know of a call: eager's results, and the tracked ones with the oracle that they come from;
-    eager's on the backend's device, where those are asked for.
+    eager's on the backend's device, where those are asked for. Bounds are those of ``arithmetic``.
     """
 
     member: Op
@@ -51,6 +52,7 @@ class Expected:
     tracked: tuple[Any, ...] | None
     oracle: str
     there: tuple[Any, ...] = ()
+    arithmetic: Arithmetic = IEEE
 
 
 @dataclass(frozen=True)
@@ -59,7 +61,7 @@ class JudgedCall:
 
     ``eager`` is what eager PyTorch gives on the host, ``results`` the backend's, flat, of the same types; ``there`` is
     what eager PyTorch gives on the backend's ``device``, where that is asked for. ``calls`` is how many results of the
-    case are judged in all.
+    case are judged in all. ``arithmetic`` has what the device does otherwise than IEEE arithmetic.
     """
 
     case: Case
@@ -71,6 +73,7 @@ class JudgedCall:
     calls: int
     device: str
     there: tuple[Any, ...]
+    arithmetic: Arithmetic = IEEE
 
     @cached_property
     def named(self) -> Mapping[str, Any]:
@@ -109,6 +112,7 @@ def judge(
     types: Sequence[TensorType | None] = (),
     device: str = HOST,
     there: Sequence[Any] = (),
+    arithmetic: Arithmetic = IEEE,
 ) -> Verdict:
     """Returns the verdict on the flat ``results`` that a backend returned for the inputs. Checks the contract, then
     asks the first of ``ORACLES`` that applies.
@@ -117,7 +121,8 @@ def judge(
     them. The results were computed on ``device`` and copied to the host. ``types`` are the types that PyTorch's results
     have on that device, where known. A result whose dtype or size differs there is held to its type alone: it is saved
     for a backward pass. ``there`` are eager PyTorch's results on the device, copied to the host. If they are as far off
-    as the backend's, the backend is excused, as it is by eager's results on the host.
+    as the backend's, the backend is excused, as it is by eager's results on the host. ``arithmetic`` is what the
+    backend declares; see ``judge_by_facts``.
     """
     member, op = MEMBERS[case.op], target_of(case.op, case.overload)
     if case.kind == "negative":
@@ -134,7 +139,7 @@ def judge(
         got if metadata.same_type(want, eager_result) and k not in saved else eager_result
         for k, (got, want, eager_result) in enumerate(zip(results, expected_results, eager, strict=True))
     ]
-    call = JudgedCall(case, inputs, member, op, eager, results, calls, device, tuple(there))
+    call = JudgedCall(case, inputs, member, op, eager, results, calls, device, tuple(there), arithmetic)
     return next(oracle for oracle in ORACLES if oracle.applies(call)).check(call)
 
 
@@ -180,7 +185,8 @@ def _by_property(call: JudgedCall) -> Verdict:
 def _by_numbers(call: JudgedCall) -> Verdict:
     """By the strictest of ``exact``, ``ulp``, ``dot``, ``composite`` and ``times`` that reaches it."""
     with device_differences.device_decomposition(call.member.name, call.device):
-        expected = replace(expected_of(call.member, call.op, call.trial, call.eager), there=call.there)
+        expected = expected_of(call.member, call.op, call.trial, call.eager, call.arithmetic)
+        expected = replace(expected, there=call.there)
     verdict = _verdict(call.case, call.trial, call.results, expected, call.op)
     if verdict.status != "pass":
         return verdict
@@ -212,9 +218,10 @@ def _is_random_sum(call: JudgedCall, expected: Expected) -> bool:
 
 def _bias_of_sums(call: JudgedCall, expected: Expected) -> str:
     inputs = call.trial
-    return dot_products.statistics(
-        CallContext(call.op, call.member, inputs.args, inputs.kwargs, call.eager), call.results[0]
-    )
+    context = CallContext(call.op, call.member, inputs.args, inputs.kwargs, call.eager, call.arithmetic)
+    if dot_products.bits_of_operands(context) is not None:
+        return dot_products.cut_statistics(context, call.results[0])
+    return dot_products.statistics(context, call.results[0])
 
 
 def _is_by_elements(call: JudgedCall, expected: Expected) -> bool:
@@ -299,15 +306,18 @@ def _compare(got: Any, want: Any, expected: Expected, k: int, inputs: Inputs, op
             narrow_result(op, inputs, k, want),
             floor=relative_to_eager.error_floor(expected.member.name, bind(call)),
         )
-    zeros = signed_zeros(expected.member)
+    flushes = inexact(want.dtype) and want.dtype.to_real() in expected.arithmetic.flushes_subnormals
+    zeros = signed_zeros(expected.member) and not flushes
     eager = [
         x
         for x in (want, *expected.there[k : k + 1])
         if isinstance(x, Tensor) and (x.dtype, x.shape) == (want.dtype, want.shape)
     ]
-    result = compare(got, expected.tracked[k], eager, zeros=zeros)
+    result = compare(got, expected.tracked[k], eager, zeros=zeros, flushes=flushes)
     if result.sentence and not result.excused and "pointwise" in expected.member.tags:
-        result = compare(got, expected.tracked[k], [*eager, *eager_variants(op, inputs, k, want)], zeros=zeros)
+        result = compare(
+            got, expected.tracked[k], [*eager, *eager_variants(op, inputs, k, want)], zeros=zeros, flushes=flushes
+        )
     return result
 
 
@@ -318,13 +328,13 @@ def signed_zeros(member: Op) -> bool:
     return bool(member.budget) and all(b.ulps is not None for b in member.budget.values())
 
 
-def expected_of(member: Op, op: Any, inputs: Inputs, eager: tuple[Any, ...]) -> Expected:
+def expected_of(member: Op, op: Any, inputs: Inputs, eager: tuple[Any, ...], arithmetic: Arithmetic = IEEE) -> Expected:
     """The references and bounds of a call, by the strictest oracle that reaches it."""
     if exact(member, eager):
         named = bind(Call(op, tuple(inputs.args), dict(inputs.kwargs), ()))
         free = unspecified.unspecified_elements(member, named, eager)
-        return Expected(member, eager, tuple(map(_left_open, eager, free)), "exact")
-    evaluate: Evaluate = partial(analyze, coarse=rounding_dtype(member, eager))
+        return Expected(member, eager, tuple(map(_left_open, eager, free)), "exact", arithmetic=arithmetic)
+    evaluate: Evaluate = partial(analyze, coarse=rounding_dtype(member, eager), arithmetic=arithmetic)
 
     def follow(x: Any) -> Any:
         return tracked(x, evaluate) if isinstance(x, Tensor) else x
@@ -340,7 +350,7 @@ def expected_of(member: Op, op: Any, inputs: Inputs, eager: tuple[Any, ...]) -> 
             member, bind(Call(op, tuple(inputs.args), dict(inputs.kwargs), ())), eager
         )
         result = tuple(map(_left_open, result, free))
-    return Expected(member, eager, result, _oracle(member))
+    return Expected(member, eager, result, _oracle(member), arithmetic=arithmetic)
 
 
 def _left_open(want: Any, free: Tensor | None) -> Any:

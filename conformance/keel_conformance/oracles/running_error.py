@@ -19,10 +19,11 @@ from torch.overrides import TorchFunctionMode
 
 from keel import Call
 from keel.opset import OPSET, Op, Results, bind, decomposition_of
+from keel.plugin import Arithmetic
 
 from ..pytree import tree_leaves, tree_map
 from . import conversions, dot_products, grid_sample, movement, pointwise, resampled, special, unspecified
-from .error_rules import INF, CallContext, ErrorBound, NoRule, Rule, flat, rounded
+from .error_rules import IEEE, INF, CallContext, ErrorBound, NoRule, Rule, flat, rounded
 from .tracked_tensor import (
     BITS,
     Evaluate,
@@ -71,30 +72,41 @@ def rule_of(member: Op) -> Rule | None:
 
 
 def analyze(
-    op: Any, args: Sequence[Any], kwargs: Mapping[str, Any], *, coarse: torch.dtype | None = None, inner: bool = False
+    op: Any,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    *,
+    coarse: torch.dtype | None = None,
+    inner: bool = False,
+    arithmetic: Arithmetic = IEEE,
 ) -> Any:
     """What ``op`` gives for tensors that may be tracked, tracked. Raises NoRule for calls that it cannot analyze.
 
     ``coarse`` is the dtype in which intermediate results may be rounded where it is less precise than their own;
-    ``inner`` says that the results are such.
+    ``inner`` says that the results are such. ``arithmetic`` has what the device does otherwise than IEEE arithmetic.
     """
     member = OPSET.get(op)
-    evaluate: Evaluate = partial(analyze, coarse=coarse, inner=True)
+    evaluate: Evaluate = partial(analyze, coarse=coarse, inner=True, arithmetic=arithmetic)
     args, kwargs = (tree_map(a, partial(_settled, evaluate=evaluate)) for a in (tuple(args), dict(kwargs)))
     if member is not None and member.kind == "primitive":
-        return _primitive(op, member, args, kwargs, evaluate, coarse, inner)
+        return _primitive(op, member, args, kwargs, evaluate, coarse, inner, arithmetic)
     if member is not None and (rule := COMPOSITE_RULES.get(member.name)) is not None:
         with suppress(NoRule):
             return _composite_rule(
                 rule,
                 CallContext(
-                    op, member, args, kwargs, flat(op(*tree_map(args, plain_of), **tree_map(kwargs, plain_of)))
+                    op,
+                    member,
+                    args,
+                    kwargs,
+                    flat(op(*tree_map(args, plain_of), **tree_map(kwargs, plain_of))),
+                    arithmetic,
                 ),
                 evaluate,
                 coarse,
             )
     if member is not None:
-        args = _free_to_round(op, member, args, kwargs, evaluate)
+        args = _free_to_round(op, member, args, kwargs, evaluate, arithmetic)
     decompose = decomposition_of(op)
     if decompose is None or (member is not None and member.kind == "opaque"):
         raise NoRule(f"{op} is neither a primitive nor written out.")
@@ -114,7 +126,7 @@ def _folds(op: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
 
 
 def _free_to_round(
-    op: Any, member: Op, args: Sequence[Any], kwargs: Mapping[str, Any], evaluate: Evaluate
+    op: Any, member: Op, args: Sequence[Any], kwargs: Mapping[str, Any], evaluate: Evaluate, arithmetic: Arithmetic
 ) -> Sequence[Any]:
     """``args`` with errors that stand for what other ways of computing the member round, of which its numerics tell.
 
@@ -130,12 +142,15 @@ def _free_to_round(
         return args
     named = bind(Call(op, tuple(args), dict(kwargs), ()))
     if facts.scaled_and_shifted:
-        off, share = facts.scaled_and_shifted, gamma(4, unit(sums_in(args[0].dtype)))
+        off, share = (
+            facts.scaled_and_shifted,
+            gamma(4, unit(sums_in(args[0].dtype, args[0].dtype not in arithmetic.sums))),
+        )
     else:
         assert facts.split_sums is not None
         off, x = (facts.split_sums.x, facts.split_sums.mean), named[facts.split_sums.x]
         sums = min(prod(facts.split_sums.weights.of(named)), named[facts.split_sums.mean].numel())
-        share = gamma(x.numel() / max(sums, 1) + 3, unit(sums_in(x.dtype)))
+        share = gamma(x.numel() / max(sums, 1) + 3, unit(sums_in(x.dtype, x.dtype not in arithmetic.sums)))
     return [_off(x, float(share), evaluate) if name in off else x for name, x in zip(named, args, strict=False)]
 
 
@@ -170,6 +185,7 @@ def _primitive(
     evaluate: Evaluate,
     coarse: torch.dtype | None,
     inner: bool,
+    arithmetic: Arithmetic,
 ) -> Any:
     out = op(*tree_map(tuple(args), plain_of), **tree_map(dict(kwargs), plain_of))
     outs = flat(out)
@@ -179,22 +195,23 @@ def _primitive(
         rule = rule_of(member)
         if rule is None:
             raise NoRule(f"{member.name} has no rule.")
-        bounds = rule(CallContext(op, member, args, kwargs, outs))
+        bounds = rule(CallContext(op, member, args, kwargs, outs, arithmetic))
     if member.unspecified is not None:
         bounds = _without_unspecified(CallContext(op, member, args, kwargs, outs), bounds)
     if member.numerics.identities:
         bounds = [_steady(member, o, b, args, kwargs, coarse) for o, b in zip(outs, bounds, strict=True)]
     if inner:
-        bounds = [_flushed(o, b) for o, b in zip(outs, bounds, strict=True)]
+        bounds = [_flushed(o, b, arithmetic) for o, b in zip(outs, bounds, strict=True)]
     remaining = iter([_wrapped(o, b, evaluate, coarse) for o, b in zip(outs, bounds, strict=True)])
     return tree_map(out, lambda _: next(remaining))
 
 
-def _flushed(out: Any, bound: ErrorBound) -> ErrorBound:
+def _flushed(out: Any, bound: ErrorBound, arithmetic: Arithmetic) -> ErrorBound:
     """An intermediate result below the normal numbers of its dtype may be 0: no clause asks for gradual underflow, and
     PyTorch's vectors of ``exp`` have none. float16, whose normal numbers end at 6e-5, is computed in float32.
     """
-    if not isinstance(out, Tensor) or out.dtype not in FLUSHED or bound.value is None or not bound.ulps:
+    flushed = (*FLUSHED, *arithmetic.flushes_subnormals)
+    if not isinstance(out, Tensor) or out.dtype not in flushed or bound.value is None or not bound.ulps:
         return bound
     small = (bound.value != 0) & (bound.value.abs() < torch.finfo(out.dtype).smallest_normal)
     if not bool(small.any()):

@@ -19,7 +19,7 @@ from keel import documents
 
 from ..cases.case import Case
 from ..report import machine
-from ..results.verdict import BAD, STATUSES, Verdict, conforms, totals
+from ..results.verdict import BAD, STATUSES, Verdict, conforms, declarations, totals
 from .coverage_gaps import Untested, untested
 
 FORMAT = 1
@@ -74,6 +74,7 @@ def document(
         "ran": ran,
         "planned": planned,
         "problems": list(run.problems),
+        "declarations": declarations(str(run.head.get("declared", "")), verdicts),
         "totals": [
             {
                 "status": s,

@@ -16,10 +16,11 @@ import keel
 from keel import KeelError, TensorType
 
 from ..cases.case import Case, Inputs
-from ..harness.backend_under_test import load_backend
+from ..harness.backend_under_test import BackendUnderTest, load_backend
 from ..harness.backend_worker import CallRecord, check_aliasing, inputs_on, overload, types_on
 from ..harness.protocol import CaseResult
 from ..harness.red_zones import same_bits, snapshot
+from ..oracles.declared_facts import judge_by_facts
 from ..oracles.judge import judge
 from ..results.verdict import BAD, Verdict
 from ..workers.pool import ReportPhase, WorkerPool
@@ -165,17 +166,34 @@ def replay(calls: FailingCalls) -> Verdict:
         return Verdict(case.id, "not claimed", "placement")
     if case.kind == "negative":
         return Verdict(case.id, "fail", "precondition", "It gave values for a call that breaks a precondition.")
-    return _judge_results(record, types_on(under_test.device, batch.results[0]), under_test.device)
+    return _judge_results(record, types_on(under_test.device, batch.results[0]), under_test)
 
 
-def _judge_results(record: CallRecord, types: Sequence[TensorType | None], device: str) -> Verdict:
+def _judge_call(
+    case: Case,
+    inputs: Inputs,
+    results: Sequence[Any],
+    calls: int,
+    types: Sequence[TensorType | None],
+    under_test: BackendUnderTest,
+) -> Verdict:
+    """The verdict on one call, by IEEE arithmetic and then by what the backend declares."""
+
+    def verdict(operands: Inputs = inputs, **how: Any) -> Verdict:
+        return judge(case, operands, results, calls=calls, types=types, device=under_test.device, **how)
+
+    facts = under_test.backend.arithmetic
+    return judge_by_facts(verdict(), inputs, facts, lambda operands, by: verdict(operands, arithmetic=by))
+
+
+def _judge_results(record: CallRecord, types: Sequence[TensorType | None], under_test: BackendUnderTest) -> Verdict:
     case, calls = record.case, record.copies
     faults = [fault.of_call(k) for k, guarded in enumerate(record.guarded) for fault in guarded.faults()]
     check_aliasing([record])
     if faults := faults + record.result.faults:
         return Verdict(case.id, "fail", "contract", faults[0].sentence, faults[0].clause, faults[0].figures)
     for k, (inputs, copies) in enumerate(zip(record.inputs, calls, strict=True)):
-        v = judge(case, inputs, copies, calls=max(2, len(calls)), types=types, device=device)
+        v = _judge_call(case, inputs, copies, max(2, len(calls)), types, under_test)
         if v.status in BAD:
             return replace(v, sentence=f"Call {k}: {v.sentence}", figures={**v.figures, "call": k}) if k else v
     if len(calls) == 3 and any(not same_bits(a, b) for a, b in zip(calls[0], calls[2], strict=True)):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
@@ -35,8 +35,8 @@ class Verdict:
     ``clause`` is the broken clause, if it is a single one. ``figures`` are what the oracle measured. ``ulps`` is the
     worst error in units in the last place, ``ratio`` is that error divided by the bound, and ``masked`` is the share of
     elements left out. ``index`` is the place of the worst element, in the result ``result`` of the call ``call``, both
-    0 if not given. ``fault`` is the kind of a breach of the contract. ``seconds`` is the time of the backend, without
-    the time to judge it.
+    0 if not given. ``fault`` is the kind of a breach of the contract, and ``fact`` what the backend declares, if
+    the verdict depends on that. ``seconds`` is the time of the backend, without the time to judge it.
     """
 
     case: str
@@ -62,6 +62,22 @@ def totals(verdicts: Iterable[Verdict]) -> dict[Status, int]:
     """How many have each status, all fourteen."""
     counts = Counter(v.status for v in verdicts)
     return {s: counts[s] for s in STATUSES}
+
+
+def declarations(declared: str, verdicts: Iterable[Verdict]) -> list[str]:
+    """What a backend declares of its arithmetic, and how many cases are right by that alone, in sentences. ``declared``
+    is the text of its facts; nothing if it declares none.
+    """
+    cases = defaultdict[tuple[str, str], list[str]](list)
+    for v in verdicts:
+        if "fact" in v.figures:
+            cases[v.status, v.figures["fact"]].append(v.case.partition("/")[0])
+    counted = [
+        f"{len(each)} {'case has' if len(each) == 1 else 'cases have'} the verdict {status} only because it {fact}: "
+        f"{', '.join(sorted(set(each))[:5])}{', ...' if len(set(each)) > 5 else ''}."
+        for (status, fact), each in sorted(cases.items())
+    ]
+    return [f"It declares that it {declared}.", *counted] if declared else counted
 
 
 def conforms(counts: Mapping[Status, int]) -> bool:

@@ -9,6 +9,7 @@ from keel.plugin.api import API, OLDEST_API
 from keel.plugin.backend import Backend
 from keel.plugin.compile_context import CompileContext, Constant, PreparedConstants, SizeRange, Staged, with_context
 from keel.plugin.graph_claims import CallMatch, CallPattern, Fusion, Veto, Wildcard
+from keel.plugin.numeric_facts import Arithmetic
 from keel.plugin.options import Option
 from keel.plugin.support import Refusal, Refuses, Rule, Support
 from keel.plugin.target import (
@@ -27,6 +28,7 @@ from keel.types import Call, Dim, SymType, TensorType
 __all__ = [
     "API",
     "OLDEST_API",
+    "Arithmetic",
     "Backend",
     "BiasPass",
     "Call",

@@ -12,6 +12,7 @@ from keel.cost import Cost
 from keel.plugin.api import ANSWER, API, CLAIMS, COMPILES, FINGERPRINT, PROBE, WARM_UP, checked_api
 from keel.plugin.compile_context import PreparedConstants
 from keel.plugin.graph_claims import Fusion, Veto
+from keel.plugin.numeric_facts import IEEE, Arithmetic
 from keel.plugin.options import Option, checked_options
 from keel.plugin.support import Refuses, Rule, Support
 from keel.plugin.target import LoopTarget
@@ -64,6 +65,7 @@ class Backend:
     static: bool = False  # its compiler needs known sizes, since API 2
     any_layout: bool = False  # its results may have any strides, since API 2
     capturable: bool = True  # False if device graphs cannot record its work, since API 2
+    arithmetic: Arithmetic = IEEE  # numeric facts about it, since API 2
     options: tuple[Option, ...] = ()  # what users may set, since API 2
     prefers: Callable[[Call], bool] | None = None  # False for a call that others had better take, since API 2
     claim: Callable[[fx.GraphModule, frozenset[fx.Node]], Iterable[Fusion | Veto]] | None = None  # since API 2
@@ -104,6 +106,7 @@ class Backend:
             bad(f"{what} has only one of `serialize` and `deserialize`.", "Write both, or leave both out.")
         if self.serialize is not None and self.fingerprint is None:
             bad(f"{what} has `serialize`, but no `fingerprint`.", "Its bytes are kept only under a fingerprint.")
+        checked_type(what, "arithmetic", self.arithmetic, Arithmetic, "keel.plugin.Arithmetic(...)")
         object.__setattr__(self, "options", checked_options(what, self.options))
         checked_type(what, "target", self.target, (LoopTarget, type(None)), "keel.loop_backend(target), which sets it")
         checked_api(what, self.api)

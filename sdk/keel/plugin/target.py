@@ -13,6 +13,7 @@ from keel.loops.ir import Kernel, StoreMode
 from keel.loops.monoids import MONOIDS
 from keel.loops.scalar_ops import SCALARS, ByKind, ScalarText
 from keel.plugin.api import ANSWER, API, FINGERPRINT, PROBE, WARM_UP, checked_api
+from keel.plugin.numeric_facts import IEEE, Arithmetic
 from keel.plugin.options import Option, checked_options
 from keel.plugin.support import Refuses
 from keel.registration import (
@@ -169,8 +170,8 @@ class LoopTarget:
     block of memory that a part keeps from call to call, which is fastest where the system has to map memory. Without
     it, each is allocated and freed, which takes the least memory where PyTorch caches what is freed, as on GPUs. If its
     kernels can write to pinned memory of the host, wrong indices are recorded there, and no call waits to read them.
-    ``warm_up``, ``options`` and ``fingerprint`` are those of a ``Backend``. ``render`` and ``build`` get a
-    ``CompileContext`` if they have a parameter named ``ctx``.
+    ``warm_up``, ``options``, ``arithmetic`` and ``fingerprint`` are those of a ``Backend``. ``render`` and ``build``
+    get a ``CompileContext`` if they have a parameter named ``ctx``.
     """
 
     name: str
@@ -190,6 +191,7 @@ class LoopTarget:
     probe: Callable[[], str | None] = lambda: None
     cost: Cost | None = None
     warm_up: Callable[[], Any] | None = None
+    arithmetic: Arithmetic = IEEE  # numeric facts about it, since API 2
     options: tuple[Option, ...] = ()  # what users may set, since API 2
     fingerprint: Callable[[], str] | None = None  # identifies its code, its compiler and the machine, since API 2
     api: int = API
@@ -232,6 +234,7 @@ class LoopTarget:
         checked_type(what, "limits", self.limits, Limits, "keel.Limits(...)")
         if not isinstance(self.suffix, str) or not self.suffix.isalnum():
             bad(f"{what} has suffix={self.suffix!r}.", 'Write the ending of a file name, without the dot: suffix="c".')
+        checked_type(what, "arithmetic", self.arithmetic, Arithmetic, "keel.plugin.Arithmetic(...)")
         object.__setattr__(self, "options", checked_options(what, self.options))
         checked_type(what, "cost", self.cost, (Cost, type(None)), "a data sheet, keel.Cost(...), or leave it out")
         checked_api(what, self.api)

@@ -7,12 +7,14 @@ import os
 import sys
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor, fx
 
 from keel import Backend, Rule, Support
+from keel.plugin import Arithmetic
 from keel_selftest import crashes
 
 ALL = Support((Rule(ops=("*",)),))
@@ -42,6 +44,27 @@ def raises() -> None:
 
 
 well = backend("well", lambda run, inputs: run(*inputs))
+
+
+def flushing(run: Ran, inputs: Sequence[Any]) -> Any:
+    """What the processor gives if it takes subnormals for 0."""
+    torch.set_flush_denormal(True)
+    try:
+        return run(*inputs)
+    finally:
+        torch.set_flush_denormal(False)
+
+
+flushes = backend("flushes", flushing)
+declares = replace(
+    flushes,
+    name="declares",
+    arithmetic=Arithmetic(flushes_subnormals=(torch.float32, torch.float64, torch.bfloat16), float64=False),
+)
+flushes_more = replace(
+    backend("flushes_more", lambda run, inputs: [r.where(r.abs() > 1e-4, 0 * r) for r in run(*inputs)]),
+    arithmetic=declares.arithmetic,
+)
 refuses = backend("refuses", lambda run, inputs: run(*inputs), supports=lambda call: "None of it is for me.")
 segfault = deed("segfault", crashes.segment.deed)
 abort = deed("abort", crashes.abort.deed)

@@ -95,6 +95,23 @@ def test_a_backend_is_not_imported_because_a_log_says_so(tmp_path: Path, monkeyp
     assert said.exit_code == 1 and (tmp_path / "imported").exists() and list((tmp_path / "out" / "repro").glob("*.py"))
 
 
+def test_the_front_page_says_what_a_backend_declares(tmp_path: Path) -> None:
+    def judged(backend: str) -> Result:
+        how = ["--op", "reciprocal", "--tier", "smoke", "--minimize", "0", "--jobs", "1"]
+        return conform("--backend", f"faulty_backends:{backend}", *how, "--out", str(tmp_path / backend))
+
+    assert judged("flushes").exit_code == 1 and judged("flushes_more").exit_code == 1
+    run = judged("declares")
+    assert run.exit_code == 0, run.output
+    words = "flushes subnormals of float32, float64 and bfloat16"
+    assert f"It declares that it {words}, has no float64." in " ".join(run.output.split())
+    report = json.loads((tmp_path / "declares" / "report.json").read_text())
+    assert report["declarations"][0] == f"It declares that it {words}, has no float64."
+    assert any(f"the verdict pass only because it {words}: reciprocal." in s for s in report["declarations"][1:])
+    page = (tmp_path / "declares" / "report.html").read_text()
+    assert all(sentence in page for sentence in report["declarations"])
+
+
 def test_folders_of_others_are_left_alone(tmp_path: Path) -> None:
     mine = {tmp_path / "log.jsonl": "mine", tmp_path / "results" / "mine": "x"}
     for file, text in mine.items():
