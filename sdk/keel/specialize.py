@@ -30,6 +30,7 @@ from keel.loops.growing_index import Blocks
 from keel.masked_graph import Mask, MaskedGraph, masked
 from keel.padding import cut, padded, resized
 from keel.plugin import Backend, CompileContext, Refusal, Staged, Support, with_context
+from keel.plugin.graph_claims import complete_fusions
 from keel.refusals import answer
 from keel.runtime.contract_checks import PartContract, Run, contract_of, mismatch
 from keel.runtime.last_resorts import compile_instead
@@ -249,10 +250,10 @@ class SpecializedPart:
         """Begins to compile the part for these sizes, and returns a function that finishes it and returns the part.
         Both raise what the backend raises, and KeelError[compile-raised] if it refuses a call.
         """
-        ctx = replace(self.ctx, sizes={})
         instead = partial(self._instead, version, "prepare the constants of")
         with real_tensors():
             gm, calls = self._graph(version)
+            ctx = replace(self.ctx, sizes={}, fusions=complete_fusions(self.ctx.fusions, gm.graph))
             for call in calls:
                 if (why := answer(self.backend, call)) is not None:
                     what = f"{self.backend.name} does not take {call}, the call of a part for {_text(version.values)}."

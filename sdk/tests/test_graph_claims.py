@@ -136,6 +136,42 @@ def test_compile_gets_the_fusions_of_its_part_by_the_names_in_its_graph() -> Non
     assert found == [["silu", "silu"]]
 
 
+def seen_by_compile(**more: Any) -> tuple[Backend, list[tuple[list[str], set[str]]]]:
+    """A backend that fuses ``sin`` with ``cos`` and ``exp`` with ``t``, and the names of fusions and nodes that its
+    ``compile`` gets.
+    """
+    compiled: list[tuple[list[str], set[str]]] = []
+
+    def compile(gm: fx.GraphModule, ctx: CompileContext) -> Any:
+        compiled.append(([f.name for f in ctx.fusions], {node.name for node in gm.graph.nodes}))
+        return gm.forward
+
+    def claim(gm: fx.GraphModule, offered: Nodes) -> list[Fusion]:
+        return [Fusion("sincos", named(gm, "sin", "cos")), Fusion("exp_t", named(gm, "exp", "transpose"))]
+
+    return acme(claim, compile=compile, **more), compiled
+
+
+def turned(x: Tensor) -> Tensor:
+    return x.sin().cos().exp().transpose(0, 1)
+
+
+def test_fusions_of_views_that_keel_makes_are_left_out() -> None:
+    backend, compiled = seen_by_compile(any_layout=True)
+    torch.testing.assert_close(keel.compile(turned, backends=[backend], strict=True)(X), turned(X))
+    [(fusions, names)] = compiled
+    assert fusions == ["sincos"] and {"sin", "cos", "exp"} <= names and "transpose" not in names
+
+
+def test_a_part_for_known_sizes_has_the_fusions() -> None:
+    backend, compiled = seen_by_compile(static=True)
+    run = keel.compile(turned, backends=[backend], strict=True, dynamic=True)
+    for rows in (3, 5):
+        x = torch.randn(rows, 4)
+        torch.testing.assert_close(run(x), turned(x))
+    assert len(compiled) >= 1 and all(fusions == ["sincos", "exp_t"] for fusions, _ in compiled)
+
+
 def test_the_explanation_shows_fusions() -> None:
     text = str(
         keel.explain(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -33,6 +33,12 @@ class Fusion:
             bad(f"{what} has fewer than two calls.", "Leave it out: what is one call is one kernel anyway.")
         if self.saves is not None:
             checked_number(what, "saves", self.saves)
+
+
+def complete_fusions(fusions: Iterable[Fusion], graph: fx.Graph) -> tuple[Fusion, ...]:
+    """The fusions all of whose calls are in a graph: other calls may have become views of results, or masked pieces."""
+    names = {node.name for node in graph.nodes}
+    return tuple(fusion for fusion in fusions if names.issuperset(fusion.calls))
 
 
 @dataclass(frozen=True)
@@ -99,13 +105,13 @@ class CallPattern:
 
     def matches(self, graph: fx.Graph, offered: Collection[fx.Node]) -> Iterator[CallMatch]:
         """The matches in a graph among the calls ``offered``, in the order of their results. They do not overlap."""
-        used = set[fx.Node]()
+        used, order = set[fx.Node](), {node: i for i, node in enumerate(graph.nodes)}
         for node in graph.nodes:
             for match in _matched(self, node, _Match(offered)):
                 calls = {n: p for p, n in match.calls.items()}
                 if used.isdisjoint(calls) and all(n is node or _inside(n, p, calls) for n, p in calls.items()):
                     used |= calls.keys()
-                    yield CallMatch(tuple(n for n in graph.nodes if n in calls), match.bindings)
+                    yield CallMatch(tuple(sorted(calls, key=order.__getitem__)), match.bindings)
                     break
 
 

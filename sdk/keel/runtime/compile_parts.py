@@ -166,7 +166,7 @@ def _label(graph: PartGraph) -> str:
 
 def _key(graph: PartGraph) -> Any:
     """The cache key of a part: equal keys compile to the same code."""
-    return graph.part.owner.name, graph.part.nodes, graph.outputs
+    return graph.part.owner.name, graph.part.nodes, graph.part.fusions, graph.outputs
 
 
 def compiled_part(

@@ -13,6 +13,7 @@ from keel.fuel import Fuel
 from keel.graph.tensor_devices import devices_of
 from keel.placement.part_graphs import PartGraph
 from keel.plugin import Backend, CompileContext, Constant, SizeRange
+from keel.plugin.graph_claims import complete_fusions
 from keel.torch_adapter import Captured, facts_of
 
 
@@ -35,7 +36,7 @@ class PartContexts:
             options=options_of(graph.part.owner, self.options),
             device=next(iter(devices)) if len(devices) == 1 else None,
             sizes=_sizes(graph),
-            fusions=graph.part.fusions,
+            fusions=complete_fusions(graph.part.fusions, graph.graph),
         )
 
     def with_common(self, **changes: Any) -> PartContexts:
