@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Hashable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextvars import copy_context
 from dataclasses import dataclass
 from functools import lru_cache
 from threading import Lock
@@ -111,7 +112,7 @@ def _store(key: Sequence[str], data: bytes) -> None:
     """Stores an entry on a thread that no kernel waits for: until it is on the disk, tens of milliseconds can pass.
     Python ends after the last one is stored.
     """
-    _writer(os.getpid()).submit(CACHE.put, key, data)
+    _writer(os.getpid()).submit(copy_context().run, CACHE.put, key, data)
 
 
 def stored() -> Future[None]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -13,7 +14,8 @@ from typing import Any
 from torch import fx
 
 from keel import dump
-from keel.artifact.graph_cache import CacheEntry, cache_entry
+from keel.artifact.graph_cache import CacheEntry, cache_entry, is_cache_on
+from keel.artifact.saved_graph import restoring_with, saves_of
 from keel.errors import KeelError, KeelWarning
 from keel.events import (
     AutotuneSkipped,
@@ -58,11 +60,13 @@ from keel.torch_adapter import (
     Boxed,
     Captured,
     GraphPair,
+    Saves,
     capture,
     compiled_graphs,
     guards_of,
     has_effect,
     is_random,
+    is_saved_by_force,
     unwrapped,
 )
 from keel.warm_up import warm_up
@@ -107,9 +111,15 @@ class DynamoBackend:
         with unwrapped(), no_collection():
             reject_excluded_inputs(gm)
             images = partial(saved_images, backends=settings.backends, by_cost=settings.placement != "order")
-            run = capture(gm, example_inputs, compiler, images, Decompositions(settings.backends))
+            saves = self._saves(settings)
+            with restoring_with(settings):
+                run = capture(gm, example_inputs, compiler, images, Decompositions(settings.backends), saves)
         give_back_freed_memory()
         return run
+
+    def _saves(self, settings: Settings) -> Saves | None:
+        """How PyTorch saves what is compiled. Listeners get the whole graph, so with one nothing is loaded."""
+        return saves_of(settings) if is_saved_by_force() or (is_cache_on() and self.listen is ignore) else None
 
 
 class Owners:
@@ -146,12 +156,13 @@ def compile_captured(captured: Captured, settings: Settings, listen: Listener = 
         return in_order(captured, steps, partial(compile_captured, settings=settings, listen=listen))
     # Listeners get the whole graph, so with one the graph is always compiled.
     entry = cache_entry(captured, settings) if listen is ignore else None
-    if entry is not None and (loaded := entry.load()) is not None:
-        run, parts = loaded
-        log_event(GraphLoaded(captured.kind, tuple(parts)))
-        return run
-    with shown_progress(captured.kind) as progress:
-        return _without_faulty_backends(captured, settings, each_of(progress, log_event, listen), entry)
+    with nullcontext() if entry is None else entry.recording():
+        if entry is not None and (loaded := entry.load()) is not None:
+            run, parts = loaded
+            log_event(GraphLoaded(captured.kind, tuple(parts)))
+            return run
+        with shown_progress(captured.kind) as progress:
+            return _without_faulty_backends(captured, settings, each_of(progress, log_event, listen), entry)
 
 
 def _without_faulty_backends(
@@ -229,7 +240,7 @@ def compile_graph(
     program = link_program(gm, captured.constants)
     run = link(program, parts, captured.constants)
     if entry is not None and reliable and not failures:
-        entry.store(program, built, guards_of(captured.fake_mode)[len(guards) :])
+        run = entry.stored(run, program, built, guards_of(captured.fake_mode)[len(guards) :])
     stages.end()
     graph = GraphCompiled(
         captured.kind, captured.gm, gm, plan, tuple(parts), planner.constants, stages.seconds, planner.price

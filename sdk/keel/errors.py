@@ -29,6 +29,7 @@ CODES = (
     "bad-plan",  # a placement fails its certificate
     "bad-text",  # text that does not parse
     "bad-file",  # a file that is not what it has to be: a saved graph, a data sheet, a log, waivers
+    "bad-artifact",  # a compiled graph that cannot be saved, or that does not fit where it is loaded
     "bad-option",  # an option that does not exist, or has the wrong type
     "bad-input",  # arguments that an exported or saved program was not made for
     "bad-index",  # an index, itself data, that lies outside of the dimension that it counts in

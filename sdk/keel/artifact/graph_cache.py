@@ -11,24 +11,30 @@ import logging
 import os
 import zlib
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 
 import sympy
 import torch
 
 from keel.artifact.compiled_graph import graph_from_data, graph_to_data, guards_from_data
 from keel.artifact.graph_key import graph_key
+from keel.artifact.saved_graph import SavedFacts, cannot_save, saved_state
 from keel.cache import Cache
+from keel.cache.store import recorded_by
+from keel.errors import first_line
 from keel.interrupts import is_interrupt
 from keel.runtime.link import CompiledPart, link
 from keel.runtime.link_program import LinkProgram
 from keel.runtime.part_context import common_context
 from keel.runtime.part_interface import BuiltPart
-from keel.serialize.codec import NotSerializable
 from keel.settings import Settings
-from keel.torch_adapter import Boxed, Captured, add_guards
+from keel.torch_adapter import Boxed, Captured, Saveable, add_guards, is_saved_by_force
 
 CACHE = Cache("graph")
+_NOT_CODE = ("graph-", "compilers-")
+"""How the names of entries begin that are not compiled code."""
 SWITCH = "KEEL_GRAPH_CACHE"
 """The environment variable that turns the cache off if it is 0."""
 _log = logging.getLogger("keel.compiler")
@@ -36,26 +42,37 @@ _log = logging.getLogger("keel.compiler")
 
 @dataclass(frozen=True)
 class CacheEntry:
-    """The entry of a captured graph under its key."""
+    """The entry of a captured graph under its key. If the cache is off, the graph is only made a form that PyTorch can
+    save.
+    """
 
     captured: Captured
     settings: Settings
     key: tuple[str, ...] = field(repr=False)
+    is_on: bool = True
+    libraries: dict[str, bytes] = field(default_factory=dict, repr=False)
+    """The entries of the cache that were used while the graph was compiled or loaded, by name, if PyTorch saves it."""
+
+    def recording(self) -> AbstractContextManager[None]:
+        """A context in which ``libraries`` are recorded."""
+        return recorded_by(self._record) if self.captured.is_saved else nullcontext()
+
+    def _record(self, name: str, data: bytes) -> None:
+        if not name.startswith(_NOT_CODE):
+            self.libraries[name] = data
 
     def load(self) -> tuple[Boxed, list[CompiledPart]] | None:
         """The compiled graph and its parts; None if there is no entry, or if it cannot be used."""
         try:
-            return self._loaded()
+            content = CACHE.get(self.key) if self.is_on else None
+            return None if content is None else self._loaded(content)
         except BaseException as raised:
             if is_interrupt(raised):
                 raise
             _log.info("%s graph: its entry in the cache cannot be used. %s", self.captured.kind, raised)
             return None
 
-    def _loaded(self) -> tuple[Boxed, list[CompiledPart]] | None:
-        content = CACHE.get(self.key)
-        if content is None:
-            return None
+    def _loaded(self, content: bytes) -> tuple[Boxed, list[CompiledPart]] | None:
         data = json.loads(zlib.decompress(content))
         settings, captured = self.settings, self.captured
         if not add_guards(captured.fake_mode, guards_from_data(data)):
@@ -63,26 +80,57 @@ class CacheEntry:
         ctx = common_context(captured, spends_memory=settings.spends_memory)
         last = () if settings.strict else tuple(b for b in settings.backends if b.last_resort)
         program, parts = graph_from_data(data, settings.backends, ctx, dict(settings.options), last)
-        return link(program, parts, captured.constants), parts
+        return self._saveable(link(program, parts, captured.constants), content), parts
 
-    def store(self, program: LinkProgram, parts: Sequence[BuiltPart], guards: Sequence[sympy.Basic]) -> None:
-        """Stores a compiled graph. Does nothing if a value in it cannot be saved."""
+    def stored(
+        self, run: Boxed, program: LinkProgram, parts: Sequence[BuiltPart], guards: Sequence[sympy.Basic]
+    ) -> Boxed:
+        """Stores a compiled graph, unless a value in it cannot be saved. Returns ``run``, in a form that PyTorch can
+        save if it wants that.
+        """
         try:
             data = graph_to_data(program, parts, guards)
-        except NotSerializable as why:
-            _log.info("%s graph: it is not kept for the next process. %s", self.captured.kind, why)
-            return
-        CACHE.put(self.key, zlib.compress(json.dumps(data, separators=(",", ":")).encode(), 1))
+        except BaseException as why:
+            if is_interrupt(why):
+                raise
+            _not_kept(self.captured, why)
+            return run
+        content = zlib.compress(json.dumps(data, separators=(",", ":")).encode(), 1)
+        if self.is_on:
+            CACHE.put(self.key, content)
+        return self._saveable(run, content)
+
+    def _saveable(self, run: Boxed, content: bytes) -> Boxed:
+        if not self.captured.is_saved:
+            return run
+        facts = SavedFacts.of(self.captured, self.settings)
+        return Saveable(run, partial(saved_state, facts, content, self.libraries))
 
 
 def cache_entry(captured: Captured, settings: Settings) -> CacheEntry | None:
-    """The entry of a graph; None if it cannot have one, or the cache is off."""
-    if os.environ.get(SWITCH) == "0" or os.environ.get("KEEL_DUMP") or torch.compiler.config.force_disable_caches:
+    """The entry of a graph; None if it cannot have one, or if nothing would use it. Raises KeelError[bad-artifact] if
+    the user asked PyTorch to save it, and it cannot be saved.
+    """
+    is_on = is_cache_on()
+    if not is_on and not captured.is_saved:
         return None
     try:
-        return CacheEntry(captured, settings, graph_key(captured, settings))
+        return CacheEntry(captured, settings, graph_key(captured, settings), is_on)
     except BaseException as why:
         if is_interrupt(why):
             raise
-        _log.info("%s graph: it is not kept for the next process. %s", captured.kind, why)
+        _not_kept(captured, why)
         return None
+
+
+def _not_kept(captured: Captured, why: BaseException) -> None:
+    """Says why a graph is not kept. Raises KeelError[bad-artifact] if the user asked PyTorch to save it."""
+    if captured.is_saved and is_saved_by_force():
+        raise cannot_save(captured.kind, first_line(why)) from why
+    _log.info("%s graph: it is not kept for the next process. %s", captured.kind, why)
+
+
+def is_cache_on() -> bool:
+    """True if compiled graphs are kept in the cache."""
+    off = os.environ.get(SWITCH) == "0" or os.environ.get("KEEL_DUMP") or torch.compiler.config.force_disable_caches
+    return not off

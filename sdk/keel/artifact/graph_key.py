@@ -18,14 +18,21 @@ from keel.runtime.part_context import constants_of
 from keel.serialize.codec import NotSerializable
 from keel.serialize.save import numbers_of
 from keel.settings import Settings
-from keel.torch_adapter import Captured, facts_of
+from keel.torch_adapter import Captured, facts_of, real_tensors
 
 
 def graph_key(captured: Captured, settings: Settings) -> tuple[str, ...]:
     """The key of what ``settings`` compile a captured graph to. Raises NotSerializable, with the reason, if that may
     depend on more than a text can say.
     """
-    return _environment(), _settings(settings), "\n".join(_graph(captured))
+    return *settings_key(settings), "\n".join(_graph(captured))
+
+
+def settings_key(settings: Settings) -> tuple[str, str]:
+    """The key of what does not depend on the graph: the environment, and the settings with their backends. Raises
+    NotSerializable, with the reason, if compiling may depend on more than a text can say.
+    """
+    return _environment(), _settings(settings)
 
 
 def _environment() -> str:
@@ -37,7 +44,6 @@ def _environment() -> str:
         platform.machine(),
         torch.backends.cpu.get_cpu_capability(),
         torch.get_num_threads(),
-        torch.backends.mkldnn.enabled,
         torch.are_deterministic_algorithms_enabled(),
         is_filled(),
     )
@@ -79,7 +85,8 @@ def _graph(captured: Captured) -> Iterator[str]:
         for node in graph.graph.find_nodes(op="get_attr"):
             if not isinstance(getattr(graph, str(node.target), None), fx.GraphModule):
                 raise NotSerializable(f"It has the object {node.target}.")
-    yield repr((captured.kind, captured.static, captured.shares, captured.overwrites, captured.frozen))
+    flags = (captured.shares, captured.frozen, torch.backends.mkldnn.enabled)
+    yield repr((captured.kind, captured.static, captured.overwrites, flags))
     yield repr([(name, each.kind, each.name, each.written) for name, each in captured.stored.items()])
     yield repr([(name, str(tensor.device)) for name, tensor in captured.constants.items()])
     yield from _values((n, c.value) for n, c in constants_of(captured).items() if c.value is not None)
@@ -93,5 +100,7 @@ def _values(constants: Iterable[tuple[str, torch.Tensor]]) -> Iterator[str]:
     for name, tensor in constants:
         if type(tensor) not in (torch.Tensor, torch.nn.Parameter) or tensor.layout is not torch.strided:
             raise NotSerializable(f"The constant {name} is a {type(tensor).__name__} of layout {tensor.layout}.")
-        content = tensor.detach().cpu().resolve_conj().resolve_neg().contiguous().reshape(-1).view(torch.uint8)
-        yield f"{name} {tensor.dtype} {[*tensor.shape]} {hashlib.sha256(content.numpy().data).hexdigest()}"
+        with real_tensors():
+            content = tensor.detach().cpu().resolve_conj().resolve_neg().contiguous().reshape(-1).view(torch.uint8)
+            hashed = hashlib.sha256(content.numpy().data).hexdigest()
+        yield f"{name} {tensor.dtype} {[*tensor.shape]} {hashed}"

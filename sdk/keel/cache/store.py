@@ -13,8 +13,9 @@ import re
 import shutil
 import stat
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,6 +29,28 @@ STALE = 3600.0
 """Seconds after which a draft counts as abandoned: longer than a compiler runs."""
 ENTRY = re.compile(rf"(?!{folder.DRAFT})[A-Za-z0-9_-]{{1,64}}-[0-9a-f]{{32}}(\.[a-z0-9]{{1,8}})?")
 """The names of entries.  No other file of a folder is evicted."""
+
+
+Record = Callable[[str, bytes], None]
+"""Called with the name and the bytes of an entry."""
+_RECORD: ContextVar[Record | None] = ContextVar("records the entries that are used", default=None)
+
+
+@contextmanager
+def recorded_by(record: Record) -> Iterator[None]:
+    """While the block runs, ``record`` is called for each entry that is read or written, on any thread that works for
+    it.
+    """
+    token = _RECORD.set(record)
+    try:
+        yield
+    finally:
+        _RECORD.reset(token)
+
+
+def _recorded(name: str, data: bytes) -> None:
+    if (record := _RECORD.get()) is not None:
+        record(name, data)
 
 
 @dataclass(frozen=True)
@@ -66,22 +89,18 @@ class Cache:
 
         try:
             data = folder.in_folder(read)
-            return data if data is not None else folder.in_temporary(read)
+            data = data if data is not None else folder.in_temporary(read)
+            if data is not None:
+                _recorded(name, data)
+            return data
         except OSError:  # no folder can be used, not even a temporary one
             return None
 
     def put(self, key: Sequence[str], data: bytes) -> None:
         """Stores ``data`` under ``key`` and replaces an older entry.  Does nothing if no folder can be written."""
-        name, limit = self.name(key), size_limit()
-        if len(data) > limit:
-            return
-
-        def write(descriptor: int, path: Path) -> None:
-            _write(descriptor, name, data)
-            sweep(descriptor, limit, keep=name)
-
-        with suppress(OSError):
-            folder.in_folder(write)
+        name = self.name(key)
+        _recorded(name, data)
+        put_named(name, data)
 
     def get_or_make(self, key: Sequence[str], make: Callable[[], bytes]) -> bytes:
         """Returns the entry of ``key``.  If it is missing, calls ``make()`` and stores the result."""
@@ -90,6 +109,32 @@ class Cache:
             data = make()
             self.put(key, data)
         return data
+
+
+def put_missing(name: str, data: bytes) -> None:
+    """Stores an entry under the name of its file, unless the file exists.  Does nothing for a name that no entry
+    has.
+    """
+    try:
+        missing = folder.in_folder(lambda descriptor, path: None if (path / name).exists() else True)
+    except OSError:
+        return
+    if missing and ENTRY.fullmatch(name):
+        put_named(name, data)
+
+
+def put_named(name: str, data: bytes) -> None:
+    """Stores an entry under the name of its file."""
+    limit = size_limit()
+    if len(data) > limit:
+        return
+
+    def write(descriptor: int, path: Path) -> None:
+        _write(descriptor, name, data)
+        sweep(descriptor, limit, keep=name)
+
+    with suppress(OSError):
+        folder.in_folder(write)
 
 
 def digest(key: Sequence[str]) -> str:

@@ -290,9 +290,9 @@ def graph_data(gm: fx.GraphModule, constants: Mapping[str, Any], fixed: Mapping[
             if node.op == "placeholder" and node.name in fixed:
                 inputs.append({"name": node.name, "fixed": encode(fixed[node.name])})
             elif node.op == "placeholder":
-                inputs.append({"name": node.name, "out": encode_type(node.meta["val"])})
+                inputs.append({"name": node.name, "out": _type(node)})
             elif node.op == "call_function":
-                nodes.append({"name": node.name, **_call(node), "out": encode_type(node.meta["val"])})
+                nodes.append({"name": node.name, **_call(node), "out": _type(node)})
         except NotSerializable as e:
             problems[f"%{node.name} = {node.target}"] = str(e)
     if problems:
@@ -306,6 +306,13 @@ def graph_data(gm: fx.GraphModule, constants: Mapping[str, Any], fixed: Mapping[
             for name, g in _inner(gm).items()
         },
     }
+
+
+def _type(node: fx.Node) -> Data:
+    """The type of a node as data. An assertion in an inner graph may have none."""
+    if "val" not in node.meta and not (is_overload(node.target) and not node.target._schema.returns):  # type: ignore[union-attr]
+        raise NotSerializable("Its type is not known.")
+    return encode_type(node.meta.get("val"))
 
 
 def _call(node: fx.Node) -> dict[str, Any]:

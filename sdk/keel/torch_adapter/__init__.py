@@ -7,9 +7,13 @@ from keel.torch_adapter.capture import (
     Boxed,
     Captured,
     Kind,
+    Saveable,
+    Saves,
     capture,
     compiled_graphs,
+    finished,
     functional,
+    is_saved_by_force,
     real_tensors,
     tidied,
     unwrapped,
@@ -26,6 +30,7 @@ from keel.torch_adapter.lazy_module import lazy_module
 from keel.torch_adapter.meta_bugs.fft_strides import Transformed
 from keel.torch_adapter.meta_bugs.table import bug_of, fix_strides
 from keel.torch_adapter.modes import without_autocast, without_modes
+from keel.torch_adapter.mutations import Mutations, copy_of
 from keel.torch_adapter.node_origin import origin_of
 from keel.torch_adapter.numbers import NotRecorded, number
 from keel.torch_adapter.observe import observed
@@ -104,9 +109,12 @@ __all__ = [
     "GraphPair",
     "Kind",
     "LastingValue",
+    "Mutations",
     "NotRecorded",
     "Parameter",
     "Range",
+    "Saveable",
+    "Saves",
     "StoredKind",
     "StoredTensor",
     "SymbolFacts",
@@ -122,6 +130,7 @@ __all__ = [
     "captured_work",
     "compiled_graphs",
     "constant_of",
+    "copy_of",
     "decomposition_of",
     "dim_of",
     "expression",
@@ -131,6 +140,7 @@ __all__ = [
     "fake_mode_of",
     "fake_mode_of_value",
     "fast_range",
+    "finished",
     "fix_strides",
     "flat",
     "flatten_call",
@@ -151,6 +161,7 @@ __all__ = [
     "is_overload",
     "is_profiling",
     "is_random",
+    "is_saved_by_force",
     "is_taken_apart",
     "late",
     "lazy_module",

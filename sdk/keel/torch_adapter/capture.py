@@ -8,9 +8,10 @@ autograd must see. It leaves other mutations in the graphs, and ``mutations`` re
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
+from hashlib import sha256
 from time import perf_counter
 from traceback import format_exception
 from typing import Any, Literal
@@ -31,7 +32,7 @@ from keel.torch_adapter.lazy_module import lazy_module
 from keel.torch_adapter.meta_bugs.apply import apply_fixes
 from keel.torch_adapter.meta_bugs.upsample import resampled
 from keel.torch_adapter.misread_sizes import restore_sizes
-from keel.torch_adapter.mutations import taken_out
+from keel.torch_adapter.mutations import Mutations, taken_out
 from keel.torch_adapter.profiling import in_range
 from keel.torch_adapter.recorder import fake_mode_of
 from keel.torch_adapter.regions import without_writes
@@ -59,7 +60,8 @@ class Captured:
     write such a result to the memory of its input, and return that. Capturing took ``seconds``, 0 if that is unknown.
     ``stored`` says which of the model's tensors an input or a constant is, by placeholder. Constants that are among
     these may be written to between calls, unless the graph is ``frozen``; other constants never change. The program
-    gets the first ``results`` results of an inference or forward graph, and may hold them for as long as it likes.
+    gets the first ``results`` results of an inference or forward graph, and may hold them for as long as it likes. If
+    PyTorch saves compiled graphs, ``is_saved``, and what compiles this one should make it a ``Saveable``.
     """
 
     gm: fx.GraphModule
@@ -72,6 +74,7 @@ class Captured:
     stored: Mapping[str, StoredTensor] = field(default_factory=dict)
     frozen: bool = False
     results: int = 0
+    is_saved: bool = False
 
     @property
     def fake_mode(self) -> Any:
@@ -80,6 +83,30 @@ class Captured:
 
 
 Compiler = Callable[[Captured], Boxed]
+State = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Saveable:
+    """A compiled graph that PyTorch can save. ``state`` returns what is saved of it, given the mutations that follow
+    it, or raises ValueError with a reason.
+    """
+
+    run: Boxed
+    state: Callable[[Mutations | None], State]
+
+    def __call__(self, args: list[Any]) -> Sequence[Any]:
+        return self.run(args)
+
+
+@dataclass(frozen=True)
+class Saves:
+    """How PyTorch saves compiled graphs: under a key that has ``tag`` in it. ``restore``, a function of a module, makes
+    a compiled graph of the state of a ``Saveable``.
+    """
+
+    tag: str
+    restore: Callable[[State], Boxed]
 
 
 def capture(
@@ -88,12 +115,14 @@ def capture(
     compiler: Compiler,
     images: Images = no_images,
     decomposed: Decomposed = nothing_decomposed,
+    saves: Saves | None = None,
 ) -> Callable[..., Any]:
     """Captures ``gm`` and returns a callable with Dynamo's calling convention that runs what ``compiler`` returns.
     ``compiler`` is called for an inference graph, or for a forward graph and (now or when first needed) a backward
     graph. Values of ``images`` that the forward graph saves are saved channels-last. What calls are ``decomposed`` to
     says what can be computed again in backward (see ``inlined_calls``). Only PyTorch's dispatcher
-    decomposes operators here.
+    decomposes operators here. With ``saves``, PyTorch saves what it made of ``gm`` together with the compiled graphs,
+    and if it has saved the same before, ``compiler`` is not called.
     """
     # Importing these takes longer than importing torch, and a package that only defines a backend does not need them.
     from torch._dynamo.utils import flatten_graph_inputs
@@ -101,12 +130,15 @@ def capture(
     from torch._functorch.aot_autograd import aot_module_simplified
     from torch.fx._lazy_graph_module import _use_lazy_graph_module
 
+    from keel.torch_adapter.output_code import saved_compiler, saving
+
     if any(isinstance(x, list | tuple | dict) for x in example_inputs):  # the whole backward of compiled autograd
-        more = compiler, images, decomposed
+        more = compiler, images, decomposed, saves
         return flatten_graph_inputs(gm, example_inputs, lambda flat, inputs: capture(flat, inputs, *more))
     read_apart(gm)
     stored = stored_tensors(gm, example_inputs)
-    of = partial(_compile_function, compiler, torch._C._get_mkldnn_enabled(), stored, perf_counter())
+    restore = None if saves is None else saves.restore
+    of = partial(_compile_function, compiler, torch._C._get_mkldnn_enabled(), stored, perf_counter(), restore)
     # The backward graph is compiled inside the user's frame, or even inside autograd's thread.
     backward = torch.compiler.disable(of("backward"), reason="Keel compiles here")
     # Donated buffers would forbid backward(retain_graph=True), and Keel does not reuse their memory. Tokens, which
@@ -121,11 +153,12 @@ def capture(
         resampled(gm),
         keep_silent_assertions(gm),
         factorizations_checked(),
+        nullcontext() if saves is None else saving(_key(saves.tag, gm, stored)),
     ):
         return aot_module_simplified(
             gm,
             example_inputs,
-            fw_compiler=of("forward"),
+            fw_compiler=of("forward") if saves is None else saved_compiler(of("forward")),
             bw_compiler=backward,
             inference_compiler=of("inference"),
             partition_fn=partial(_partition, images, decomposed),
@@ -134,8 +167,29 @@ def capture(
         )
 
 
+def is_saved_by_force() -> bool:
+    """True if the user asked PyTorch to save the compiled graph, as ``aot_compile`` does."""
+    from torch._functorch import config
+
+    return bool(getattr(config, "force_autograd_cache", False))
+
+
+def _key(tag: str, gm: torch.nn.Module, stored: Stored) -> str:
+    """What the key of a saved result has in addition to PyTorch's: names of the model's tensors, which plugins get, and
+    lines of the program, which errors show.
+    """
+    traces = [str(node.meta.get("stack_trace")) for node in gm.graph.nodes] if isinstance(gm, fx.GraphModule) else []
+    tensors = [f"{number} {each.kind} {each.name}" for number, each in stored.items()]
+    return sha256("\n".join([tag, *tensors, *traces]).encode("utf-8", "replace")).hexdigest()
+
+
 def _compile_function(
-    compiler: Compiler, onednn: bool, stored: Stored, began: float, kind: Kind
+    compiler: Compiler,
+    onednn: bool,
+    stored: Stored,
+    began: float,
+    restore: Callable[[State], Boxed] | None,
+    kind: Kind,
 ) -> Callable[..., Boxed]:
     """The function that AOTAutograd calls to compile a graph of ``kind``, whose capture ``began`` at that time. It runs
     ``compiler`` with the user's setting of oneDNN.
@@ -156,23 +210,53 @@ def _compile_function(
             )
             captured = replace(captured, static=static, shares=shares, overwrites=overwrites, stored=named)
             captured = replace(captured, results=results)
-            run = compiler(replace(captured, seconds=seconds))
+            start = perf_counter()
+            compiled = compiler(replace(captured, seconds=seconds, is_saved=restore is not None))
+            took = perf_counter() - start
         if kind != "backward":
-            run = _no_views(run)
             _none_donated()
-        if objects:
-            run = _with_objects(run, objects)
-        if mutations is not None:
-            # If PyTorch checks the versions of all saved tensors, a backward's own mutations would prevent a second
-            # run.
-            run = mutations.after(run, hidden=kind != "backward" or not saves_unchecked())
-        run = in_range(run, f"keel {kind} graph")
-        if kind == "backward":  # autograd calls it, possibly while Dynamo traces frames
-            run = torch.compiler.disable(run, reason="Keel has compiled this")
-        run._boxed_call = True  # type: ignore[attr-defined]
-        return run
+        run = finished(compiled if not objects else _with_objects(compiled, objects), kind, mutations)
+        if restore is None:
+            return run
+
+        def state() -> State:
+            if objects or not isinstance(compiled, Saveable):
+                raise ValueError(f"The {kind} graph has no form that can be saved.")
+            return compiled.state(mutations)
+
+        return _saved(run, kind, state, restore, took)
 
     return compile_graph
+
+
+def finished(run: Boxed, kind: Kind, mutations: Mutations | None) -> Boxed:
+    """A compiled graph with what follows each call: its results are not views for autograd, and the mutations are
+    applied.
+    """
+    if isinstance(run, Saveable):
+        run = run.run
+    if kind != "backward":
+        run = _no_views(run)
+    if mutations is not None:
+        # If PyTorch checks the versions of all saved tensors, a backward's own mutations would prevent a second run.
+        run = mutations.after(run, hidden=kind != "backward" or not saves_unchecked())
+    run = in_range(run, f"keel {kind} graph")
+    if kind == "backward":  # autograd calls it, possibly while Dynamo traces frames
+        run = torch.compiler.disable(run, reason="Keel has compiled this")
+    run._boxed_call = True  # type: ignore[attr-defined]
+    return run
+
+
+def _saved(
+    run: Boxed, kind: Kind, state: Callable[[], State], restore: Callable[[State], Boxed], seconds: float
+) -> Boxed:
+    """A compiled graph that PyTorch may save. It took ``seconds`` to compile."""
+    from keel.torch_adapter.output_code import SavedGraph, save_until_first_call
+
+    graph = SavedGraph(run, state, restore, seconds)
+    if kind == "backward":
+        save_until_first_call(graph)
+    return graph
 
 
 def _partition(images: Images, decomposed: Decomposed, joint: fx.GraphModule, *args: Any, **kwargs: Any) -> Any:

@@ -42,7 +42,7 @@ class Mutations:
     input's memory instead, and return the input.
     """
 
-    program: Callable[..., None]
+    program: fx.GraphModule
     inputs: tuple[int, ...]
     values: int
     copied: tuple[int, ...]
@@ -54,7 +54,7 @@ class Mutations:
         mutations take. ``hidden`` keeps the version counters of inputs: AOTAutograd advances them before a forward
         graph runs, if autograd has to see the mutation.
         """
-        inputs, copied, program = self.inputs, self.copied, self.program
+        inputs, copied, program = self.inputs, self.copied, self.program.forward
         pairs = [(inputs.index(i), result) for result, i in self.overwrites]
 
         def mutating(args: list[Any]) -> Sequence[Any]:
@@ -196,7 +196,7 @@ class _Recorder:
             else:
                 graph.call_function(group[0].target, (*into, *contents))  # type: ignore[arg-type]
         graph.output(None)
-        self.program: Callable[..., None] = fx.GraphModule({}, graph).forward
+        self.program = fx.GraphModule({}, graph)
 
     def _need(self, node: Any, *, shared: bool) -> None:
         if not isinstance(node, fx.Node):

@@ -303,7 +303,7 @@ def copies(*pairs: tuple[Any, Any], aliased: bool = False) -> tuple[Mutations, f
 
 def calls_of(mutations: Mutations) -> list[tuple[str, int]]:
     """The operators of the program of mutations, each with the number of tensors that it writes."""
-    nodes = mutations.program.__self__.graph.nodes  # type: ignore[attr-defined]
+    nodes = mutations.program.graph.nodes  # type: ignore[attr-defined]
     return [
         (n.target.__name__, len(n.args[0]) if isinstance(n.args[0], list | tuple) else 1)
         for n in nodes
