@@ -66,7 +66,14 @@ def _backend(backend: Backend) -> str:
     if not isinstance(text, str) or not text:
         raise NotSerializable(f"The fingerprint of {backend.name} is {text!r:.80}, not a text.")
     flags = (backend.host_scalars, backend.last_resort, backend.static, backend.any_layout, backend.api)
-    functions = [backend.supports, backend.compile, backend.prefers, backend.serialize, backend.deserialize]
+    functions = [
+        backend.supports,
+        backend.compile,
+        backend.prefers,
+        backend.claim,
+        backend.serialize,
+        backend.deserialize,
+    ]
     if (target := backend.target) is not None:
         functions += [target.render, target.build]
     # A copy of a backend with other functions has the fingerprint of the original.
