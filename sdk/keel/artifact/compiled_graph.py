@@ -72,7 +72,6 @@ def _part_data(part: BuiltPart, symbols: dict[str, dict[str, bool]]) -> Data:
         "nodes": list(part.graph.part.nodes),
         "sizes": to_data(part.ctx.sizes, names),
         "fusions": to_data(part.ctx.fusions, names),
-        "fusions": to_data(part.ctx.fusions, names),
         "device": None if part.ctx.device is None else str(part.ctx.device),
         "overwrites": dict(part.ctx.overwrites),
     }
@@ -158,7 +157,6 @@ class _Loading:
             options=options_of(self.owner, options),
             device=None if device is None else torch.device(device),
             sizes=self.record("sizes"),
-            fusions=self.record("fusions"),
             fusions=self.record("fusions"),
             overwrites=data["overwrites"],
         )
