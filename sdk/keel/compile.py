@@ -38,11 +38,11 @@ def compile(
     ``backends`` are names of installed backends or Backend values, in order of preference. The default is the reference
     backends that can run on this machine, and for tensors on other devices the installed plugins for these.
     ``dynamic``, ``fullgraph`` and ``mode`` are those of ``torch.compile``. The mode ``reduce-overhead`` captures the
-    work of a graph on its device from the third call on, and replays it, if all tensors are on one device that can do
+    work of a graph on its device and replays it from the third call on, if all tensors are on one device that can do
     that. On CUDA that needs known sizes, and a call overwrites the results of the previous call. ``max-autotune`` does
     so too, measures placements where backends have data sheets, and packs weights although that gains little for its
-    memory; ``max-autotune-no-cudagraphs`` does all but capture. ``strict`` turns
-    fallbacks into errors. ``fuel`` limits the number of fusions, to find a wrong one by bisection.
+    memory; ``max-autotune-no-cudagraphs`` does all but capture. ``strict`` turns fallbacks into errors. ``fuel`` limits
+    the number of fusions, to find a wrong one by bisection.
 
     ``placement`` says how a backend is chosen. ``order``: the first one that takes the operator. ``cost``: those with
     which the whole graph is fastest by their data sheets; last resorts compete without one. ``measured``: by cost, and
