@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import platform
+import re
 from collections.abc import Iterable, Iterator
+from dataclasses import fields
 
 import torch
 from torch import fx
@@ -13,7 +15,7 @@ from keel import dump
 from keel.cache import package_fingerprint
 from keel.graph.deterministic import is_filled
 from keel.graph.module_paths import module_path
-from keel.plugin import Backend
+from keel.plugin import Backend, Support
 from keel.runtime.part_context import constants_of
 from keel.serialize.codec import NotSerializable
 from keel.serialize.save import numbers_of
@@ -65,19 +67,23 @@ def _backend(backend: Backend) -> str:
     text = backend.fingerprint()
     if not isinstance(text, str) or not text:
         raise NotSerializable(f"The fingerprint of {backend.name} is {text!r:.80}, not a text.")
-    flags = (backend.host_scalars, backend.last_resort, backend.static, backend.any_layout, backend.api)
-    functions = [
-        backend.supports,
-        backend.compile,
-        backend.prefers,
-        backend.claim,
-        backend.serialize,
-        backend.deserialize,
-    ]
+    facts = {f.name: _fact(getattr(backend, f.name)) for f in fields(backend) if f.name not in _NOT_FACTS}
     if (target := backend.target) is not None:
-        functions += [target.render, target.build]
-    # A copy of a backend with other functions has the fingerprint of the original.
-    return repr((backend.name, backend.device, flags, backend.cost, text, [*map(_name, functions)]))
+        facts["target"] = f"{_name(target.render)} {_name(target.build)}"
+    return repr((facts, text))
+
+
+_NOT_FACTS = frozenset(("probe", "warm_up", "fingerprint", "target"))
+"""The fields of a backend that do not say how it compiles."""
+
+
+def _fact(value: object) -> str:
+    """A field of a backend. A copy of a backend with another function has the fingerprint of the original, so functions
+    are told apart by where they come from.
+    """
+    if callable(value) or isinstance(value, Support):
+        return _name(value)
+    return re.sub(r" at 0x[0-9a-f]+", "", repr(value))  # of the functions of a data sheet
 
 
 def _name(function: object) -> str:
