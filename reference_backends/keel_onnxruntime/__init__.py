@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from functools import partial
+from importlib.metadata import version
 from importlib.util import find_spec
 from typing import Any
 
 from torch import fx
 
 from keel import Backend
+from keel.cache import package_fingerprint
 from keel.plugin import CompileContext, Option, PreparedConstants
 from keel_onnxruntime.onnx_operators import EMITTERS, SUPPORT
 
@@ -36,6 +38,18 @@ def compile(gm: fx.GraphModule, ctx: CompileContext) -> PreparedConstants:
     return PreparedConstants(prepare, partial(run_session, [node.meta["val"] for node in results]))
 
 
+def fingerprint() -> str:
+    """This package, and the libraries that it builds and runs models with."""
+    return "\n".join([package_fingerprint("keel_onnxruntime"), version("onnx"), version("onnxruntime")])
+
+
 backend = Backend(
-    name="onnxruntime", device="cpu", supports=SUPPORT, compile=compile, probe=probe, any_layout=True, options=OPTIONS
+    name="onnxruntime",
+    device="cpu",
+    supports=SUPPORT,
+    compile=compile,
+    probe=probe,
+    any_layout=True,
+    options=OPTIONS,
+    fingerprint=fingerprint,
 )

@@ -4,7 +4,7 @@ from keel import Limits, LoopTarget, aten_externs, loop_backend
 from keel_triton.build import build, warm_up
 from keel_triton.cost_model import COST
 from keel_triton.op_table import ATOMIC_ADD, DTYPES, REDUCTIONS, SCALARS
-from keel_triton.probe import probe
+from keel_triton.probe import fingerprint, probe
 from keel_triton.render import render
 
 # A thousand rows with a block of threads each fill the GPU, or a thousand strips of sixteen columns. A thread should
@@ -28,6 +28,7 @@ target = LoopTarget(
     probe=probe,
     cost=COST,
     warm_up=warm_up,
+    fingerprint=fingerprint,
 )
 backend = loop_backend(target)
 

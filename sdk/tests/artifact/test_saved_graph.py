@@ -71,7 +71,7 @@ class Counted(torch.nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         self.calls += 1
-        return self.layer(x).relu() * torch.tensor([1.0, 2.0, 3.0, 4.0]) + self.calls
+        return self.layer(x).relu() * torch.tensor([1.0, 2.0, 3.0, 4.0], device=x.device) + self.calls
 
 
 def test_a_saved_graph_is_not_traced_again(captured: list[str]) -> None:
@@ -149,6 +149,22 @@ def test_a_graph_that_cannot_be_saved_says_why_if_it_has_to_be() -> None:
     step = torch.compile(model, backend="keel", options={"backends": [whole("acme")]}, fullgraph=True)
     with pytest.raises(KeelError, match=r"bad-artifact.*cannot be saved(.|\n)*acme has no fingerprint"):
         step.forward.aot_compile(((R(2, 3),), {}))
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="There is no CUDA device.")
+@pytest.mark.parametrize("backends", [("triton", "eager"), ("triton", "cpp", "eager")])
+def test_training_on_a_gpu_is_saved(backends: tuple[str, ...], captured: list[str]) -> None:
+    def step() -> list[Tensor]:
+        torch.manual_seed(0)
+        model = torch.nn.Sequential(Counted(), torch.nn.GELU(), torch.nn.LayerNorm(4)).cuda()
+        run(model, x.cuda(), backends=backends).square().sum().backward()
+        return [p.grad.cpu() for p in model.parameters() if p.grad is not None]
+
+    x = R(3, 4)
+    first = step()
+    torch.testing.assert_close(step(), first, rtol=0, atol=0)
+    assert len(captured) == 2 and counters["aot_autograd"]["autograd_cache_hit"] == 1
 
 
 PROGRAM = """
