@@ -9,6 +9,7 @@ from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 from torch import fx
@@ -156,10 +157,13 @@ def compile_captured(captured: Captured, settings: Settings, listen: Listener = 
         return in_order(captured, steps, partial(compile_captured, settings=settings, listen=listen))
     # Listeners get the whole graph, so with one the graph is always compiled.
     entry = cache_entry(captured, settings) if listen is ignore else None
+    began = perf_counter()
     with nullcontext() if entry is None else entry.recording():
         if entry is not None and (loaded := entry.load()) is not None:
             run, parts = loaded
-            log_event(GraphLoaded(captured.kind, tuple(parts)))
+            seconds = {"capture": captured.seconds} if captured.seconds else {}
+            seconds |= {"key": entry.seconds, "load": perf_counter() - began}
+            log_event(GraphLoaded(captured.kind, tuple(parts), seconds))
             return run
         with shown_progress(captured.kind) as progress:
             return _without_faulty_backends(captured, settings, each_of(progress, log_event, listen), entry)
@@ -198,7 +202,7 @@ def compile_graph(
     """
     guards = guards_of(captured.fake_mode)
     # Capture has been done; its result is checked like that of every other stage.
-    stages = Stages(captured, folder, listen)
+    stages = Stages(captured, folder, listen, {} if entry is None else {"key": entry.seconds})
     stages.write("captured", lambda: dump.graph_text(captured.gm))
     verify(captured.gm, "capture")
     if is_filled():
@@ -240,6 +244,7 @@ def compile_graph(
     program = link_program(gm, captured.constants)
     run = link(program, parts, captured.constants)
     if entry is not None and reliable and not failures:
+        stages.begin("store")
         run = entry.stored(run, program, built, guards_of(captured.fake_mode)[len(guards) :])
     stages.end()
     graph = GraphCompiled(

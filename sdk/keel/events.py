@@ -20,7 +20,9 @@ from keel.torch_adapter import Kind
 
 @dataclass(frozen=True)
 class StageStarted:
-    """A stage of compiling a graph begins: legalize, place, compile, link, or rivals (other plans, which are timed)."""
+    """A stage of compiling a graph begins: legalize, place, compile, link, store (in the cache of graphs), or rivals
+    (other plans, which are timed).
+    """
 
     stage: str
 
@@ -53,10 +55,11 @@ class GraphCompiled:
 
 @dataclass(frozen=True)
 class GraphLoaded:
-    """A graph was not compiled, because the cache had it: with these parts."""
+    """A graph was not compiled, because the cache had it: with these parts, and the seconds that each stage took."""
 
     kind: Kind
     parts: tuple[CompiledPart, ...]
+    seconds: Mapping[str, float]
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 
+from keel.artifact.graph_log import COMPILED, LOADED, log_graph, stages_text
 from keel.errors import count
 from keel.events import AutotuneSkipped, AutotuneStarted, Event, GraphCompiled, GraphLoaded, PlanSelected
 from keel.refusal_reports import refusal_reports
@@ -18,11 +19,12 @@ def log_event(event: Event) -> None:
         return
     match event:
         case GraphCompiled():
-            _log.info("%s", compiled_line(event))
+            log_graph(event.kind, COMPILED, compiled_line(event), event.seconds)
             if _log.isEnabledFor(logging.DEBUG):
                 _log_refusals(event)
-        case GraphLoaded(kind, parts):
-            _log.info("%s graph: %s, from the cache.", kind, count(len(parts), "part"))
+        case GraphLoaded(kind, parts, seconds):
+            line = f"{count(len(parts), 'part')}, from the cache; {stages_text(seconds)}"
+            log_graph(kind, LOADED, line, seconds)
         case AutotuneStarted(graph):
             _log.info("%s graph: its first calls time other placements.", graph.kind)
         case AutotuneSkipped(graph, reason):
@@ -34,15 +36,14 @@ def log_event(event: Event) -> None:
 
 
 def compiled_line(graph: GraphCompiled) -> str:
-    """``forward graph: 93 calls, 1 part (cpp: 93 calls in 1 part); capture 0.21 s, legalize 0.10 s, ...``."""
+    """``93 calls, 1 part (cpp: 93 calls in 1 part); capture 0.21 s, legalize 0.10 s, ...``."""
     calls, parts = Counter[str](), Counter[str]()
     for part in graph.plan.parts:
         calls[part.owner.name] += len(part.nodes)
         parts[part.owner.name] += 1
     owners = ", ".join(f"{name}: {count(calls[name], 'call')} in {count(parts[name], 'part')}" for name in calls)
-    stages = ", ".join(f"{stage} {seconds:.2f} s" for stage, seconds in graph.seconds.items())
     total = f"{count(calls.total(), 'call')}, {count(parts.total(), 'part')}"
-    return f"{graph.kind} graph: {total}{f' ({owners})' if owners else ''}; {stages}"
+    return f"{total}{f' ({owners})' if owners else ''}; {stages_text(graph.seconds)}"
 
 
 def _log_refusals(graph: GraphCompiled) -> None:

@@ -24,6 +24,7 @@ _DOING = {
     "place": "choosing backends",
     "compile": "compiling parts",
     "link": "linking",
+    "store": "storing it in the cache",
     "rivals": "compiling other placements, to time them",
 }
 

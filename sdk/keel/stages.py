@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from time import perf_counter
 
@@ -13,12 +13,15 @@ from keel.torch_adapter import Captured, trace_artifact
 
 class Stages:
     """The stages of a captured graph so far. Their texts are written to ``folder``, if it is a folder, and to the
-    structured trace, if ``TORCH_TRACE`` is set. ``listen`` is called when a stage begins.
+    structured trace, if ``TORCH_TRACE`` is set. ``listen`` is called when a stage begins. ``seconds`` are those of
+    earlier stages.
     """
 
-    def __init__(self, captured: Captured, folder: Path | None, listen: Listener):
+    def __init__(
+        self, captured: Captured, folder: Path | None, listen: Listener, seconds: Mapping[str, float] | None = None
+    ):
         self.kind, self.folder, self.listen = captured.kind, folder, listen
-        self.seconds = {"capture": captured.seconds} if captured.seconds else {}
+        self.seconds = ({"capture": captured.seconds} if captured.seconds else {}) | dict(seconds or {})
         self._stage, self._since = "", perf_counter()
 
     def begin(self, stage: str) -> None:

@@ -8,7 +8,9 @@ import os
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -36,25 +38,33 @@ class Records(logging.Handler):
     def __init__(self) -> None:
         super().__init__()
         self.lines: list[str] = []
+        self.facts: list[dict[str, Any]] = []
 
     def emit(self, record: logging.LogRecord) -> None:
         self.lines.append(record.getMessage())
+        if (facts := getattr(record, "keel", None)) is not None:
+            self.facts.append(facts)
 
 
 def logged(level: int, *inputs: Tensor) -> list[str]:
-    """What the logger ``keel.compiler`` gets at this level while ``f`` is compiled and differentiated."""
+    """The lines that the logger ``keel.compiler`` gets at this level while ``f`` is compiled and differentiated."""
+    return records(level, BACKENDS, *inputs).lines
+
+
+def records(level: int, backends: list[Backend], *inputs: Tensor) -> Records:
+    """The records of that."""
     torch.compiler.reset()
-    records, log = Records(), logging.getLogger("keel.compiler")
-    log.addHandler(records)
+    result, log = Records(), logging.getLogger("keel.compiler")
+    log.addHandler(result)
     log.setLevel(level)
     try:
-        out = keel.compile(f, backends=BACKENDS)(*inputs)
+        out = keel.compile(f, backends=backends)(*inputs)
         if out.requires_grad:
             out.sum().backward()
     finally:
-        log.removeHandler(records)
+        log.removeHandler(result)
         log.setLevel(logging.NOTSET)
-    return records.lines
+    return result
 
 
 def test_a_graph_is_a_line_with_its_parts_by_backend_and_the_seconds_of_its_stages() -> None:
@@ -68,6 +78,49 @@ def test_a_backward_graph_has_no_time_of_capture() -> None:
     forward, backward = logged(logging.INFO, torch.ones(2, 2, requires_grad=True))
     assert forward.startswith("forward graph: ") and "; capture " in forward
     assert re.fullmatch(rf"backward graph: .*\); {STAGES}", backward)
+
+
+def test_a_record_has_its_facts_for_programs() -> None:
+    (facts,) = records(logging.INFO, BACKENDS, torch.ones(2, 2)).facts
+    assert (facts["graph"], facts["result"], facts["why"]) == ("inference", "compiled", "")
+    assert [*facts["seconds"]] == ["capture", "legalize", "place", "compile", "link"]
+
+
+@pytest.fixture
+def caches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keel's and PyTorch's caches in folders of their own, which have nothing in them."""
+    monkeypatch.setenv("KEEL_GRAPH_CACHE", "1")
+    monkeypatch.setenv("KEEL_CACHE_DIR", str(tmp_path / "keel"))
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "inductor"))
+
+
+MARKED = [replace(each, fingerprint=lambda: "1") for each in BACKENDS]
+
+
+@pytest.mark.usefixtures("caches")
+def test_graphs_of_the_cache_are_logged(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("keel.compiler.saves_of", lambda settings: None)  # PyTorch saves nothing
+    first, second = (records(logging.INFO, MARKED, torch.ones(2, 2)) for _ in range(2))
+    assert [*first.facts[0]["seconds"]] == ["capture", "key", "legalize", "place", "compile", "link", "store"]
+    (line,), (facts,) = second.lines, second.facts
+    stages = rf"capture {SECONDS}, key {SECONDS}, load {SECONDS}"
+    assert re.fullmatch(rf"inference graph: 3 parts, from the cache; {stages}", line)
+    assert facts["result"] == "loaded" and [*facts["seconds"]] == ["capture", "key", "load"]
+
+
+@pytest.mark.usefixtures("caches")
+def test_graphs_that_pytorch_saved_are_logged() -> None:
+    _, second = (records(logging.INFO, MARKED, torch.ones(2, 2)) for _ in range(2))
+    (line,), (facts,) = second.lines, second.facts
+    assert re.fullmatch(rf"inference graph: saved by PyTorch; load {SECONDS}", line)
+    assert facts["result"] == "loaded" and [*facts["seconds"]] == ["load"]
+
+
+def test_a_graph_that_is_not_kept_is_logged_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KEEL_GRAPH_CACHE", "1")
+    line, _ = (said := records(logging.INFO, BACKENDS, torch.ones(2, 2))).lines
+    assert line == "inference graph: not kept in the cache. mm has no fingerprint."
+    assert said.facts[0]["result"] == "not kept in the cache" and said.facts[0]["why"] == "mm has no fingerprint."
 
 
 def test_refusals_are_logged_at_debug_if_no_preferred_backend_takes_the_call() -> None:

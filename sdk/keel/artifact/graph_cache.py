@@ -7,19 +7,20 @@ never changes a result: a graph whose entry cannot be used is compiled.
 from __future__ import annotations
 
 import json
-import logging
 import os
 import zlib
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
+from time import perf_counter
 
 import sympy
 import torch
 
 from keel.artifact.compiled_graph import graph_from_data, graph_to_data, guards_from_data
 from keel.artifact.graph_key import graph_key
+from keel.artifact.graph_log import NOT_KEPT, NOT_LOADED, log_graph
 from keel.artifact.saved_graph import SavedFacts, cannot_save, saved_state
 from keel.cache import Cache
 from keel.cache.store import recorded_by
@@ -37,7 +38,6 @@ _NOT_CODE = ("graph-", "compilers-")
 """How the names of entries begin that are not compiled code."""
 SWITCH = "KEEL_GRAPH_CACHE"
 """The environment variable that turns the cache off if it is 0."""
-_log = logging.getLogger("keel.compiler")
 
 
 @dataclass(frozen=True)
@@ -49,6 +49,8 @@ class CacheEntry:
     captured: Captured
     settings: Settings
     key: tuple[str, ...] = field(repr=False)
+    seconds: float
+    """How long it took to make the key."""
     is_on: bool = True
     libraries: dict[str, bytes] = field(default_factory=dict, repr=False)
     """The entries of the cache that were used while the graph was compiled or loaded, by name, if PyTorch saves it."""
@@ -69,7 +71,7 @@ class CacheEntry:
         except BaseException as raised:
             if is_interrupt(raised):
                 raise
-            _log.info("%s graph: its entry in the cache cannot be used. %s", self.captured.kind, raised)
+            log_graph(self.captured.kind, NOT_LOADED, f"{NOT_LOADED}. {raised}", why=str(raised))
             return None
 
     def _loaded(self, content: bytes) -> tuple[Boxed, list[CompiledPart]] | None:
@@ -111,23 +113,24 @@ def cache_entry(captured: Captured, settings: Settings) -> CacheEntry | None:
     """The entry of a graph; None if it cannot have one, or if nothing would use it. Raises KeelError[bad-artifact] if
     the user asked PyTorch to save it, and it cannot be saved.
     """
-    is_on = is_cache_on()
+    began, is_on = perf_counter(), is_cache_on()
     if not is_on and not captured.is_saved:
         return None
     try:
-        return CacheEntry(captured, settings, graph_key(captured, settings), is_on)
+        key = graph_key(captured, settings)
     except BaseException as why:
         if is_interrupt(why):
             raise
         _not_kept(captured, why)
         return None
+    return CacheEntry(captured, settings, key, perf_counter() - began, is_on)
 
 
 def _not_kept(captured: Captured, why: BaseException) -> None:
     """Says why a graph is not kept. Raises KeelError[bad-artifact] if the user asked PyTorch to save it."""
     if captured.is_saved and is_saved_by_force():
         raise cannot_save(captured.kind, first_line(why)) from why
-    _log.info("%s graph: it is not kept for the next process. %s", captured.kind, why)
+    log_graph(captured.kind, NOT_KEPT, f"{NOT_KEPT}. {why}", why=str(why))
 
 
 def is_cache_on() -> bool:

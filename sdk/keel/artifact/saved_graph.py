@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from time import perf_counter
 from typing import Any
 
 import torch
@@ -19,6 +20,7 @@ from torch import fx
 
 from keel.artifact.compiled_graph import graph_from_data
 from keel.artifact.graph_key import settings_key
+from keel.artifact.graph_log import LOADED, log_graph, stages_text
 from keel.cache.store import digest, put_missing
 from keel.errors import KeelError
 from keel.plugin import CompileContext, Constant
@@ -146,6 +148,7 @@ def restored(state: Mapping[str, Any]) -> Boxed:
     """The compiled graph of a state. Raises KeelError[bad-artifact] if it was compiled by another Keel, PyTorch or
     backend, or on another machine; errors of ``resolve`` if a backend is not installed; and what a backend raises.
     """
+    began = perf_counter()
     settings = _SETTINGS.get() or _settings(state)
     if digest(settings_key(settings)) != state["key"]:
         raise KeelError(
@@ -165,7 +168,10 @@ def restored(state: Mapping[str, Any]) -> Boxed:
     last = () if settings.strict else tuple(b for b in settings.backends if b.last_resort)
     program, parts = graph_from_data(data, settings.backends, ctx, dict(settings.options), last)
     mutations = None if state["mutations"] is None else _mutations(json.loads(state["mutations"]))
-    return finished(link(program, parts, constants), state["kind"], mutations)
+    run = finished(link(program, parts, constants), state["kind"], mutations)
+    seconds = {"load": perf_counter() - began}
+    log_graph(state["kind"], LOADED, f"saved by PyTorch; {stages_text(seconds)}", seconds)
+    return run
 
 
 def _settings(state: Mapping[str, Any]) -> Settings:

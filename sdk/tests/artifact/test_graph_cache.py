@@ -261,6 +261,16 @@ def test_what_compiling_depends_on_is_in_the_key(
     assert len(compiled) == 2
 
 
+def test_a_frozen_graph_depends_on_the_values_of_its_weights(compiled: list[str]) -> None:
+    layer, x = torch.nn.Linear(3, 3), R(2, 3)
+    with torch.no_grad():
+        for graphs in (1, 1, 2):
+            if graphs == 2:
+                layer.weight.mul_(2)
+            torch.testing.assert_close(run(layer, x, freeze=True), layer(x))
+            assert len(compiled) == graphs
+
+
 def _forward(gm: fx.GraphModule) -> Callable[..., Any]:
     return gm.forward
 
