@@ -78,6 +78,7 @@ def aten_externs(device: str, dtypes: Collection[torch.dtype] = tuple(DTYPE_NAME
     return {
         str(run): extern
         for op in MEMBERS.values()
+        if _may_be_extern(op, device)
         for run in op.targets
         if _runs(_INSTEAD.get(str(run), run), device) and (extern := _extern(op, run, device, has_loops)) is not None
     } | {str(run): Extern(run=run) for run in outside}
@@ -106,6 +107,14 @@ def advice(call: Call) -> str:
     return "".join(f" {sentence}" for sentence in (why, add) if sentence)
 
 
+def _may_be_extern(op: Op, device: str) -> bool:
+    """False if no overload of a member is an extern. To look up these overloads would import the modules that register
+    them.
+    """
+    has_library = any(library.device in (None, device) for library in op.libraries)
+    return has_library or op.blas or _is_kernel(op) or not _INSTEAD.keys().isdisjoint(op.overloads)
+
+
 def _extern(op: Op, run: Any, device: str, has_loops: Limit) -> Extern | None:
     """PyTorch's kernel of an overload; None if it is not used on the device."""
     name = str(run)
@@ -123,8 +132,10 @@ def _extern(op: Op, run: Any, device: str, has_loops: Limit) -> Extern | None:
         extern = Extern(run=run, refuse=has_loops, view=bool(may_alias(run)))
     else:
         return None
-    limit = limit_of(op, device)
-    return replace(extern, run=corrected(op, device, run), refuse=extern.refuse if limit is None else limit)
+    limit, right = limit_of(op, device), corrected(op, device, run)
+    if limit is None and right is run:
+        return extern
+    return replace(extern, run=right, refuse=extern.refuse if limit is None else limit)
 
 
 def _runs(op: Any, device: str) -> bool:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from keel import aten_externs
+from keel import aten_externs, externs
 from keel.externs import advice, why_without_loops
 from keel.loops.builder import LoopDefinition
 from keel.loops.lower import AFTER_LIBRARIES, lower
@@ -33,6 +33,13 @@ def test_names_are_overloads() -> None:
     corrected = set(MEMBERS["convolution_backward"].overloads)
     for name in CPU.keys() - corrected:
         assert str(CPU[name].run) == name.replace("_conj.", "_conj_physical.")
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_members_that_are_passed_over_have_no_extern(device: str) -> None:
+    passed_over = [op for op in MEMBERS.values() if not externs._may_be_extern(op, device)]
+    assert len(passed_over) > len(MEMBERS) / 2
+    assert not [run for op in passed_over for run in op.targets if externs._extern(op, run, device, lambda call: None)]
 
 
 def test_views_are_known_as_such() -> None:
