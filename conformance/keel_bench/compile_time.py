@@ -5,7 +5,6 @@ CPU seconds of the process and its children are nearly immune to what else the m
 
 from __future__ import annotations
 
-import resource
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -14,6 +13,7 @@ from keel_conformance.report import Criterion
 from keel_conformance.workers.pool import Outcome
 
 from .compilers import EAGER, INDUCTOR, compiled
+from .cpu_time import cpu_seconds
 from .jobs import Job, Selection, beside_inductor
 from .run_time import geometric_mean
 from .training_step import prepare, run
@@ -47,12 +47,6 @@ def measure(job: Job) -> dict[str, Any]:
     again = cpu_seconds()
     run(step, case, forward)
     return {"seconds": (first - before) - (cpu_seconds() - again)}
-
-
-def cpu_seconds() -> float:
-    """User and system seconds of this process and of every child it has waited for."""
-    whose = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
-    return sum(usage.ru_utime + usage.ru_stime for usage in map(resource.getrusage, whose))
 
 
 def bars(results: Mapping[Job, Outcome]) -> Iterable[Criterion]:

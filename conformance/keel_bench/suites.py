@@ -17,6 +17,7 @@ from .jobs import Job, Selection
 from .models import bandwidth_kernels, model_zoo, published
 from .placements import mixed_backends, optimality, prediction, random_programs, scaling
 from .speed import kernel_roofs, side_by_side, speed_bars
+from .warm_start import second_process, slow_plugin
 from .zoo import compile_time as zoo_compile_time
 from .zoo import model_accuracy as zoo_models
 from .zoo import opinfo_samples as zoo_samples
@@ -50,6 +51,11 @@ class Suite:
 def programs_of_zoo() -> tuple[str, ...]:
     """The names of its models and of the OpInfos."""
     return (*model_zoo.NAMES, *model_zoo.BEYOND, *universe.names())
+
+
+def programs_of_warm_start() -> tuple[str, ...]:
+    """The names of the zoo's models, and of BERT with 12 layers."""
+    return (*model_zoo.NAMES, second_process.BERT)
 
 
 def speed_part(name: str) -> Part:
@@ -87,10 +93,16 @@ ZOO: Mapping[str, Part] = {
     "zoo-samples": Part(zoo_samples.jobs, zoo_samples.measure, zoo_samples.bars),
     "zoo-compile": Part(zoo_compile_time.jobs, zoo_compile_time.measure, zoo_compile_time.bars),
 }
+WARM_START: Mapping[str, Part] = {
+    "warm-zoo": Part(second_process.jobs, second_process.measure, second_process.bars),
+    "warm-bert": Part(second_process.bert_jobs, second_process.measure, second_process.bert_bars),
+    "warm-plugin": Part(slow_plugin.jobs, slow_plugin.measure, slow_plugin.bars),
+}
 SUITES: Mapping[str, Suite] = {
     "line": Suite(LINE),
     "placement": Suite(PLACEMENT),
     "zoo": Suite(ZOO, programs_of_zoo, patterns=True, forked=True),
+    "warm-start": Suite(WARM_START, programs_of_warm_start, patterns=True),
     "cpu": Suite(
         {"speed-cpu": speed_part("speed-cpu"), "kernels-cpu": kernel_part("kernels-cpu")},
         programs_of_speed,

@@ -15,7 +15,7 @@ import torch
 from keel_conformance.models.model_case import ModelCase
 from keel_conformance.workers.pool import ReportPhase
 
-from ..compile_time import cpu_seconds
+from ..cpu_time import cpu_seconds
 from ..jobs import Job
 from ..run_time import finish
 from ..training_step import prepare, run, tensors

@@ -15,7 +15,7 @@ import torch
 from keel_conformance.report import Criterion
 from keel_conformance.workers.pool import Outcome
 
-from ..compile_time import cpu_seconds
+from ..cpu_time import cpu_seconds
 from ..fallbacks import recorded, setting
 from ..jobs import Job, Selection, failed
 from ..memory_traffic import keels
