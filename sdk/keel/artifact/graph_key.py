@@ -79,7 +79,7 @@ _NOT_FACTS = frozenset(("probe", "warm_up", "fingerprint", "target"))
 
 def _fact(value: object) -> str:
     """A field of a backend. A copy of a backend with another function has the fingerprint of the original, so functions
-    are told apart by where they come from.
+    differ if they come from different places.
     """
     if callable(value) or isinstance(value, Support):
         return _name(value)
