@@ -15,7 +15,7 @@ from typing import Any
 from torch import fx
 
 from keel import dump
-from keel.artifact.graph_cache import CacheEntry, cache_entry, is_cache_on
+from keel.artifact.graph_cache import CacheEntry, cache_entry, in_pytorch_cache, is_cache_on
 from keel.artifact.saved_graph import restoring_with, saves_of
 from keel.errors import KeelError, KeelWarning
 from keel.events import (
@@ -46,6 +46,7 @@ from keel.placement.faults import Fault
 from keel.placement.placement import Plan
 from keel.plugin import Backend
 from keel.progress import shown_progress
+from keel.refusal_reports import warn_of_idle_backends
 from keel.runtime.autotune import Candidate, PlanTiming, autotuned, reason
 from keel.runtime.compile_parts import PartFailure, Runs, compile_parts, report_failures
 from keel.runtime.contract_checks import is_checking_every_call
@@ -64,6 +65,7 @@ from keel.torch_adapter import (
     Saves,
     capture,
     compiled_graphs,
+    expects_backward,
     guards_of,
     has_effect,
     is_random,
@@ -112,15 +114,19 @@ class DynamoBackend:
         with unwrapped(), no_collection():
             reject_excluded_inputs(gm)
             images = partial(saved_images, backends=settings.backends, by_cost=settings.placement != "order")
-            saves = self._saves(settings)
+            saves = self._saves(settings, example_inputs)
             with restoring_with(settings):
                 run = capture(gm, example_inputs, compiler, images, Decompositions(settings.backends), saves)
         give_back_freed_memory()
         return run
 
-    def _saves(self, settings: Settings) -> Saves | None:
-        """How PyTorch saves what is compiled. Listeners get the whole graph, so with one nothing is loaded."""
-        return saves_of(settings) if is_saved_by_force() or (is_cache_on() and self.listen is ignore) else None
+    def _saves(self, settings: Settings, example_inputs: Sequence[Any]) -> Saves | None:
+        """How PyTorch saves what is compiled. Listeners get the whole graph, so with one nothing is loaded. Reading
+        PyTorch's cache imports much of Inductor. That pays if a joint graph would be traced, and costs more than
+        tracing an inference graph.
+        """
+        is_wanted = is_cache_on() and (in_pytorch_cache() or expects_backward(example_inputs))
+        return saves_of(settings) if is_saved_by_force() or (is_wanted and self.listen is ignore) else None
 
 
 class Owners:
@@ -166,7 +172,9 @@ def compile_captured(captured: Captured, settings: Settings, listen: Listener = 
             log_event(GraphLoaded(captured.kind, tuple(parts), seconds))
             return run
         with shown_progress(captured.kind) as progress:
-            return _without_faulty_backends(captured, settings, each_of(progress, log_event, listen), entry)
+            without_sheet = {b.name for b in settings.backends if b.cost is None}
+            reported = partial(warn_of_idle_backends, without_sheet) if listen is ignore else listen
+            return _without_faulty_backends(captured, settings, each_of(progress, log_event, reported), entry)
 
 
 def _without_faulty_backends(

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import warnings
 from collections import Counter
+from collections.abc import Set
 from dataclasses import dataclass
 
 from torch import fx
 
+from keel.errors import KeelWarning, count
+from keel.events import Event, GraphCompiled
 from keel.graph.calls import call_of, source_line
 from keel.placement.placement import Plan
 
@@ -60,3 +64,21 @@ def passed_over(gm: fx.GraphModule, plan: Plan) -> dict[str, dict[str, int]]:
                 if backend.name not in plan.refusals.get(node.name, {}):
                     counts.setdefault(backend.name, Counter())[call.name] += 1
     return {name: dict(by.most_common()) for name, by in counts.items()}
+
+
+def warn_of_idle_backends(without_sheet: Set[str], event: Event) -> None:
+    """A listener that warns of each backend ``without_sheet`` that takes calls of a graph and gets none of them."""
+    if not isinstance(event, GraphCompiled):
+        return
+    busy = {part.owner.name for part in event.plan.parts}
+    for name, counts in passed_over(event.gm, event.plan).items():
+        if name in without_sheet - busy:
+            warnings.warn(
+                f"{name} gets none of the {count(sum(counts.values()), 'call')} that it takes of this {event.kind} "
+                "graph. It has no data sheet and is assumed to be little faster than the last resort, so moving "
+                'tensors between them would cost more than it saves. placement="order" gives it all that it takes, '
+                f"keel bench --calibrate FILE --backend {name} measures a data sheet, and keel explain shows what to "
+                "add next.",
+                KeelWarning,
+                stacklevel=2,
+            )

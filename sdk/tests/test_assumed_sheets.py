@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 import keel
-from keel import Backend, Call, Cost, KeelError, Rule, Support
+from keel import Backend, Call, Cost, KeelError, KeelWarning, Rule, Support
 from keel.compiler import DynamoBackend
 from keel.cost.assumed import ACCELERATOR, GAIN, assumed_sheets
 from keel.events import EventLog, GraphCompiled
@@ -162,3 +162,15 @@ def test_the_rates_that_are_assumed_are_those_of_the_device() -> None:
         assert slow.flops == rates.flops and slow.call == slow.launch == fast.launch == rates.call
         assert fast.flops == {dtype: GAIN * rate for dtype, rate in slow.flops.items()}
         assert fast.copies / fast.bandwidth == pytest.approx(slow.copies / slow.bandwidth)
+
+
+def test_a_backend_that_gets_nothing_is_said_once_with_what_to_do(recwarn: pytest.WarningsRecorder) -> None:
+    model, x = nn.Sequential(nn.Linear(64, 64), nn.GELU(), nn.LayerNorm(64)).eval(), torch.randn(8, 64)
+    vendor = toy("aten.addmm", "aten.gelu")
+    with torch.no_grad(), pytest.warns(KeelWarning, match="toy gets none of the .* calls that it takes") as warned:
+        keel.compile(model, backends=[vendor, "eager"])(x)
+    assert len(warned) == 1 and 'placement="order"' in str(warned[0].message)
+    torch.compiler.reset()
+    with torch.no_grad():
+        keel.compile(model, backends=[vendor, "eager"], placement="order")(x)
+    assert not recwarn.list

@@ -109,7 +109,8 @@ def test_graphs_of_the_cache_are_logged(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 @pytest.mark.usefixtures("caches")
-def test_graphs_that_pytorch_saved_are_logged() -> None:
+def test_graphs_that_pytorch_saved_are_logged(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KEEL_GRAPH_CACHE", "torch")
     _, second = (records(logging.INFO, MARKED, torch.ones(2, 2)) for _ in range(2))
     (line,), (facts,) = second.lines, second.facts
     assert re.fullmatch(rf"inference graph: saved by PyTorch; load {SECONDS}", line)

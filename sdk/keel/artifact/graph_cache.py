@@ -37,7 +37,7 @@ CACHE = Cache("graph")
 _NOT_CODE = ("graph-", "compilers-")
 """How the names of entries begin that are not compiled code."""
 SWITCH = "KEEL_GRAPH_CACHE"
-"""The environment variable that turns the cache off if it is 0."""
+"""The environment variable that turns the cache off if it is 0. If it is ``torch``, PyTorch saves all graphs."""
 
 
 @dataclass(frozen=True)
@@ -137,3 +137,8 @@ def is_cache_on() -> bool:
     """True if compiled graphs are kept in the cache."""
     off = os.environ.get(SWITCH) == "0" or os.environ.get("KEEL_DUMP") or torch.compiler.config.force_disable_caches
     return not off
+
+
+def in_pytorch_cache() -> bool:
+    """True if the user wants inference graphs in PyTorch's cache, too, so that cache artifacts carry them."""
+    return os.environ.get(SWITCH) == "torch"

@@ -13,6 +13,7 @@ from torch import fx
 
 from keel import dump
 from keel.cache import package_fingerprint
+from keel.extras import missing
 from keel.graph.deterministic import is_filled
 from keel.graph.module_paths import module_path
 from keel.plugin import Backend, Support
@@ -48,6 +49,7 @@ def _environment() -> str:
         torch.get_num_threads(),
         torch.are_deterministic_algorithms_enabled(),
         is_filled(),
+        missing("placement"),
     )
     return "\n".join(map(str, facts))
 

@@ -167,6 +167,11 @@ def capture(
         )
 
 
+def expects_backward(example_inputs: Sequence[Any]) -> bool:
+    """True if AOTAutograd may trace a graph of these inputs with its backward graph."""
+    return torch.is_grad_enabled() and any(isinstance(x, torch.Tensor) and x.requires_grad for x in example_inputs)
+
+
 def is_saved_by_force() -> bool:
     """True if the user asked PyTorch to save the compiled graph, as ``aot_compile`` does."""
     from torch._functorch import config
