@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import platform
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields
 
 import torch
@@ -38,20 +38,23 @@ def settings_key(settings: Settings) -> tuple[str, str]:
     return _environment(), _settings(settings)
 
 
+def compiled_by(backends: Sequence[Backend]) -> tuple[str, ...]:
+    """What a compiled graph runs on: Keel, PyTorch, the processor, and the fingerprints of its backends. Raises
+    NotSerializable if a backend has none.
+    """
+    return _versions(), *(f"{backend.name} {_fingerprint(backend)}" for backend in backends)
+
+
 def _environment() -> str:
-    """Keel, PyTorch, the processor, and switches of PyTorch that decide what its kernels do."""
-    facts = (
-        package_fingerprint("keel"),
-        torch.__version__,
-        torch.version.git_version,
-        platform.machine(),
-        torch.backends.cpu.get_cpu_capability(),
-        torch.get_num_threads(),
-        torch.are_deterministic_algorithms_enabled(),
-        is_filled(),
-        missing("placement"),
-    )
-    return "\n".join(map(str, facts))
+    """Versions, and switches of PyTorch that decide what its kernels do."""
+    switches = (torch.get_num_threads(), torch.are_deterministic_algorithms_enabled(), is_filled())
+    return "\n".join(map(str, (_versions(), *switches, missing("placement"))))
+
+
+def _versions() -> str:
+    """Keel, PyTorch, and the kind of the processor."""
+    versions = (package_fingerprint("keel"), torch.__version__, torch.version.git_version)
+    return "\n".join(map(str, (*versions, platform.machine(), torch.backends.cpu.get_cpu_capability())))
 
 
 def _settings(settings: Settings) -> str:
@@ -63,12 +66,17 @@ def _settings(settings: Settings) -> str:
     return "\n".join([repr((facts, settings.pins)), *map(_backend, settings.backends)])
 
 
-def _backend(backend: Backend) -> str:
+def _fingerprint(backend: Backend) -> str:
     if backend.fingerprint is None:
         raise NotSerializable(f"{backend.name} has no fingerprint.")
     text = backend.fingerprint()
     if not isinstance(text, str) or not text:
         raise NotSerializable(f"The fingerprint of {backend.name} is {text!r:.80}, not a text.")
+    return text
+
+
+def _backend(backend: Backend) -> str:
+    text = _fingerprint(backend)
     facts = {f.name: _fact(getattr(backend, f.name)) for f in fields(backend) if f.name not in _NOT_FACTS}
     if (target := backend.target) is not None:
         facts["target"] = f"{_name(target.render)} {_name(target.build)}"

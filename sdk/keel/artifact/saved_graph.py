@@ -19,10 +19,11 @@ import torch
 from torch import fx
 
 from keel.artifact.compiled_graph import graph_from_data
-from keel.artifact.graph_key import settings_key
+from keel.artifact.graph_key import compiled_by, settings_key
 from keel.artifact.graph_log import LOADED, log_graph, stages_text
 from keel.cache.store import digest, put_missing
-from keel.errors import KeelError
+from keel.errors import KeelError, first_line
+from keel.interrupts import is_interrupt
 from keel.plugin import CompileContext, Constant
 from keel.runtime.link import link
 from keel.runtime.part_context import common_context, constants_of
@@ -62,10 +63,13 @@ def saves_of(settings: Settings) -> Saves | None:
     """
     why = "Its constants are frozen." if settings.freeze else None
     why = f"The mode {settings.mode} records graphs on the device." if settings.replays_graphs else why
+    tag = ""
     try:
         tag = digest((*settings_key(settings), str(torch.backends.mkldnn.enabled)))
-    except NotSerializable as raised:
-        why = str(raised)
+    except BaseException as raised:  # of a plugin's fingerprint, too
+        if is_interrupt(raised):
+            raise
+        why = first_line(raised)
     if why is None:
         return Saves(tag, restored)
     if is_saved_by_force():
@@ -107,8 +111,8 @@ class SavedFacts:
             {name: (each.kind, each.name) for name, each in constants.items() if each.value is None},
             settings.mode,
             tuple(backend.name for backend in settings.backends),
-            {"strict": settings.strict, "placement": settings.placement, **dict(settings.options)},
-            digest(settings_key(settings)),
+            {"strict": settings.strict, **dict(settings.options)},
+            digest(compiled_by(settings.backends)),
         )
 
 
@@ -150,7 +154,7 @@ def restored(state: Mapping[str, Any]) -> Boxed:
     """
     began = perf_counter()
     settings = _SETTINGS.get() or _settings(state)
-    if digest(settings_key(settings)) != state["key"]:
+    if digest(compiled_by(settings.backends)) != state["key"]:
         raise KeelError(
             "bad-artifact",
             f"A saved {state['kind']} graph does not fit this process.",

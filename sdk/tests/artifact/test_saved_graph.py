@@ -157,6 +157,13 @@ def test_the_backends_of_the_call_are_used_when_a_graph_is_restored(captured: li
     assert captured == ["inference"] and len(built) == 2
 
 
+def test_a_fingerprint_that_raises_costs_nothing_but_the_cache(captured: list[str]) -> None:
+    vendor = whole("acme", fingerprint=lambda: 1 / 0)
+    for _ in range(2):
+        torch.testing.assert_close(run(torch.sin, R(3).fill_(2), backends=[vendor]), torch.full((3,), 2.0).sin())
+    assert len(captured) == 2
+
+
 @AHEAD
 def test_a_graph_that_cannot_be_saved_says_why_if_it_has_to_be() -> None:
     model = torch.nn.Linear(3, 3)
@@ -193,7 +200,7 @@ class Model(torch.nn.Module):
         return self.norm(torch.nn.functional.gelu(self.layer(x)))
 model = Model()
 x, file = torch.randn(3, 4), sys.argv[2]
-options = {"backends": ["cpp", "eager"]}
+options = {"backends": ["cpp", "eager"], "pins": {"gelu": "cpp"}, "placement": "order", "buckets": [8]}
 if sys.argv[1] == "save":
     step = torch.compile(model, backend="keel", options=options, fullgraph=True).forward.aot_compile(((x,), {}))
     step.save_compiled_function(file)
