@@ -73,9 +73,10 @@ class Planner:
         self.captured, self.strict = captured, settings.strict
         self.constants = frozenset(captured.constants)
         self.price: Pricing | None
+        self.assumes = False
         assumes = settings.placement == "auto" and not settings.strict and not missing("placement")
         if assumes and (assumed := _with_assumed_sheets(captured.gm, settings.backends)):
-            self.price, backends = Pricing(self.constants, compete=True), assumed
+            self.price, backends, self.assumes = Pricing(self.constants, compete=True), assumed, True
         else:
             self.price, backends = pricing(settings, self.constants), settings.backends
         self.support = SupportCache(backends, strict=settings.strict)
@@ -86,8 +87,15 @@ class Planner:
         return self.support.backends
 
     def select(self, legalized: Legalized) -> Selection:
-        """The form and the placement to compile: the cheapest, if graphs are placed by cost."""
-        return select_placement(self.captured, legalized, self.backends, strict=self.strict, price=self.price)
+        """The form and the placement to compile: the cheapest, if graphs are placed by cost. A backend whose sheet is
+        assumed, and that would get nothing, gets what it takes if that is one part.
+        """
+        selected = select_placement(self.captured, legalized, self.backends, strict=self.strict, price=self.price)
+        if self.assumes and all(part.owner.last_resort for part in selected.plan.parts):
+            by_order = place(legalized.gm, self.backends, legalized.refusals, strict=self.strict)
+            if sum(not part.owner.last_resort for part in by_order.parts) == 1:
+                return Selection(legalized.gm, by_order)
+        return selected
 
     def replan(self, gm: fx.GraphModule, plan: Plan, failed: Sequence[PartFailure]) -> tuple[Plan, list[PartFailure]]:
         """A plan without the claims of parts that could not be compiled, and the failures that it avoids: all, or the

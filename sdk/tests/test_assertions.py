@@ -41,7 +41,7 @@ def outcome(fn: Any, inputs: Inputs) -> Tensor | type[Exception]:
 
 def holds(program: Program, backends: Sequence[str | Backend], **options: Any) -> None:
     """Twice each way, since the first call of a part is checked and later ones are not."""
-    compiled = keel.compile(program.fn, backends=backends, fullgraph=True, **options)
+    compiled = keel.compile(program.fn, backends=backends, fullgraph=True, placement="order", **options)
     for inputs in (program.kept, program.broken) * 2:
         want, got = outcome(program.fn, inputs), outcome(compiled, inputs)
         if isinstance(want, Tensor):
@@ -100,7 +100,7 @@ def test_an_exported_program_keeps_its_assertions(name: str, tmp_path: Path) -> 
     compiled = keel.compile_exported(exported, backends=["cpp"])
     keel.serialize.save_graph(exported, file := tmp_path / "graph.keel")
     loaded = keel.serialize.load_graph(file)
-    for run in (compiled, loaded, keel.compile(loaded, backends=["interp"])):
+    for run in (compiled, loaded, keel.compile(loaded, backends=["interp"], placement="order")):
         for inputs in (program.kept, program.broken) * 2:
             want, got = outcome(program.fn, inputs), outcome(run, inputs)
             if isinstance(want, Tensor):

@@ -165,8 +165,8 @@ def test_the_rates_that_are_assumed_are_those_of_the_device() -> None:
 
 
 def test_a_backend_that_gets_nothing_is_said_once_with_what_to_do(recwarn: pytest.WarningsRecorder) -> None:
-    model, x = nn.Sequential(nn.Linear(64, 64), nn.GELU(), nn.LayerNorm(64)).eval(), torch.randn(8, 64)
-    vendor = toy("aten.addmm", "aten.gelu")
+    model, x = nn.Sequential(*[nn.Linear(8, 8), nn.GELU(), nn.LayerNorm(8)] * 3), torch.randn(4, 8)
+    vendor = toy("aten.gelu")
     with torch.no_grad(), pytest.warns(KeelWarning, match="toy gets none of the .* calls that it takes") as warned:
         keel.compile(model, backends=[vendor, "eager"])(x)
     assert len(warned) == 1 and 'placement="order"' in str(warned[0].message)
@@ -174,3 +174,10 @@ def test_a_backend_that_gets_nothing_is_said_once_with_what_to_do(recwarn: pytes
     with torch.no_grad():
         keel.compile(model, backends=[vendor, "eager"], placement="order")(x)
     assert not recwarn.list
+
+
+def test_the_only_part_of_a_graph_goes_to_the_backend_that_takes_it() -> None:
+    layers = nn.Sequential(nn.Linear(64, 64), nn.GELU(), nn.LayerNorm(64))
+    with torch.no_grad():
+        (graph,) = placed(layers, torch.randn(8, 64), backends=[toy("aten.addmm", "aten.gelu"), "eager"])
+    assert ("toy", 2) in owners(graph)

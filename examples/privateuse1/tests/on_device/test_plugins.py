@@ -104,7 +104,7 @@ def test_a_model_on_two_devices(backend: Backend) -> None:
         return second(first(x).relu().to(f"{NAME}:1"))
 
     x = torch.randn(3, 4, device=f"{NAME}:0")
-    got = keel.compile(both, backends=[backend, "eager"])(x)
+    got = keel.compile(both, backends=[backend, "eager"], placement="order")(x)
     assert got.device == torch.device(NAME, 1)
     torch.testing.assert_close(got.cpu(), both(x).cpu())
 
@@ -134,7 +134,7 @@ def test_a_copy_that_does_not_block(backend: Backend) -> None:
         return (x.to(NAME, non_blocking=True) * 2).sin()
 
     x = torch.randn(8).pin_memory()
-    compiled = keel.compile(step, backends=[backend, "eager"])
+    compiled = keel.compile(step, backends=[backend, "eager"], placement="order")
     compiled(x)
     torch.example.reset_counters()  # type: ignore[attr-defined]
     got = compiled(x)
@@ -153,7 +153,9 @@ def test_a_checkpoint_draws_again(backend: Backend) -> None:
     torch.manual_seed(3)
     [want] = torch.autograd.grad(step(x).square().sum(), [x])
     torch.manual_seed(3)
-    [got] = torch.autograd.grad(keel.compile(step, backends=[backend, "eager"])(x).square().sum(), [x])
+    [got] = torch.autograd.grad(
+        keel.compile(step, backends=[backend, "eager"], placement="order")(x).square().sum(), [x]
+    )
     torch.testing.assert_close(got.cpu(), want.cpu())
 
 
