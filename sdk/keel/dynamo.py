@@ -25,8 +25,8 @@ __all__: list[str] = []
 def __getattr__(name: str) -> Callable[..., Any]:
     """What ``torch.compile(model, backend=name)`` calls: Keel with the installed backend of that name, and eager
     PyTorch for what this backend refuses. ``options`` and ``mode`` are those of ``torch.compile(backend="keel")``, and
-    ``options={"backends": [...]}`` names others in its place. Without options and a mode, placement is by order: who
-    names one backend wants it to run all that it takes.
+    ``options={"backends": [...]}`` names others in its place. Without options and a mode, placement is by order: a
+    user with one backend wants it to run all that it takes.
     """
     if name.startswith("_"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
