@@ -21,10 +21,9 @@ import torch
 from keel.artifact.compiled_graph import graph_from_data, graph_to_data, guards_from_data
 from keel.artifact.graph_key import graph_key
 from keel.artifact.graph_log import NOT_KEPT, NOT_LOADED, log_graph
-from keel.artifact.saved_graph import SavedFacts, cannot_save, saved_state
+from keel.artifact.saved_graph import SavedFacts, cannot_save, reason_of, saved_state
 from keel.cache import Cache
 from keel.cache.store import recorded_by
-from keel.errors import first_line
 from keel.interrupts import is_interrupt
 from keel.runtime.link import CompiledPart, link
 from keel.runtime.link_program import LinkProgram
@@ -129,7 +128,7 @@ def cache_entry(captured: Captured, settings: Settings) -> CacheEntry | None:
 def _not_kept(captured: Captured, why: BaseException) -> None:
     """Says why a graph is not kept. Raises KeelError[bad-artifact] if the user asked PyTorch to save it."""
     if captured.is_saved and is_saved_by_force():
-        raise cannot_save(captured.kind, first_line(why)) from why
+        raise cannot_save(captured.kind, reason_of(why)) from why
     log_graph(captured.kind, NOT_KEPT, f"{NOT_KEPT}. {why}", why=str(why))
 
 

@@ -69,12 +69,17 @@ def saves_of(settings: Settings) -> Saves | None:
     except BaseException as raised:  # of a plugin's fingerprint, too
         if is_interrupt(raised):
             raise
-        why = first_line(raised)
+        why = reason_of(raised)
     if why is None:
         return Saves(tag, restored)
     if is_saved_by_force():
         raise cannot_save("compiled", why)
     return None
+
+
+def reason_of(raised: BaseException) -> str:
+    """Why a graph cannot be saved: the sentence of Keel, or what a plugin raised."""
+    return str(raised) if isinstance(raised, NotSerializable) else first_line(raised)
 
 
 def cannot_save(kind: str, why: str) -> KeelError:
