@@ -52,8 +52,9 @@ from keel.runtime.compile_parts import PartFailure, Runs, compile_parts, report_
 from keel.runtime.contract_checks import is_checking_every_call
 from keel.runtime.freed_memory import give_back_freed_memory
 from keel.runtime.link import link
-from keel.runtime.link_program import link_program
+from keel.runtime.link_program import LinkProgram, link_program
 from keel.runtime.part_context import PartContexts, common_context
+from keel.runtime.part_interface import BuiltPart
 from keel.saved_images import saved_images
 from keel.selection import Planner, Selection
 from keel.settings import Settings, with_plugins
@@ -208,7 +209,7 @@ def compile_graph(
     """The whole pipeline for one captured graph, which is stored in its cache ``entry`` if it has one and no backend
     failed. Raises ``Fault`` if a backend is unreliable.
     """
-    guards = guards_of(captured.fake_mode)
+    guards = len(guards_of(captured.fake_mode))
     # Capture has been done; its result is checked like that of every other stage.
     stages = Stages(captured, folder, listen, {} if entry is None else {"key": entry.seconds})
     stages.write("captured", lambda: dump.graph_text(captured.gm))
@@ -251,9 +252,7 @@ def compile_graph(
     stages.begin("link")
     program = link_program(gm, captured.constants)
     run = link(program, parts, captured.constants)
-    if entry is not None and reliable and not failures:
-        stages.begin("store")
-        run = entry.stored(run, program, built, guards_of(captured.fake_mode)[len(guards) :])
+    run = _stored(entry if reliable and not failures else None, stages, run, program, built, guards)
     stages.end()
     graph = GraphCompiled(
         captured.kind, captured.gm, gm, plan, tuple(parts), planner.constants, stages.seconds, planner.price
@@ -262,6 +261,25 @@ def compile_graph(
     if settings.placement != "measured":
         return run
     return _autotune(graph, run, selection, planner, contexts, listen)
+
+
+def _stored(
+    entry: CacheEntry | None,
+    stages: Stages,
+    run: Boxed,
+    program: LinkProgram,
+    built: Sequence[BuiltPart],
+    guards: int,
+) -> Boxed:
+    """Stores a compiled graph in its entry of the cache, if it has one, and frees what only that needs. ``guards`` is
+    the number of guards before it was compiled.
+    """
+    if entry is not None:
+        stages.begin("store")
+        run = entry.stored(run, program, built, guards_of(entry.captured.fake_mode)[guards:])
+    for part in built:
+        part.forget_program()
+    return run
 
 
 def _overwrites(captured: Captured, gm: fx.GraphModule, plan: Plan, settings: Settings) -> Mapping[str, str]:
@@ -312,6 +330,8 @@ def _autotune(
             failed.append(replace(_expected(plan), why=reason(failures[0].error)))
             continue
         parts = [part.linked() for part in built]
+        for each in built:
+            each.forget_program()
         rival = replace(graph, gm=gm, plan=plan, parts=tuple(parts))
         constants = planner.captured.constants
         run = link(link_program(gm, constants), parts, constants)

@@ -68,3 +68,7 @@ class BuiltPart:
     def linked(self) -> CompiledPart:
         """The part with its checks."""
         return self.interface.linked(self.compiled)
+
+    def forget_program(self) -> None:
+        """Frees what only saving a part of a loop target needs."""
+        getattr(self.compiled, "__dict__", {}).pop("loop_part", None)
