@@ -59,6 +59,11 @@ class Settings:
         return self.mode in WITH_GRAPHS
 
     @property
+    def last_resorts(self) -> tuple[Backend, ...]:
+        """The backends that compile a part whose own backend fails in a call; none if the settings are ``strict``."""
+        return () if self.strict else tuple(b for b in self.backends if b.last_resort)
+
+    @property
     def spends_memory(self) -> bool:
         """True if speed matters more to the user than memory."""
         return self.mode in MEASURING
@@ -201,7 +206,7 @@ def _completed(settings: Settings) -> Settings:
     placement is by cost and a backend has no data sheet.
     """
     if any(map(needs_static_sizes, settings.backends)):
-        last = () if settings.strict else tuple(b for b in settings.backends if b.last_resort)
+        last = settings.last_resorts
         backends = (specialized(b, settings.buckets, last) if needs_static_sizes(b) else b for b in settings.backends)
         settings = replace(settings, backends=tuple(backends))
     if settings.placement in BY_COST and sheets_of(settings.backends) is None:

@@ -61,7 +61,7 @@ def bert_jobs(chosen: Selection) -> list[Job]:
 
 
 def measure(job: Job) -> dict[str, Any]:
-    """The figures of each process of the job: of the ``cold`` and the ``warm`` one, and of ``aot_eager`` beside Keel;
+    """The figures of each process of the job: of the ``cold`` and the ``warm`` one, and of ``aot_eager`` next to Keel;
     and what is ``different`` in the warm one. Raises RuntimeError if a process fails.
     """
     return figures(steps(job, model_of(job)))

@@ -7,6 +7,8 @@ that its backend made of the compiled part, if it can. Constants are not part of
 from __future__ import annotations
 
 import base64
+import json
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -19,11 +21,10 @@ from keel.artifact.records import Known, Names, from_data, symbols_from, to_data
 from keel.documents import Malformed
 from keel.interrupts import is_interrupt
 from keel.loop_level import build_part
-from keel.loops.ir import Kernel
 from keel.loops.parser import parse
 from keel.placement.part_graphs import PartGraph
 from keel.placement.placement import Part
-from keel.plugin import Backend, CompileContext, Extern, LoopTarget, Source, with_context
+from keel.plugin import Backend, CompileContext, LoopTarget, Source, with_context
 from keel.runtime.compile_parts import compiled_part, runnable_part
 from keel.runtime.contract_checks import Run
 from keel.runtime.launch import LoopPart
@@ -37,31 +38,35 @@ from keel.runtime.prepared_constants import PreparedPart
 from keel.runtime.result_views import ResultViews
 from keel.serialize.codec import Data
 from keel.serialize.part_data import part_data, part_from
+from keel.settings import Settings
 from keel.torch_adapter import real_tensors
 
-FORMAT = 1
-"""The version of the data."""
+
+def packed(data: Data) -> bytes:
+    """The bytes of a compiled graph."""
+    return zlib.compress(json.dumps(data, separators=(",", ":")).encode(), 1)
+
+
+def unpacked(content: bytes) -> Data:
+    """The data of a compiled graph, of what ``packed`` returned."""
+    return json.loads(zlib.decompress(content))
 
 
 def graph_to_data(program: LinkProgram, parts: Sequence[BuiltPart], guards: Sequence[sympy.Basic] = ()) -> Data:
     """A compiled graph as JSON. ``guards`` are the conditions on sizes that compiling it added. Raises NotSerializable
     if a value in it cannot be saved.
     """
-    symbols: dict[str, dict[str, bool]] = {}
-    names = Names(FunctionNames({}), {}, symbols)
+    names = Names(FunctionNames({}), {}, {})
     return {
-        "keel": "compiled graph",
-        "format": FORMAT,
         "link": to_data(program, names),
         "guards": to_data(tuple(guards), names),
-        "parts": [_part_data(part, symbols) for part in parts],
-        "symbols": symbols,  # the last key, because the values above fill it
+        "parts": [_part_data(part, names) for part in parts],
+        "symbols": names.symbols,  # the last key, because the values above fill it
     }
 
 
-def _part_data(part: BuiltPart, symbols: dict[str, dict[str, bool]]) -> Data:
+def _part_data(part: BuiltPart, names: Names) -> Data:
     at, owner = part.interface, part.graph.part.owner
-    names = Names(FunctionNames({}), {}, symbols)
     data: dict[str, Data] = {
         "name": at.name,
         "inputs": list(at.inputs),
@@ -83,16 +88,15 @@ def _part_data(part: BuiltPart, symbols: dict[str, dict[str, bool]]) -> Data:
         data["casts"] = True
     loop_part: LoopPart | None = getattr(part.compiled, "loop_part", None)
     if owner.target is not None and loop_part is not None:
-        return data | {"loops": _loop_data(owner.target, loop_part, symbols)}
+        return data | {"loops": _loop_data(owner.target, loop_part, names)}
     made = {"inputs": list(part.graph.inputs), "outputs": list(part.graph.outputs), "graph": part_data(part.graph.gm)}
     return data | {"graph": made | _saved(owner, part.compiled)}
 
 
-def _loop_data(target: LoopTarget, part: LoopPart, symbols: dict[str, dict[str, bool]]) -> Data:
-    number = {kernel: k for k, kernel in enumerate(part.program.kernels())}
-    names = Names(FunctionNames(target.externs), number, symbols)
+def _loop_data(target: LoopTarget, part: LoopPart, names: Names) -> Data:
+    numbers = {kernel: k for k, kernel in enumerate(part.program.kernels())}
     return {
-        "program": to_data(part.program, names),
+        "program": to_data(part.program, Names(FunctionNames(target.externs), numbers, names.symbols)),
         "kernels": [[str(source.kernel), source.text] for source in part.sources],
     }
 
@@ -115,39 +119,38 @@ def _saved(owner: Backend, compiled: Run) -> dict[str, Data]:
 
 def guards_from_data(data: Data) -> tuple[sympy.Basic, ...]:
     """The conditions on sizes under which the compiled graph may run."""
-    guards: tuple[sympy.Basic, ...] = from_data(data["guards"], _known({}, symbols_from(data["symbols"])), "guards")
+    guards: tuple[sympy.Basic, ...] = from_data(data["guards"], _known(data), "guards")
     return guards
 
 
-def graph_from_data(
-    data: Data, backends: Sequence[Backend], ctx: CompileContext, options: Mapping[str, Any], last: Sequence[Backend]
-) -> tuple[LinkProgram, list[CompiledPart]]:
-    """The compiled graph that ``graph_to_data`` wrote. ``ctx`` is what all parts know, with the constants of the graph;
-    ``options`` are the user's, by ``backend.option``; ``last`` are backends that compile a part whose backend fails to
-    prepare its constants. Raises Malformed, and what a backend raises.
+def graph_from_data(data: Data, settings: Settings, ctx: CompileContext) -> tuple[LinkProgram, list[CompiledPart]]:
+    """The compiled graph that ``graph_to_data`` wrote. ``ctx`` is what all parts know, with the constants of the graph.
+    Raises Malformed, and what a backend raises.
     """
-    symbols = symbols_from(data["symbols"])
-    program = from_data(data["link"], _known({}, symbols), "link")
+    known = _known(data)
+    program = from_data(data["link"], known, "link")
     if not isinstance(program, LinkProgram):
         raise Malformed("link", "It is not a link program.")
-    by_name = {backend.name: backend for backend in backends}
+    by_name = {backend.name: backend for backend in settings.backends}
+    options, last = dict(settings.options), settings.last_resorts
     parts = []
     for k, each in enumerate(data["parts"]):
         if (owner := by_name.get(each["owner"])) is None:
             raise Malformed(f"parts[{k}].owner", "No backend in use has this name.")
-        parts.append(_Loading(each, owner, symbols, f"parts[{k}]").part(ctx, options, last))
+        parts.append(_Loading(each, owner, known, f"parts[{k}]").part(ctx, options, last))
     return program, parts
 
 
-def _known(externs: Mapping[str, Extern], symbols: Mapping[str, sympy.Symbol], kernels: Sequence[Kernel] = ()) -> Known:
-    return Known(FunctionNames(externs), kernels, symbols)
+def _known(data: Data) -> Known:
+    """What names stand for outside of loop-level parts."""
+    return Known(FunctionNames({}), (), symbols_from(data["symbols"]))
 
 
 class _Loading:
     """Makes one part of its data."""
 
-    def __init__(self, data: Data, owner: Backend, symbols: Mapping[str, sympy.Symbol], place: str) -> None:
-        self.data, self.owner, self.symbols, self.place = data, owner, symbols, place
+    def __init__(self, data: Data, owner: Backend, known: Known, place: str) -> None:
+        self.data, self.owner, self.known, self.place = data, owner, known, place
 
     def part(self, ctx: CompileContext, options: Mapping[str, Any], last: Sequence[Backend]) -> CompiledPart:
         data, device = self.data, self.data["device"]
@@ -164,7 +167,7 @@ class _Loading:
         return self.interface().linked(run)
 
     def record(self, key: str) -> Any:
-        return from_data(self.data[key], _known({}, self.symbols), f"{self.place}.{key}")
+        return from_data(self.data[key], self.known, f"{self.place}.{key}")
 
     def interface(self) -> PartInterface:
         data, views = self.data, self.data.get("views")
@@ -184,7 +187,8 @@ class _Loading:
         if target is None:
             raise Malformed(self.place, f"{self.owner.name} is not a loop target.")
         sources = [Source(parse(kernel), text) for kernel, text in data["kernels"]]
-        known = _known(target.externs, self.symbols, [source.kernel for source in sources])
+        kernels = [source.kernel for source in sources]
+        known = Known(FunctionNames(target.externs), kernels, self.known.symbols)
         program = from_data(data["program"], known, f"{self.place}.program")
         if not isinstance(program, LaunchProgram):
             raise Malformed(self.place, "It has no launch program.")

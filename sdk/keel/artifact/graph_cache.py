@@ -6,9 +6,7 @@ never changes a result: a graph whose entry cannot be used is compiled.
 
 from __future__ import annotations
 
-import json
 import os
-import zlib
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
@@ -18,7 +16,7 @@ from time import perf_counter
 import sympy
 import torch
 
-from keel.artifact.compiled_graph import graph_from_data, graph_to_data, guards_from_data
+from keel.artifact.compiled_graph import graph_from_data, graph_to_data, guards_from_data, packed, unpacked
 from keel.artifact.graph_key import graph_key
 from keel.artifact.graph_log import NOT_KEPT, NOT_LOADED, log_graph
 from keel.artifact.saved_graph import SavedFacts, cannot_save, reason_of, saved_state
@@ -74,13 +72,11 @@ class CacheEntry:
             return None
 
     def _loaded(self, content: bytes) -> tuple[Boxed, list[CompiledPart]] | None:
-        data = json.loads(zlib.decompress(content))
-        settings, captured = self.settings, self.captured
+        data, captured = unpacked(content), self.captured
         if not add_guards(captured.fake_mode, guards_from_data(data)):
             return None
-        ctx = common_context(captured, spends_memory=settings.spends_memory)
-        last = () if settings.strict else tuple(b for b in settings.backends if b.last_resort)
-        program, parts = graph_from_data(data, settings.backends, ctx, dict(settings.options), last)
+        ctx = common_context(captured, spends_memory=self.settings.spends_memory)
+        program, parts = graph_from_data(data, self.settings, ctx)
         return self._saveable(link(program, parts, captured.constants), content), parts
 
     def stored(
@@ -96,7 +92,7 @@ class CacheEntry:
                 raise
             _not_kept(self.captured, why)
             return run
-        content = zlib.compress(json.dumps(data, separators=(",", ":")).encode(), 1)
+        content = packed(data)
         if self.is_on:
             CACHE.put(self.key, content)
         return self._saveable(run, content)

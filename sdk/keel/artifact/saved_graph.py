@@ -7,7 +7,6 @@ follow it, and what its parts know of their constants. PyTorch's files are as tr
 from __future__ import annotations
 
 import json
-import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -18,7 +17,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from keel.artifact.compiled_graph import graph_from_data
+from keel.artifact.compiled_graph import graph_from_data, unpacked
 from keel.artifact.graph_key import compiled_by, settings_key
 from keel.artifact.graph_log import LOADED, log_graph, stages_text
 from keel.cache.store import digest, put_missing
@@ -168,14 +167,12 @@ def restored(state: Mapping[str, Any]) -> Boxed:
         )
     for name, content in state["libraries"].items():
         put_missing(name, content)
-    data = json.loads(zlib.decompress(state["graph"]))
     constants: dict[str, torch.Tensor] = state["constants"]
     known = {name: Constant(kind=kind, name=path) for name, (kind, path) in state["stored"].items()}
     if state["kind"] == "inference":
         known |= {n: Constant(kind="constant", value=t) for n, t in constants.items() if n not in known}
     ctx = CompileContext(lasting=frozenset(state["lasting"]), spends_memory=settings.spends_memory, constants=known)
-    last = () if settings.strict else tuple(b for b in settings.backends if b.last_resort)
-    program, parts = graph_from_data(data, settings.backends, ctx, dict(settings.options), last)
+    program, parts = graph_from_data(unpacked(state["graph"]), settings, ctx)
     mutations = None if state["mutations"] is None else _mutations(json.loads(state["mutations"]))
     run = finished(link(program, parts, constants), state["kind"], mutations)
     seconds = {"load": perf_counter() - began}

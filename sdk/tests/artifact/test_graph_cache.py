@@ -18,6 +18,7 @@ from keel.artifact import graph_cache
 from keel.plugin import CompileContext, Option, PreparedConstants
 
 from ..line import takes, whole
+from .new_process import kinds_of, run
 
 R = torch.randn
 
@@ -36,21 +37,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 @pytest.fixture
 def compiled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The kinds of the graphs that were compiled, not loaded."""
-    kinds: list[str] = []
-    real = compiler.compile_graph
-
-    def compile_graph(captured: Any, *more: Any) -> Any:
-        kinds.append(captured.kind)
-        return real(captured, *more)
-
-    monkeypatch.setattr(compiler, "compile_graph", compile_graph)
-    return kinds
-
-
-def run(fn: Callable[..., Any], *args: Any, backends: Any = ("cpp", "eager"), **options: Any) -> Any:
-    """Compiles ``fn`` as a new process would, and calls it."""
-    torch.compiler.reset()
-    return keel.compile(fn, backends=list(backends), **options)(*args)
+    return kinds_of(monkeypatch, "compile_graph")
 
 
 def entries(folder: Path) -> list[Path]:

@@ -15,9 +15,10 @@ from torch import Tensor, fx
 from torch._dynamo.utils import counters
 
 import keel
-from keel import KeelError, compiler
+from keel import KeelError
 
 from ..line import whole
+from .new_process import kinds_of, run
 
 R = torch.randn
 AHEAD = pytest.mark.skipif(
@@ -48,21 +49,7 @@ def caches(folder: Path) -> dict[str, str]:
 @pytest.fixture
 def captured(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The kinds of the graphs that AOTAutograd traced."""
-    kinds: list[str] = []
-    real = compiler.compile_captured
-
-    def compile_captured(captured: Any, *more: Any) -> Any:
-        kinds.append(captured.kind)
-        return real(captured, *more)
-
-    monkeypatch.setattr(compiler, "compile_captured", compile_captured)
-    return kinds
-
-
-def run(fn: Callable[..., Any], *args: Any, backends: Any = ("cpp", "eager"), **options: Any) -> Any:
-    """Compiles ``fn`` as a new process would, and calls it."""
-    torch.compiler.reset()
-    return keel.compile(fn, backends=list(backends), **options)(*args)
+    return kinds_of(monkeypatch, "compile_captured")
 
 
 class Counted(torch.nn.Module):
