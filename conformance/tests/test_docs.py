@@ -175,6 +175,22 @@ def test_a_loop_backend_with_changing_sizes() -> None:
         torch.testing.assert_close(compiled(x), (x - x.mean(-1, keepdim=True)).exp().flip(0))
 
 
+@pytest.mark.usefixtures("own_cache")
+def test_a_loop_backend_with_machine_code() -> None:
+    page = HOW / "write-a-loop-backend.md"
+    names: dict[str, Any] = {"__name__": page.stem}
+    for block in re.findall(r"^```python\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL):
+        exec(compile(block, str(page), "exec"), names)
+    compiled = keel.compile(lambda x: (x * 2).sum(-1), backends=[names["backend"]], strict=True)
+    x = torch.randn(5, 4)
+    flags = {*re.split(r"\s+", Path("/proc/cpuinfo").read_text())}
+    if missing := {*names["MACHINES"]["acme2"][1]} - flags:
+        pytest.skip(f"The CPU lacks {missing}.")
+    torch.testing.assert_close(compiled(x), (x * 2).sum(-1))
+    with pytest.raises(keel.KeelError, match=r"bad-option.*cannot compile for 'acme9'"):
+        names["compile"]([], "acme9")
+
+
 def test_fuel_finds_the_fusion() -> None:
     find = module(HOW / "find-a-wrong-kernel.md").first_bad_fusion
     x = torch.randn(4, 4)

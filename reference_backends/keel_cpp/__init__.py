@@ -2,7 +2,7 @@
 
 from keel import Limits, LoopTarget, aten_externs, loop_backend
 from keel.cache import package_fingerprint
-from keel_cpp.build import build
+from keel_cpp.build import build, compile_code, load_code
 from keel_cpp.cost_model import COST
 from keel_cpp.op_table import DTYPES, REDUCTIONS, SCALARS
 from keel_cpp.probe import cpu, probe
@@ -19,6 +19,8 @@ target = LoopTarget(
     reductions=REDUCTIONS,
     render=render,
     build=build,
+    compile=compile_code,
+    load=load_code,
     checks=True,
     concurrent=True,
     externs=aten_externs("cpu", DTYPES),

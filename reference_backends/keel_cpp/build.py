@@ -8,7 +8,7 @@ import ast
 import ctypes
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import lru_cache
 from pathlib import Path
 from types import CodeType, FunctionType
@@ -16,9 +16,11 @@ from types import CodeType, FunctionType
 import torch
 
 from keel import KeelError, Launcher, Source
-from keel.cache import compile_library
+from keel.cache import compile_library, library_bytes, load_library
 from keel.loops import Kernel
+from keel.plugin import CodeObject, KernelFunction
 from keel_cpp.emitter import prelude
+from keel_cpp.machines import NATIVE, cpu_features, lacking, machine, native_options
 from keel_cpp.merge_functions import definitions
 from keel_cpp.native_launch import native
 from keel_cpp.probe import COMPILER, cpu, probe
@@ -30,7 +32,6 @@ from keel_cpp.probe import COMPILER, cpu, probe
 FLAGS = (
     "-std=c++17",
     "-O2",
-    "-march=native",
     "-fopenmp-simd",
     "-ffp-contract=off",
     "-fno-math-errno",
@@ -72,7 +73,6 @@ FLAGS = (
     "-w",
     "-pipe",
 )
-WIDE = ("-mprefer-vector-width=512",)
 
 
 def build(sources: Sequence[Source]) -> list[Launcher]:
@@ -94,16 +94,65 @@ def unit(sources: Sequence[Source]) -> tuple[list[str], str]:
     return names, "\n".join([prelude(), *definitions(functions)])
 
 
-def flags() -> tuple[str, ...]:
-    return FLAGS + WIDE if re.search(r"\bavx512f\b", cpu()) else FLAGS
+def compile_code(sources: Sequence[Source], target: str | None) -> list[CodeObject]:
+    """One shared library with the functions of all sources, for the machine named ``target`` (see ``machines``).
+
+    Raises KeelError[bad-option] for a name that is not known, and KeelError[build-failed] if there is no compiler for
+    it, or with the compiler's words if it rejects them.
+    """
+    names, text = unit(sources)
+    to = machine(target)
+    content = library_bytes("cpp", command(to.compiler, to.options), text, key=_key(to.name), what=_titles(sources))
+    functions = tuple(KernelFunction(name=name, source=k) for k, name in enumerate(names))
+    needs = tuple(("cpu", feature) for feature in to.features)
+    return [CodeObject(kind="elf", content=content, target=to.name, needs=needs, functions=functions)]
+
+
+def load_code(objects: Sequence[CodeObject], sources: Sequence[Source]) -> list[Launcher]:
+    """A launcher for each source. Raises KeelError[not-here] if this CPU lacks a feature that the code may use,
+    KeelError[build-failed] if the system cannot load it, and KeelError[bad-artifact] if it lacks a function.
+    """
+    return load_for(cpu_features(), objects, sources)
+
+
+def load_for(features: Collection[str], objects: Sequence[CodeObject], sources: Sequence[Source]) -> list[Launcher]:
+    """The same for a CPU with these features."""
+    launchers: dict[int, Launcher] = {}
+    for each in objects:
+        if why := lacking(each.needs, features):
+            raise KeelError(
+                "not-here",
+                f"The C++ kernels were compiled for {each.target} and cannot run here.",
+                {"cpp": why},
+                do="Compile them for this machine, too, or for one with fewer features.",
+            )
+        _share_openmp()
+        library = load_library(each.content, "cpp")
+        for function in each.functions:
+            if not hasattr(library, function.name):
+                raise KeelError("bad-artifact", f"The machine code of C++ kernels has no function {function.name}.")
+            launchers[function.source] = _launcher(library, function.name, sources[function.source].kernel)
+    return [launchers[k] for k in range(len(sources))]
+
+
+def command(compiler: str, options: Sequence[str]) -> list[str]:
+    return [compiler, *FLAGS, *options, "-x", "c++", "-"]
+
+
+def _key(target: str) -> list[str]:
+    """What a library depends on in addition to its text and the command: the CPU, if it is for this one."""
+    return [cpu()] if target == NATIVE else []
+
+
+def _titles(sources: Sequence[Source]) -> str:
+    return ", ".join(dict.fromkeys(s.kernel.name for s in sources))
 
 
 def _open(text: str, sources: Sequence[Source]) -> ctypes.CDLL:
     if why := probe():
         raise KeelError("build-failed", "The C++ kernels cannot be built.", {"cpp": why})
     _share_openmp()
-    kernels = ", ".join(dict.fromkeys(s.kernel.name for s in sources))
-    return compile_library("cpp", [COMPILER, *flags(), "-x", "c++", "-"], text, key=[cpu()], what=kernels)
+    return compile_library("cpp", command(COMPILER, native_options()), text, key=_key(NATIVE), what=_titles(sources))
 
 
 @lru_cache(maxsize=1)

@@ -17,7 +17,7 @@ CODES = (
     "broken-plugin",  # a plugin that cannot be imported or is not a Backend
     "bad-plugin",  # a plugin's declaration is invalid: a name, a table, a hook, a number
     "api-version",  # a plugin made for another version of the plugin API
-    "not-here",  # a backend whose probe says that it cannot run on this machine
+    "not-here",  # a backend whose probe says that it cannot run on this machine, or machine code for another machine
     "missing-extra",  # a package that an extra of torch-keel installs is not there
     "refuse-raised",  # a plugin's own hook raised
     "cost-raised",  # a function of a data sheet raised, or returned no number of seconds

@@ -20,7 +20,17 @@ from keel.loops.ir import Apply, Kernel, Reduce, Scan
 from keel.loops.legalize_scalars import expand, why_unsupported, why_unsupported_monoid
 from keel.loops.lower import calls_by_result, lower
 from keel.loops.verify import verify
-from keel.plugin import Backend, CompileContext, LoopTarget, Refusal, Source, Staged, with_context
+from keel.plugin import (
+    Backend,
+    CodeObject,
+    CompileContext,
+    Launcher,
+    LoopTarget,
+    Refusal,
+    Source,
+    Staged,
+    with_context,
+)
 from keel.runtime.launch import LoopPart, loop_function, loop_program
 from keel.schedule.layout import choose_layouts
 from keel.schedule.pack_weights import pack_weights
@@ -151,23 +161,92 @@ def begin_part(
     return finish
 
 
-def build_part(target: LoopTarget, part: LoopPart, ctx: CompileContext) -> Callable[..., tuple[Any, ...]]:
-    """Builds the kernels of a part. Returns a callable over its inputs, whose attribute ``loop_part`` is ``part``.
-    Raises KeelError[build-failed] if the target does not build a launcher for each kernel.
+def build_part(
+    target: LoopTarget, part: LoopPart, ctx: CompileContext, objects: Sequence[CodeObject] | None = None
+) -> Callable[..., tuple[Any, ...]]:
+    """Builds the kernels of a part, or loads them from ``objects``, the machine code that ``compile_kernels`` made.
+    Returns a callable over the part's inputs, whose attribute ``loop_part`` is ``part``. Raises KeelError[build-failed]
+    if the target does not return a launcher for each kernel, and what ``load_kernels`` raises.
     """
-    sources = part.sources
-    launchers = with_context(target.build, ctx)(list(sources)) if sources else []
-    if not isinstance(launchers, Sequence) or not all(map(callable, launchers)):
-        raise KeelError(
-            "build-failed",
-            f"{target.name} built no launchers: `build` returned a "
-            f"{type(launchers).__name__} that is not a list of functions.",
-        )
-    if len(launchers) != len(sources):
-        raise KeelError("build-failed", f"{target.name} built {len(launchers)} launchers for {len(sources)} kernels.")
+    if objects is not None:
+        launchers: Sequence[Launcher] = load_kernels(target, objects, part.sources, ctx)
+    else:
+        built = with_context(target.build, ctx)(list(part.sources)) if part.sources else []
+        launchers = _checked_launchers(target, "build", built, part.sources)
     run = loop_function(part.program, dict(zip(part.program.kernels(), launchers, strict=True)))
     run.loop_part = part  # type: ignore[attr-defined]
     return run
+
+
+def compile_kernels(
+    target: LoopTarget, sources: Sequence[Source], ctx: CompileContext, machine: str | None = None
+) -> tuple[CodeObject, ...]:
+    """The machine code of kernels for ``machine``, a name that the target knows, or for this machine if it is None.
+
+    Raises KeelError[bad-artifact] if the target has no `compile`, KeelError[build-failed] if it returns something other
+    than functions of each source, and what the target raises for a name that it does not know.
+    """
+    if target.compile is None:
+        raise KeelError(
+            "bad-artifact",
+            f"{target.name} has no machine code that can be saved.",
+            {target.name: "It has no `compile` and no `load`."},
+            do="Leave it out of the backends of the package, or ask its vendor for these functions of a LoopTarget.",
+        )
+    objects = with_context(target.compile, ctx)(list(sources), machine) if sources else ()
+    if not isinstance(objects, Sequence) or not all(isinstance(each, CodeObject) for each in objects):
+        raise KeelError(
+            "build-failed",
+            f"{target.name} compiled no machine code: `compile` returned a {type(objects).__name__} that is not a list "
+            f"of CodeObject values.",
+        )
+    _check_functions("build-failed", target, objects, sources)
+    return tuple(objects)
+
+
+def load_kernels(
+    target: LoopTarget, objects: Sequence[CodeObject], sources: Sequence[Source], ctx: CompileContext
+) -> list[Launcher]:
+    """The launchers of kernels, from the machine code that ``compile_kernels`` made of the same sources.
+
+    Raises KeelError[not-here] if this machine lacks what the code needs, KeelError[bad-artifact] if the target has no
+    `load` or the objects are not of these sources, and KeelError[build-failed] if it does not return a launcher for
+    each source.
+    """
+    if target.load is None:
+        raise KeelError(
+            "bad-artifact",
+            f"{target.name} cannot load machine code.",
+            {target.name: "It has no `compile` and no `load`."},
+            do="Install a version of it that has them, or compile the kernels here.",
+        )
+    _check_functions("bad-artifact", target, objects, sources)
+    launchers = with_context(target.load, ctx)(list(objects), list(sources)) if sources else []
+    return _checked_launchers(target, "load", launchers, sources)
+
+
+def _check_functions(code: str, target: LoopTarget, objects: Sequence[CodeObject], sources: Sequence[Source]) -> None:
+    """Raises KeelError[code] unless each source has a function, and each function a source."""
+    numbers = {function.source for each in objects for function in each.functions}
+    if numbers != {*range(len(sources))}:
+        shown = ", ".join(map(str, sorted(numbers))) or "no source"
+        raise KeelError(
+            code,
+            f"The machine code of {target.name} does not fit {len(sources)} kernels.",
+            {target.name: f"Its functions belong to the sources {shown}."},
+        )
+
+
+def _checked_launchers(target: LoopTarget, hook: str, made: object, sources: Sequence[Source]) -> list[Launcher]:
+    if not isinstance(made, Sequence) or not all(map(callable, made)):
+        raise KeelError(
+            "build-failed",
+            f"{target.name} built no launchers: `{hook}` returned a "
+            f"{type(made).__name__} that is not a list of functions.",
+        )
+    if len(made) != len(sources):
+        raise KeelError("build-failed", f"{target.name} built {len(made)} launchers for {len(sources)} kernels.")
+    return list(made)
 
 
 def _rendered(target: LoopTarget, kernel: Kernel, ctx: CompileContext) -> str:

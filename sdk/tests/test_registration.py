@@ -13,6 +13,7 @@ import torch
 from keel import Backend, Cost, Extern, KeelError, Limits, LoopTarget, Refusal, Rule, Staged, Support
 from keel.cost import Link, Pattern
 from keel.loops import ByKind
+from keel.plugin import CodeObject, KernelFunction
 from keel.types import Call
 
 FLOATS = {torch.float32: 1e9}
@@ -48,6 +49,10 @@ def target(**more: Any) -> LoopTarget:
             **more,
         }
     )
+
+
+def code(**more: Any) -> CodeObject:
+    return CodeObject(**{"kind": "elf", "content": b"", "target": "acme1", "needs": (), "functions": (), **more})
 
 
 def cost(**more: Any) -> Cost:
@@ -184,6 +189,22 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
     "an extern by packet": (lambda: target(externs={"aten.mm": Extern(run=torch.mm)}), "'aten.mm.default'"),
     "an extern that is not an Extern": (lambda: target(externs={"aten.mm.default": torch.mm}), "keel.Extern"),
     "render is a text": (lambda: target(render="{0}"), "a function"),
+    "a target without build": (lambda: target(build=None), "returns a launcher for each"),
+    "compile of a target takes no machine": (
+        lambda: target(compile=lambda sources: (), load=lambda objects, sources: []),
+        "the name of a machine",
+    ),
+    "load takes no sources": (
+        lambda: target(compile=lambda sources, machine: (), load=lambda objects: []),
+        "the sources that they are of",
+    ),
+    "compile without load": (lambda: target(compile=lambda sources, machine: ()), "Write both"),
+    "a code object of text": (lambda: code(content="mov"), "the bytes of the compiler's file"),
+    "needs that are a text": (lambda: code(needs="avx2"), '(("cpu", "avx2"),)'),
+    "needs without kinds": (lambda: code(needs=("avx2", "fma")), '(("cpu", "avx2"),)'),
+    "functions that are names": (lambda: code(functions=("k",)), "KernelFunction"),
+    "a position below zero": (lambda: KernelFunction(name="k", source=-1), "source=0"),
+    "a launch that is a list": (lambda: KernelFunction(name="k", launch=[]), "a dict"),  # type: ignore[arg-type]
     "limits is a dict": (lambda: target(limits={}), "keel.Limits"),
     "a suffix with a path": (lambda: target(suffix="../c"), 'suffix="c"'),
     "run is not a function": (lambda: Extern(run=None), "a function"),  # type: ignore[arg-type]
@@ -234,3 +255,20 @@ def test_what_is_right_can_be_made_and_changed() -> None:
     assert replace(made, name="acme-2", device="*").name == "acme-2"
     assert target(externs={"aten.mm.default": Extern(run=torch.mm, out=torch.mm)}, scalars={}).suffix == "txt"
     assert cost(weights={"depthwise convolution backward": 2.0, "sort": 3}, flops={}).flops == {}
+
+
+def test_a_target_with_compile_and_load_has_a_build() -> None:
+    calls: list[Any] = []
+
+    def compile(sources: list[str], machine: str | None) -> list[CodeObject]:
+        calls.append((sources, machine))
+        return [code()]
+
+    def load(objects: list[CodeObject], sources: list[str], ctx: object = None) -> list[str]:
+        return [f"{source} of {objects[0].target} {ctx}" for source in sources]
+
+    made = target(build=None, compile=compile, load=load)
+    assert made.build(["a"], ctx=7) == ["a of acme1 7"] and calls == [(["a"], None)]
+    other = replace(made, load=lambda objects, sources: ["another"])
+    assert other.build(["a"]) == ["another"], "a copy with another function"
+    assert replace(made, build=list).build is list

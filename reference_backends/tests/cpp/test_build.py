@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import importlib
 import os
+import pickle
 import re
 import struct
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +22,7 @@ import keel
 from keel import KeelError, Source
 from keel.launcher.native import launcher_type
 from keel.loops import parse
+from keel.plugin import KernelFunction
 from keel_cpp import target
 from keel_cpp.native_launch import entries
 
@@ -175,11 +179,78 @@ def test_without_a_compiler(monkeypatch: pytest.MonkeyPatch, golden: Callable[..
     golden(str(caught.value))
 
 
-def test_wide_vectors_only_where_the_cpu_has_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(build, "cpu", lambda: "x86_64\nsome CPU\nfpu avx2 fma")
-    assert build.flags() == build.FLAGS
-    monkeypatch.setattr(build, "cpu", lambda: "x86_64\nsome CPU\nfpu avx2 fma avx512f avx512bw")
-    assert build.flags() == build.FLAGS + build.WIDE
+def test_machine_code_is_what_build_loads(runs: list[str], folder: Path) -> None:
+    sources = [source(), source("broadcast", N=2, M=3), source(called="again")]
+    target.build(sources)
+    (code,) = target.compile(sources, None)
+    assert len(runs) == 1 and len(libraries(folder)) == 1
+    assert (code.kind, code.target) == ("elf", "native") and code.content.startswith(b"\x7fELF")
+    assert [function.source for function in code.functions] == [0, 1, 2]
+    assert code.functions[0].name == code.functions[2].name, "equal bodies are one function"
+    launchers = target.load([code], sources)
+    assert squares(launchers[0]) == squares(launchers[2]) == [float(n * n) for n in range(12)]
+
+
+def test_machine_code_for_another_cpu_is_another_library(folder: Path) -> None:
+    codes = [target.compile([source()], name)[0] for name in ("x86-64-v2", "x86-64-v3", None, "x86-64-v2")]
+    assert len(libraries(folder)) == 3 and codes[0] == codes[3]
+    assert codes[0].content != codes[1].content
+    assert ("cpu", "avx2") in codes[1].needs and ("cpu", "avx2") not in codes[0].needs
+
+
+def test_a_cpu_that_lacks_a_feature_is_refused(golden: Callable[..., None]) -> None:
+    sources = [source()]
+    code = target.compile(sources, "x86-64-v3")
+    features = frozenset(feature for _, feature in code[0].needs)
+    (launch,) = build.load_for(features, code, sources)
+    assert squares(launch) == [float(n * n) for n in range(12)]
+    with pytest.raises(KeelError) as caught:
+        build.load_for(features - {"fma", "bmi2"}, code, sources)
+    assert caught.value.code == "not-here"
+    golden(str(caught.value))
+
+
+def test_a_library_that_is_cut_short_is_refused() -> None:
+    sources = [source()]
+    (code,) = target.compile(sources, None)
+    with pytest.raises(KeelError, match=r"build-failed.*truncated"):
+        target.load([replace(code, content=code.content[:5000])], sources)
+
+
+def test_a_library_without_the_function_is_refused() -> None:
+    sources = [source()]
+    (code,) = target.compile(sources, None)
+    with pytest.raises(KeelError, match=r"bad-artifact.*no function keel_other"):
+        target.load([replace(code, functions=(KernelFunction(name="keel_other"),))], sources)
+
+
+LOADS = """
+import pickle, sys
+import torch
+from keel import Source
+from keel.loops import parse
+from keel.plugin import KernelFunction
+from keel_cpp import target
+from keel_cpp.build import probe
+assert probe() is not None, "there is a compiler"
+code, kernels = pickle.load(open(sys.argv[1], "rb"))
+(launch,) = target.load([code], [Source(parse(text), rendered) for text, rendered in kernels])
+x = torch.arange(12.0)
+launch(x, torch.empty(1))
+print(x.tolist())
+"""
+
+
+@pytest.mark.slow
+def test_machine_code_runs_in_a_process_without_a_compiler(tmp_path: Path) -> None:
+    one = source()
+    (code,) = target.compile([one], "x86-64-v2")
+    (tmp_path / "code").write_bytes(pickle.dumps((code, [(str(one.kernel), one.text)])))
+    environment = {**os.environ, "PATH": str(tmp_path), "KEEL_CACHE_DIR": str(tmp_path / "other")}
+    command = [sys.executable, "-c", LOADS, str(tmp_path / "code")]
+    ran = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    assert ran.stdout == f"{[float(n * n) for n in range(12)]}\n", ran.stderr
+    assert not list((tmp_path / "other").glob("cpp-*"))
 
 
 def test_it_can_run_here() -> None:

@@ -8,8 +8,9 @@ from pathlib import Path
 
 from keel import Source
 from keel_cpp import target
-from keel_cpp.build import FLAGS, WIDE, unit
+from keel_cpp.build import FLAGS, unit
 from keel_cpp.emitter import prelude
+from keel_cpp.machines import WIDE
 from keel_cpp.probe import COMPILER
 
 from .kernels import TEXTS, kernel, sizes_of

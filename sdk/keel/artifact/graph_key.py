@@ -79,7 +79,7 @@ def _backend(backend: Backend) -> str:
     text = _fingerprint(backend)
     facts = {f.name: _fact(getattr(backend, f.name)) for f in fields(backend) if f.name not in _NOT_FACTS}
     if (target := backend.target) is not None:
-        facts["target"] = f"{_name(target.render)} {_name(target.build)}"
+        facts["target"] = " ".join(map(_name, (target.render, target.build, target.compile, target.load)))
     return repr((facts, text))
 
 

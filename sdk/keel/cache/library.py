@@ -44,6 +44,24 @@ def compile_library(
     return _BUILT[name]
 
 
+def library_bytes(
+    kind: str, command: Sequence[str], text: str, *, key: Sequence[str] = (), what: str = "the kernels"
+) -> bytes:
+    """The bytes of the file that ``compile_library`` would load. It is not loaded, so it may be for another machine.
+
+    The arguments are those of ``compile_library``, and so is the entry of the cache. Raises KeelError[build-failed] if
+    the compiler rejects the text, hangs, does not exist or makes a truncated file.
+    """
+
+    def make() -> bytes:
+        data = _compiled(kind, command, text, what)
+        if _is_cut_off(data):
+            raise _truncated(data, kind)
+        return data
+
+    return Cache(kind, ".so").get_or_make([text, *command, compiler_fingerprint(command[0]), *key], make)
+
+
 def _cached(cache: Cache, parts: Sequence[str]) -> ctypes.CDLL | None:
     """Returns the cached library, if it can be loaded here."""
     data = cache.get(parts)
@@ -69,11 +87,7 @@ def load_library(data: bytes, name: str = "kernels") -> ctypes.CDLL:
     library, or if it is truncated, which would crash the loader.
     """
     if _is_cut_off(data):
-        raise KeelError(
-            "build-failed",
-            f"The library of {name} is truncated after {len(data)} bytes.",
-            do="The disk that it was written to may have been full.",
-        )
+        raise _truncated(data, name)
     content = hashlib.sha256(data).hexdigest()
     if content not in _LOADED:
         try:
@@ -82,6 +96,14 @@ def load_library(data: bytes, name: str = "kernels") -> ctypes.CDLL:
             library = _from_file(data, name)
         _LOADED.setdefault(content, library)
     return _LOADED[content]
+
+
+def _truncated(data: bytes, name: str) -> KeelError:
+    return KeelError(
+        "build-failed",
+        f"The library of {name} is truncated after {len(data)} bytes.",
+        do="The disk that it was written to may have been full.",
+    )
 
 
 _WIDE = b"\x7fELF\x02"

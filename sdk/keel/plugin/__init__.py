@@ -9,6 +9,7 @@ from keel.plugin.api import API, OLDEST_API
 from keel.plugin.backend import Backend
 from keel.plugin.compile_context import CompileContext, Constant, PreparedConstants, SizeRange, Staged, with_context
 from keel.plugin.graph_claims import CallMatch, CallPattern, Fusion, Veto, Wildcard
+from keel.plugin.machine_code import CodeObject, KernelFunction
 from keel.plugin.numeric_facts import Arithmetic
 from keel.plugin.options import Option
 from keel.plugin.support import Refusal, Refuses, Rule, Support
@@ -34,11 +35,13 @@ __all__ = [
     "Call",
     "CallMatch",
     "CallPattern",
+    "CodeObject",
     "CompileContext",
     "Constant",
     "Dim",
     "Extern",
     "Fusion",
+    "KernelFunction",
     "Launcher",
     "LayoutPreference",
     "Limits",

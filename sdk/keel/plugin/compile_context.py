@@ -75,9 +75,9 @@ class CompileContext:
     """The fusions that the backend claimed in the part, with the names of nodes of its graph. Since API 2."""
 
 
-def with_context(function: Callable[..., Result], ctx: CompileContext) -> Callable[[Any], Result]:
-    """Wraps ``function`` as a function of the graph alone, or of the kernels of a loop target. ``ctx`` is passed to it
-    if it has a parameter of that name.
+def with_context(function: Callable[..., Result], ctx: CompileContext) -> Callable[..., Result]:
+    """Wraps ``function`` as a function of its other arguments: the graph, or the kernels of a loop target. ``ctx`` is
+    passed to it if it has a parameter of that name.
     """
     return partial(function, ctx=ctx) if has_parameter(function, "ctx") else function
 

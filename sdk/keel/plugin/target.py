@@ -12,7 +12,18 @@ from keel.cost import Cost
 from keel.loops.ir import Kernel, StoreMode
 from keel.loops.monoids import MONOIDS
 from keel.loops.scalar_ops import SCALARS, ByKind, ScalarText
-from keel.plugin.api import ANSWER, API, FINGERPRINT, PROBE, WARM_UP, checked_api
+from keel.plugin.api import (
+    ANSWER,
+    API,
+    BUILDS,
+    COMPILES_KERNELS,
+    FINGERPRINT,
+    LOADS_KERNELS,
+    PROBE,
+    WARM_UP,
+    checked_api,
+)
+from keel.plugin.machine_code import CodeObject, CompileAndLoad
 from keel.plugin.numeric_facts import IEEE, Arithmetic
 from keel.plugin.options import Option, checked_options
 from keel.plugin.support import Refuses
@@ -170,8 +181,15 @@ class LoopTarget:
     block of memory that a part keeps from call to call, which is fastest where the system has to map memory. Without
     it, each is allocated and freed, which takes the least memory where PyTorch caches what is freed, as on GPUs. If its
     kernels can write to pinned memory of the host, wrong indices are recorded there, and no call waits to read them.
-    ``warm_up``, ``options``, ``arithmetic`` and ``fingerprint`` are those of a ``Backend``. ``render`` and ``build``
-    get a ``CompileContext`` if they have a parameter named ``ctx``.
+    ``warm_up``, ``options``, ``arithmetic`` and ``fingerprint`` are those of a ``Backend``.
+
+    ``compile`` and ``load`` are for packages: the machine code of kernels as data. ``compile`` gets the sources and the
+    name of a machine, or None for this one, and returns CodeObject values. It needs no device, and raises KeelError
+    with the names that it knows for any other name. ``load`` gets all of these objects and the same sources, and
+    returns one launcher for each source. It needs no compiler, and raises KeelError if this machine lacks what an
+    object needs. A target with both may leave out ``build``, which is then one after the other.
+
+    ``render``, ``build``, ``compile`` and ``load`` get a ``CompileContext`` if they have a parameter named ``ctx``.
     """
 
     name: str
@@ -180,7 +198,9 @@ class LoopTarget:
     scalars: Mapping[str, ScalarText]
     reductions: Mapping[str, tuple[str, str]]
     render: Callable[..., str]  # of a Kernel
-    build: Callable[..., Sequence[Launcher]]  # of a sequence of Source
+    build: Callable[..., Sequence[Launcher]] = None  # type: ignore[assignment]  # of a sequence of Source
+    compile: Callable[..., Sequence[CodeObject]] | None = None  # of sources and the name of a machine, since API 2
+    load: Callable[..., Sequence[Launcher]] | None = None  # of code objects and their sources, since API 2
     checks: bool = False  # True if ``render`` takes Check statements
     concurrent: bool = False  # True if ``build`` may run on several threads at once
     arena: bool = True  # False if intermediate tensors are allocated one by one
@@ -222,8 +242,7 @@ class LoopTarget:
         if not scalars and not folds and not externs:
             bad(f"{what} has empty tables: it computes nothing.", "Fill at least one of scalars, reductions, externs.")
         checked_call(what, "render", self.render, "it takes a Kernel, and returns its text", takes=1, by_name="ctx")
-        builds = "it takes the sources of a graph, and returns a launcher for each"
-        checked_call(what, "build", self.build, builds, takes=1, by_name="ctx")
+        self._check_builders(what)
         checked_call(what, "probe", self.probe, PROBE, takes=0)
         checked_call(what, "warm_up", self.warm_up, WARM_UP, optional=True, takes=0)
         checked_call(what, "fingerprint", self.fingerprint, FINGERPRINT, optional=True, takes=0)
@@ -238,6 +257,17 @@ class LoopTarget:
         object.__setattr__(self, "options", checked_options(what, self.options))
         checked_type(what, "cost", self.cost, (Cost, type(None)), "a data sheet, keel.Cost(...), or leave it out")
         checked_api(what, self.api)
+
+    def _check_builders(self, what: str) -> None:
+        """Checks ``build``, ``compile`` and ``load``, and makes ``build`` of the others where it is left out."""
+        checked_call(what, "compile", self.compile, COMPILES_KERNELS, optional=True, takes=2, by_name="ctx")
+        checked_call(what, "load", self.load, LOADS_KERNELS, optional=True, takes=2, by_name="ctx")
+        if (self.compile is None) != (self.load is None):
+            bad(f"{what} has only one of `compile` and `load`.", "Write both, or leave both out.")
+        composed = self.build is None or isinstance(self.build, CompileAndLoad)  # a copy may have another compile
+        if composed and self.compile is not None and self.load is not None:
+            object.__setattr__(self, "build", CompileAndLoad(self.compile, self.load))
+        checked_call(what, "build", self.build, BUILDS, takes=1, by_name="ctx")
 
 
 def _checked_kinds(what: str, op: str, texts: ByKind) -> None:

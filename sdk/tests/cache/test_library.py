@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from keel import KeelError, KeelWarning
-from keel.cache import compile_library, library, load_library
+from keel.cache import compile_library, library, library_bytes, load_library
 
 pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
 COMMAND = ("cc", "-shared", "-fPIC", "-xc", "-")
@@ -63,6 +63,24 @@ def test_a_library_is_compiled_once(folder: Path, runs: list[Any], monkeypatch: 
     assert gives(2) == 2 and gives(1, key=["another CPU"]) == 1 and len(runs) == 3
     assert len(libraries(folder)) == 3
     assert not list(folder.glob("keel-draft-*"))
+
+
+def test_the_file_of_a_library_is_not_loaded(folder: Path, runs: list[Any]) -> None:
+    text = "int number(void) { return 5; }"
+    data = library_bytes("acme", COMMAND, text)
+    assert not library._LOADED and len(runs) == 1 and load_library(data).number() == 5
+    assert library_bytes("acme", COMMAND, text) == data and gives(5) == 5 and len(runs) == 1
+    with pytest.raises(KeelError, match="build-failed"):
+        library_bytes("acme", COMMAND, "no C")
+
+
+def test_a_file_that_is_cut_off_is_not_kept(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        compiled = library._compiled
+        patch.setattr(library, "_compiled", lambda *args: compiled(*args)[:9000])
+        with pytest.raises(KeelError, match=r"build-failed.*truncated after 9000 bytes"):
+            library_bytes("acme", COMMAND, "int number(void) { return 6; }")
+    assert not libraries(folder) and gives(6) == 6
 
 
 NO_LIBRARY = {
