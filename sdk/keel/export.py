@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -22,28 +22,26 @@ from keel.freeze import frozen
 from keel.graph.calls import alias_bases, type_of
 from keel.graph.tensor_devices import device_types
 from keel.plugin import Backend
-from keel.runtime.contract_checks import bind, mismatch, strides_of
-from keel.runtime.link import resolve_lazy_bits
+from keel.runtime.call_boundary import MISFIT, CallBoundary, Side
 from keel.runtime.link_program import is_size
-from keel.runtime.result_casts import with_strides
 from keel.serialize.save import unfit_program
-from keel.settings import read_settings, with_plugins
+from keel.settings import Settings, read_settings, with_plugins
 from keel.torch_adapter import (
     Captured,
     StoredKind,
     StoredTensor,
     Symbolic,
+    Tree,
     flatten_call,
     functional,
+    guards_of,
     tidied,
     unflatten,
-    without_autocast,
 )
-from keel.types import TensorType, Type
+from keel.types import Type
 
 aten = torch.ops.aten
 _STORED = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
-_MISFIT = "The arguments do not fit the exported program."
 _WRITES = (OutputKind.BUFFER_MUTATION, OutputKind.USER_INPUT_MUTATION)
 
 
@@ -68,31 +66,51 @@ def compile_exported(
     Raises KeelError as ``keel.compile`` does, and KeelError[bad-graph] for programs with effects, objects or gradients.
     """
     passed = {"backends": backends, "strict": strict, "fuel": fuel, "freeze": freeze, **(options or {})}
-    settings = read_settings(None, passed)
+    made = exported_graph(program, read_settings(None, passed))
+    before = len(guards_of(made.captured.fake_mode))
+    run = compile_captured(made.captured, made.settings)
+    boundary = replace(made.boundary, guards=guards_of(made.captured.fake_mode)[before:])
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return unflatten(made.results, boundary.call(run, leaves_of(made.arguments, args, kwargs), made.stored))
+
+    return call
+
+
+def leaves_of(tree: Tree, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
+    """The leaves of the arguments of a call. Raises KeelError[bad-input] if they are not nested as ``tree`` says."""
+    try:
+        return flatten_call(tree, args, kwargs)
+    except ValueError as e:
+        raise KeelError("bad-input", MISFIT, {"program": str(e)}) from None
+
+
+@dataclass(frozen=True)
+class ExportedGraph:
+    """The graph of an exported program, ready to be compiled with these settings. The trees describe how the
+    ``arguments`` and the ``results`` of a call are nested. ``stored`` are the program's own tensors, by placeholder.
+    """
+
+    captured: Captured
+    settings: Settings
+    boundary: CallBoundary
+    arguments: Tree
+    results: Tree
+    stored: Mapping[str, torch.Tensor]
+
+
+def exported_graph(program: ExportedProgram, settings: Settings) -> ExportedGraph:
+    """The functional graph of a program, without its writes and views. Raises KeelError[bad-graph]."""
     program = functional(program)
     stored = _stored(program)
     captured = tidied(program.graph_module, "inference")
     settings = with_plugins(settings, device_types(captured.gm.graph))
-    closing = _close(captured.gm, program)
-    door = _door(program, captured.gm, stored)
-    origins = _origins(program, stored)
-    captured = Captured(captured.gm, "inference", {**captured.constants, **stored}, stored=origins)
+    boundary = _boundary(program, captured.gm)
+    captured = Captured(captured.gm, "inference", {**captured.constants, **stored}, stored=_origins(program, stored))
     if settings.freeze:
         captured, _ = frozen(captured)
-    run = compile_captured(captured, settings)
     trees = program.call_spec
-
-    def call(*args: Any, **kwargs: Any) -> Any:
-        try:
-            arguments = flatten_call(trees.in_spec, args, kwargs)
-        except ValueError as e:
-            raise KeelError("bad-input", _MISFIT, {"program": str(e)}) from None
-        with torch.no_grad(), without_autocast():
-            graph_inputs = door.enter(arguments)
-            results = run([graph_inputs[i] for i in door.graph_inputs])
-            return unflatten(trees.out_spec, closing(arguments, graph_inputs, results, stored))
-
-    return call
+    return ExportedGraph(captured, settings, boundary, trees.in_spec, trees.out_spec, stored)
 
 
 def _stored(program: ExportedProgram) -> dict[str, torch.Tensor]:
@@ -125,51 +143,9 @@ def _origins(program: ExportedProgram, stored: Mapping[str, torch.Tensor]) -> di
 # -- before a call ---------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _Door:
-    """Checks the leaves of a call's arguments. ``fixed`` maps numbers of leaves to the values that the program was
-    exported for.
-    """
-
-    names: tuple[str, ...]
-    types: Mapping[int, Type]
-    fixed: Mapping[int, Any]
-    ranges: Mapping[Any, Any]
-    graph_inputs: tuple[int, ...]
-
-    def enter(self, leaves: list[Any]) -> list[Any]:
-        """Returns the leaves in the form that the graph takes. Raises KeelError[bad-input]."""
-        wrong = {
-            self.names[i]: f"It is {leaves[i]!r}, but the program was exported for {value!r}."
-            for i, value in self.fixed.items()
-            if type(leaves[i]) is not type(value) or leaves[i] != value
-        }
-        order = [i for i in self.types if self._fits(i, leaves[i])]
-        known = bind([self.types[i] for i in order], [leaves[i] for i in order])
-        for i, want in self.types.items():
-            if (why := mismatch(want, leaves[i], known, strides=False)) is not None:
-                wrong[self.names[i]] = why.sentence
-        for size, span in self.ranges.items():
-            if (value := known.get(str(size))) is not None and not span.lower <= value <= span.upper:
-                wrong[str(size)] = f"This size is {value}, not between {span.lower} and {span.upper}."
-        if wrong:
-            raise KeelError("bad-input", _MISFIT, wrong)
-        inputs = list(leaves)
-        for i, want in self.types.items():
-            if isinstance(want, TensorType):
-                inputs[i] = _laid_out(self.names[i], want, resolve_lazy_bits(leaves[i]), known)
-        return inputs
-
-    def _fits(self, i: int, value: Any) -> bool:
-        want = self.types[i]
-        return (
-            isinstance(value, torch.Tensor) and value.dim() == want.rank
-            if isinstance(want, TensorType)
-            else isinstance(value, int | float)
-        )
-
-
-def _door(program: ExportedProgram, gm: fx.GraphModule, stored: Mapping[str, Any]) -> _Door:
+def _boundary(program: ExportedProgram, gm: fx.GraphModule) -> CallBoundary:
+    """Removes writes, views and fixed arguments from ``gm``, and returns what handles them around a call."""
+    end, end_inputs = _ending(gm, program)
     placeholders = {n.name: n for n in gm.graph.find_nodes(op="placeholder")}
     names = [s.arg.name for s in program.graph_signature.input_specs if s.kind is InputKind.USER_INPUT]
     types: dict[int, Type] = {}
@@ -183,23 +159,13 @@ def _door(program: ExportedProgram, gm: fx.GraphModule, stored: Mapping[str, Any
             gm.graph.erase_node(placeholders[name])
     gm.recompile()
     left = [n.name for n in gm.graph.find_nodes(op="placeholder") if n.name in names]
-    return _Door(tuple(names), types, fixed, program.range_constraints, tuple(names.index(n) for n in left))
+    ranges = {str(symbol): (_end(span.lower), _end(span.upper)) for symbol, span in program.range_constraints.items()}
+    return CallBoundary(tuple(names), types, fixed, ranges, tuple(map(names.index, left)), end, end_inputs)
 
 
-def _laid_out(name: str, want: TensorType, x: torch.Tensor, known: Mapping[str, int]) -> torch.Tensor:
-    """A tensor with the strides that the graph was traced for: the argument itself if it has them, else a copy. Raises
-    KeelError[bad-input] if the graph takes a tensor that is expanded, and elements that would be one differ.
-    """
-    strides = strides_of(want, known)
-    if all(n <= 1 or s in (None, t) for n, s, t in zip(x.shape, strides, x.stride(), strict=True)):
-        return x
-    solid = [t if s is None else s for s, t in zip(strides, x.stride(), strict=True)]
-    copy = with_strides(x, solid)
-    for d, (n, step, t) in enumerate(zip(x.shape, solid, x.stride(), strict=True)):
-        if n > 1 and step == 0 != t and not torch.equal(x, x.narrow(d, 0, 1).expand_as(x)):
-            why = f"Its elements differ along dimension {d}, along which the example of the export was expanded."
-            raise KeelError("bad-input", _MISFIT, {name: why}, do="Export the program with an example of contiguous().")
-    return copy
+def _end(bound: Any) -> int | None:
+    """The end of a range; None if it is infinite."""
+    return int(bound) if bound.is_Integer else None
 
 
 # -- after a call ------------------------------------------------------------------------------------------
@@ -216,40 +182,62 @@ class _Closing:
     gm: fx.GraphModule
     numbers: Mapping[str, int]
     graph: fx.Graph = field(default_factory=fx.Graph)
-    inputs: dict[tuple[str, int | str], fx.Node] = field(default_factory=dict)
+    inputs: dict[tuple[Side, int | str], fx.Node] = field(default_factory=dict)
     made: dict[fx.Node, fx.Node] = field(default_factory=dict)
     solid: list[fx.Node] = field(default_factory=list)
 
-    def input(self, kind: str, which: int | str) -> fx.Node:
-        if (kind, which) not in self.inputs:
+    def input(self, side: Side, which: int | str, like: fx.Node) -> fx.Node:
+        if (side, which) not in self.inputs:
             first = next(iter(self.graph.nodes), None)
             with self.graph.inserting_before(first):
-                self.inputs[kind, which] = self.graph.placeholder(f"{kind}_{which}")
-        return self.inputs[kind, which]
+                made = self.graph.placeholder(f"{side}_{which}")
+            made.meta["val"] = like.meta.get("val")
+            self.inputs[side, which] = made
+        return self.inputs[side, which]
 
-    def stored_or(self, kind: str, name: str) -> fx.Node:
-        return self.input(kind, self.numbers[name]) if name in self.numbers else self.input("stored", name)
+    def stored_or(self, side: Side, node: fx.Node) -> fx.Node:
+        number = self.numbers.get(node.name)
+        return self.input("stored", node.name, node) if number is None else self.input(side, number, node)
+
+    def call(self, function: Callable[..., Any], *args: fx.Node, like: fx.Node) -> fx.Node:
+        made = self.graph.call_function(function, args)
+        made.meta["val"] = like.meta["val"]
+        return made
+
+    def result(
+        self, node: fx.Node, views: Mapping[fx.Node, frozenset[fx.Node]], written: dict[fx.Node, fx.Node]
+    ) -> fx.Node:
+        """What the caller gets for a node: the tensor that its value was ``written`` to, a view of such a tensor, the
+        caller's argument, or the value.
+        """
+        if node in written:
+            return written[node]
+        if node.op == "placeholder":
+            return self.stored_or("argument", node)
+        if node.op != "call_function" or views[node] == {node} or views[node].isdisjoint(written):
+            return self.made[node]
+        inner = {a: self.result(a, views, written) for a in node.all_input_nodes}
+        written[node] = self.graph.node_copy(node, inner.__getitem__)
+        return written[node]
 
     def value(self, node: fx.Node, views: Mapping[fx.Node, frozenset[fx.Node]]) -> fx.Node:
         """The node's value: a view or a size is computed here again, and anything else is a result of the graph."""
         if node not in self.made:
             if node.op == "placeholder":
-                self.made[node] = self.stored_or("input", node.name)
+                self.made[node] = self.stored_or("input", node)
             elif is_size(node) or (node.op == "call_function" and views[node] != {node}):
                 for a in node.all_input_nodes:
                     self.value(a, views)
                 self.made[node] = self.graph.node_copy(node, self.made.__getitem__)
             else:
-                self.made[node] = self.input("result", len(self.solid))
+                self.made[node] = self.input("result", len(self.solid), node)
                 self.solid.append(node)
         return self.made[node]
 
 
-def _close(gm: fx.GraphModule, program: ExportedProgram) -> Callable[..., tuple[Any, ...]]:
-    """Removes mutations and views from ``gm``, and returns a function that applies them after a call.
-
-    The function takes the leaves as the caller passed them, the leaves as the graph took them, the graph's results, and
-    the stored tensors. It returns the user's results, flat.
+def _ending(gm: fx.GraphModule, program: ExportedProgram) -> tuple[fx.GraphModule, tuple[tuple[Side, int | str], ...]]:
+    """Removes writes and views from ``gm``, and returns the graph that does them after a call, with what it takes. Its
+    results are those of the user, flat.
     """
     signature = program.graph_signature
     user = [s.arg.name for s in signature.input_specs if s.kind is InputKind.USER_INPUT]
@@ -262,22 +250,13 @@ def _close(gm: fx.GraphModule, program: ExportedProgram) -> Callable[..., tuple[
     for (node, spec), value in zip(outputs, values, strict=True):
         if spec.kind is not OutputKind.USER_OUTPUT:
             continue
-        if isinstance(node, fx.Node):
-            value = written.get(node) or (
-                closing.stored_or("argument", node.name) if node.op == "placeholder" else value
-            )
-        results.append(value)
+        results.append(closing.result(node, views, written) if isinstance(node, fx.Node) else value)
     closing.graph.output(tuple(results))
+    closing.graph.eliminate_dead_code()  # views of values that the caller gets from a written tensor
     gm.graph.output_node().args = (tuple(closing.solid),)
-    end = fx.GraphModule({}, closing.graph, class_name="closing")
-    order = [k for k, n in sorted(closing.inputs.items(), key=lambda kn: list(closing.graph.nodes).index(kn[1]))]
-
-    def close(arguments: Any, inputs: Any, results: Any, stored: Any) -> tuple[Any, ...]:
-        sides = {"argument": arguments, "input": inputs, "result": results, "stored": stored}
-        closed: tuple[Any, ...] = end(*(sides[kind][which] for kind, which in order))
-        return closed
-
-    return close
+    inputs = closing.graph.find_nodes(op="placeholder")
+    sides = {node: side for side, node in closing.inputs.items()}
+    return fx.GraphModule({}, closing.graph, class_name="closing"), tuple(sides[node] for node in inputs)
 
 
 def _write(
@@ -291,14 +270,15 @@ def _write(
     to.
     """
     name_of = {str(s.target): s.arg.name for s in program.graph_signature.input_specs if s.target is not None}
+    placeholders = {n.name: n for n in closing.gm.graph.find_nodes(op="placeholder")}
     todo = []
     for (node, spec), value in zip(outputs, values, strict=True):
         if spec.kind in _WRITES:
             if any(b.op == "placeholder" for b in views[node]):
-                value = closing.graph.call_function(aten.clone.default, (value,))
+                value = closing.call(aten.clone.default, value, like=node)
             todo.append((node, str(spec.target), value))
     written: dict[fx.Node, fx.Node] = {}
     for node, target, value in todo:
-        place = closing.stored_or("argument", name_of.get(target, target))
-        written[node] = closing.graph.call_function(aten.copy_.default, (place, value))
+        place = closing.stored_or("argument", placeholders[name_of.get(target, target)])
+        written[node] = closing.call(aten.copy_.default, place, value, like=place)
     return written

@@ -188,3 +188,25 @@ def test_a_program_with_a_loss_is_refused(golden: Callable[..., None]) -> None:
     with pytest.raises(KeelError) as raised:
         keel.compile_exported(program, backends=[whole()])
     golden(str(raised.value))
+
+
+class WritesAndViews(nn.Module):
+    """Writes a buffer and an input, and returns views of them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("total", torch.zeros(2, 3))
+
+    def forward(self, x: Tensor) -> Any:
+        self.total += x
+        x.mul_(2)
+        return self.total.t(), self.total.t()[0], x.view(-1)[2:], self.total.sum(0)
+
+
+def test_views_of_written_tensors_share_their_memory(backends: list[Backend]) -> None:
+    program, x = export(WritesAndViews(), (torch.ones(2, 3),)), torch.ones(2, 3)
+    turned, row, rest, total = keel.compile_exported(program, backends=backends)(x)
+    assert turned.sum() == 6 and rest.sum() == 8
+    program.state_dict["total"].fill_(7)
+    x.fill_(9)
+    assert turned.sum() == 42 and row.tolist() == [7, 7] and rest.sum() == 36 and total.tolist() == [2, 2, 2]
