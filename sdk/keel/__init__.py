@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from keel.export import compile_exported
     from keel.externs import aten_externs
     from keel.loop_level import loop_backend
+    from keel.packages.load_package import load_package
+    from keel.packages.package import package
     from keel.plugin import Backend, Call, Extern, Launcher, Limits, LoopTarget, Refusal, Rule, Source, Staged, Support
     from keel.types import Dim, SymType, TensorType
 
@@ -47,10 +49,14 @@ __all__ = [
     "compile",
     "compile_exported",
     "explain",
+    "load_package",
     "loop_backend",
+    "package",
 ]
 
 _NAMES: Mapping[str, tuple[str, ...]] = {
+    "keel.packages.load_package": ("load_package",),
+    "keel.packages.package": ("package",),
     "keel.cost": ("Cost",),
     "keel.errors": ("KeelError", "KeelWarning"),
     "keel.explanation": ("explain",),

@@ -25,6 +25,8 @@ COMMANDS: Mapping[str, str] = {
     "explain": "Compile models and report which backend takes which calls, the refusals with reasons and lines of "
     "code, the cost by the data sheets, and what to implement next.",
     "opt": "Read a kernel from its text and print, render or run it.",
+    "package": "Compile a model and write it to one file, which Python and C++ programs load.",
+    "inspect": "Show what a package is, who made it and what it needs. Nothing in it is run.",
     "new": "Render a plugin package that installs and passes its own tests.",
     "ops": "Count the operators of the opset by family, list a family, or show an operator.",
     "spec": "The operator set: its lock, its versions, its pages.",

@@ -8,7 +8,6 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
-from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -24,8 +23,10 @@ from keel.entry_points import Carried
 from keel.errors import KeelError
 from keel.explanation import Explanation
 from keel.explanation import explain as explained
+from keel.named_models import made_by
 from keel.new import LEVELS
 from keel.new import new as render
+from keel.package_commands import inspect, package
 from keel.plugin import Option
 from keel.quarantine import LIMIT
 from keel.reports import duration
@@ -237,17 +238,8 @@ def _steps(steps: Sequence[Step]) -> Table:
 
 
 def _made(what: str) -> tuple[Callable[..., Any], Sequence[Any], Mapping[str, Any]]:
-    module, _, name = what.partition(":")
     usage = "Write MODULE:FACTORY, where the factory returns (function, (argument, ...)) or that and a dict."
-    sys.path.insert(0, str(Path.cwd()))
-    try:
-        made = getattr(import_module(module), name)()
-    except (ImportError, AttributeError, ValueError) as raised:
-        raise KeelError(
-            "bad-option", f"{what!r} cannot be loaded.", {what: f"{type(raised).__name__}: {raised}"}, do=usage
-        ) from raised
-    finally:
-        sys.path.pop(0)
+    made = made_by(what, usage)
     match made:
         case (fn, tuple() | list() as args) if callable(fn):
             return fn, args, {}
@@ -342,3 +334,5 @@ def _table(*columns: str) -> Table:
 
 
 app.command()(ops)
+app.command()(package)
+app.command()(inspect)

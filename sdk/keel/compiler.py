@@ -10,12 +10,13 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import Any, Protocol
 
+import sympy
 from torch import fx
 
 from keel import dump
-from keel.artifact.graph_cache import CacheEntry, cache_entry, in_pytorch_cache, is_cache_on
+from keel.artifact.graph_cache import cache_entry, in_pytorch_cache, is_cache_on
 from keel.artifact.saved_graph import restoring_with, saves_of
 from keel.errors import KeelError, KeelWarning
 from keel.events import (
@@ -147,6 +148,39 @@ class Owners:
         return None if name is None else f"Work of the backend {name} cannot be captured."
 
 
+class GraphStore(Protocol):
+    """What stores a compiled graph. Making its key took ``seconds``."""
+
+    @property
+    def captured(self) -> Captured: ...
+
+    @property
+    def seconds(self) -> float: ...
+
+    def stored(
+        self, run: Boxed, program: LinkProgram, parts: Sequence[BuiltPart], guards: Sequence[sympy.Basic]
+    ) -> Boxed:
+        """Stores a compiled graph with the guards that compiling it added. Returns ``run``, or what stands for it."""
+
+
+@in_one_chunk
+@no_collection()
+def compile_for(store: GraphStore, settings: Settings, listen: Listener) -> Boxed:
+    """Compiles the captured graph of a store, which stores it unless a backend fails. Raises KeelError[bad-graph] for a
+    graph with calls that are not compiled.
+    """
+    captured = store.captured
+    if eager := untyped_calls(captured.gm):
+        raise next(iter(eager.values()))
+    if segments(captured, eager):
+        raise KeelError(
+            "bad-graph",
+            "The graph cannot be saved.",
+            {"keel": "It has calls on streams or events, which run in eager."},
+        )
+    return _without_faulty_backends(captured, settings, listen, store)
+
+
 @in_one_chunk
 @no_collection()
 def compile_captured(captured: Captured, settings: Settings, listen: Listener = ignore) -> Boxed:
@@ -179,7 +213,7 @@ def compile_captured(captured: Captured, settings: Settings, listen: Listener = 
 
 
 def _without_faulty_backends(
-    captured: Captured, settings: Settings, listen: Listener, entry: CacheEntry | None
+    captured: Captured, settings: Settings, listen: Listener, entry: GraphStore | None
 ) -> Boxed:
     """Compiles a graph, and again without each backend that contradicts itself."""
     folder = dump.folder(captured.kind)
@@ -204,9 +238,9 @@ def _without_faulty_backends(
 
 
 def compile_graph(
-    captured: Captured, settings: Settings, folder: Path | None, listen: Listener, entry: CacheEntry | None = None
+    captured: Captured, settings: Settings, folder: Path | None, listen: Listener, entry: GraphStore | None = None
 ) -> Boxed:
-    """The whole pipeline for one captured graph, which is stored in its cache ``entry`` if it has one and no backend
+    """The whole pipeline for one captured graph, which is stored in its ``entry``, if it has one and no backend
     failed. Raises ``Fault`` if a backend is unreliable.
     """
     guards = len(guards_of(captured.fake_mode))
@@ -264,14 +298,14 @@ def compile_graph(
 
 
 def _stored(
-    entry: CacheEntry | None,
+    entry: GraphStore | None,
     stages: Stages,
     run: Boxed,
     program: LinkProgram,
     built: Sequence[BuiltPart],
     guards: int,
 ) -> Boxed:
-    """Stores a compiled graph in its entry of the cache, if it has one, and frees what only that needs. ``guards`` is
+    """Stores a compiled graph in its entry, if it has one, and frees what only that needs. ``guards`` is
     the number of guards before it was compiled.
     """
     if entry is not None:

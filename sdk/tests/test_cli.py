@@ -124,6 +124,21 @@ def test_explain(out: Out, module: str, golden: Callable[..., None]) -> None:
     assert data["taken"] == {"eager": 3} and data["backends"] == ["eager"]
 
 
+@pytest.mark.filterwarnings("ignore:.isinstance.treespec, LeafSpec:FutureWarning")
+def test_a_model_is_packaged_and_inspected(out: Out, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "sample_network.py").write_text(
+        "import torch\n\n\ndef make():\n    return torch.nn.Linear(2, 2), (torch.ones(3, 2),)\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    text = out("package", "sample_network:make", "-o", "a.keel", "--backends", "cpp", "--target", "cpp=x86-64-v2")
+    assert text.startswith("a.keel is a package")
+    data = json.loads(out("inspect", "a.keel", "--check", "--json"))
+    assert data["variants"][0]["name"] == "cpp=x86-64-v2" and [w["name"] for w in data["weights"]] == ["weight", "bias"]
+    assert "2 tensors of 24 bytes, float32" in out("inspect", "a.keel")
+    (tmp_path / "a.keel").write_bytes((tmp_path / "a.keel").read_bytes()[:-1])
+    assert "bad-file" in out("inspect", "a.keel", status=1)
+
+
 @pytest.mark.slow
 def test_explain_several_models_with_what_if_and_a_page(out: Out, module: str, tmp_path: Path) -> None:
     models = [f"{module}:make", f"{module}:more"]

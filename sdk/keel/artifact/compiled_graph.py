@@ -1,7 +1,8 @@
 """A compiled graph as data: its link program, and each part with what its backend needs to make it again.
 
 A part of a loop target is its launch program and the text of its kernels. Any other part is its graph, and the bytes
-that its backend made of the compiled part, if it can. Constants are not part of it.
+that its backend made of the compiled part, if it can. Constants are not part of it, and machine code is not, either:
+``Attachments`` has what a package adds.
 """
 
 from __future__ import annotations
@@ -9,8 +10,8 @@ from __future__ import annotations
 import base64
 import json
 import zlib
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import sympy
@@ -19,12 +20,13 @@ import torch
 from keel.artifact.function_names import FunctionNames
 from keel.artifact.records import Known, Names, from_data, symbols_from, to_data
 from keel.documents import Malformed
+from keel.errors import KeelError
 from keel.interrupts import is_interrupt
 from keel.loop_level import build_part
 from keel.loops.parser import parse
 from keel.placement.part_graphs import PartGraph
 from keel.placement.placement import Part
-from keel.plugin import Backend, CompileContext, LoopTarget, Source, with_context
+from keel.plugin import Backend, CodeObject, CompileContext, LoopTarget, Source, with_context
 from keel.runtime.compile_parts import compiled_part, runnable_part
 from keel.runtime.contract_checks import Run
 from keel.runtime.launch import LoopPart
@@ -42,6 +44,29 @@ from keel.settings import Settings
 from keel.torch_adapter import real_tensors
 
 
+def inline(content: bytes) -> Data:
+    """Bytes as JSON."""
+    return base64.b64encode(content).decode()
+
+
+@dataclass(frozen=True)
+class Attachments:
+    """What a compiled graph is loaded with, besides its data. ``read`` returns the bytes that ``keep`` of
+    ``graph_to_data`` wrote. The kernels of a part are in its machine ``code``, by the name of the part, and are built
+    if it has none. What backends in ``stale`` made is not used. Such a part, and one whose machine code this machine
+    cannot run, is compiled from its graph, which ``part_graph`` returns as ``part_to_data`` wrote it; without
+    ``part_graph`` it is an error.
+    """
+
+    read: Callable[[Data], bytes] = base64.b64decode
+    code: Mapping[str, Sequence[CodeObject]] = field(default_factory=dict)
+    stale: Collection[str] = ()
+    part_graph: Callable[[str], Data] | None = None
+
+
+NOTHING = Attachments()
+
+
 def packed(data: Data) -> bytes:
     """The bytes of a compiled graph."""
     return zlib.compress(json.dumps(data, separators=(",", ":")).encode(), 1)
@@ -52,20 +77,26 @@ def unpacked(content: bytes) -> Data:
     return json.loads(zlib.decompress(content))
 
 
-def graph_to_data(program: LinkProgram, parts: Sequence[BuiltPart], guards: Sequence[sympy.Basic] = ()) -> Data:
-    """A compiled graph as JSON. ``guards`` are the conditions on sizes that compiling it added. Raises NotSerializable
-    if a value in it cannot be saved.
+def graph_to_data(
+    program: LinkProgram,
+    parts: Sequence[BuiltPart],
+    guards: Sequence[sympy.Basic] = (),
+    keep: Callable[[bytes], Data] = inline,
+) -> Data:
+    """A compiled graph as JSON. ``guards`` are the conditions on sizes that compiling it added. The bytes that a
+    backend makes of a part become what ``keep`` returns of them. Raises NotSerializable if a value in it cannot be
+    saved.
     """
     names = Names(FunctionNames({}), {}, {})
     return {
         "link": to_data(program, names),
         "guards": to_data(tuple(guards), names),
-        "parts": [_part_data(part, names) for part in parts],
+        "parts": [_part_data(part, names, keep) for part in parts],
         "symbols": names.symbols,  # the last key, because the values above fill it
     }
 
 
-def _part_data(part: BuiltPart, names: Names) -> Data:
+def _part_data(part: BuiltPart, names: Names, keep: Callable[[bytes], Data]) -> Data:
     at, owner = part.interface, part.graph.part.owner
     data: dict[str, Data] = {
         "name": at.name,
@@ -86,11 +117,14 @@ def _part_data(part: BuiltPart, names: Names) -> Data:
         data["views"] = {"inputs": list(at.views.inputs), "graph": part_data(at.views.graph)}
     if at.casts:
         data["casts"] = True
-    loop_part: LoopPart | None = getattr(part.compiled, "loop_part", None)
-    if owner.target is not None and loop_part is not None:
+    if owner.target is not None and (loop_part := part.loop_part) is not None:
         return data | {"loops": _loop_data(owner.target, loop_part, names)}
-    made = {"inputs": list(part.graph.inputs), "outputs": list(part.graph.outputs), "graph": part_data(part.graph.gm)}
-    return data | {"graph": made | _saved(owner, part.compiled)}
+    return data | {"graph": part_to_data(part) | _saved(owner, part.compiled, keep)}
+
+
+def part_to_data(part: BuiltPart) -> dict[str, Data]:
+    """The graph of a part, of which its backend can compile it again. Raises NotSerializable."""
+    return {"inputs": list(part.graph.inputs), "outputs": list(part.graph.outputs), "graph": part_data(part.graph.gm)}
 
 
 def _loop_data(target: LoopTarget, part: LoopPart, names: Names) -> Data:
@@ -101,7 +135,7 @@ def _loop_data(target: LoopTarget, part: LoopPart, names: Names) -> Data:
     }
 
 
-def _saved(owner: Backend, compiled: Run) -> dict[str, Data]:
+def _saved(owner: Backend, compiled: Run, keep: Callable[[bytes], Data]) -> dict[str, Data]:
     """The bytes that the backend of a part makes of it. A backend that raises compiles the part again instead."""
     if owner.serialize is None:
         return {}
@@ -111,7 +145,7 @@ def _saved(owner: Backend, compiled: Run) -> dict[str, Data]:
         if is_interrupt(raised):
             raise
         return {}
-    return {"saved": base64.b64encode(saved).decode()} if isinstance(saved, bytes) else {}
+    return {"saved": keep(saved)} if isinstance(saved, bytes) else {}
 
 
 # -- from data --------------------------------------------------------------------------------------------------------
@@ -123,7 +157,9 @@ def guards_from_data(data: Data) -> tuple[sympy.Basic, ...]:
     return guards
 
 
-def graph_from_data(data: Data, settings: Settings, ctx: CompileContext) -> tuple[LinkProgram, list[CompiledPart]]:
+def graph_from_data(
+    data: Data, settings: Settings, ctx: CompileContext, attached: Attachments = NOTHING
+) -> tuple[LinkProgram, list[CompiledPart]]:
     """The compiled graph that ``graph_to_data`` wrote. ``ctx`` is what all parts know, with the constants of the graph.
     Raises Malformed, and what a backend raises.
     """
@@ -137,7 +173,7 @@ def graph_from_data(data: Data, settings: Settings, ctx: CompileContext) -> tupl
     for k, each in enumerate(data["parts"]):
         if (owner := by_name.get(each["owner"])) is None:
             raise Malformed(f"parts[{k}].owner", "No backend in use has this name.")
-        parts.append(_Loading(each, owner, known, f"parts[{k}]").part(ctx, options, last))
+        parts.append(_Loading(each, owner, known, attached, f"parts[{k}]").part(ctx, options, last))
     return program, parts
 
 
@@ -149,8 +185,8 @@ def _known(data: Data) -> Known:
 class _Loading:
     """Makes one part of its data."""
 
-    def __init__(self, data: Data, owner: Backend, known: Known, place: str) -> None:
-        self.data, self.owner, self.known, self.place = data, owner, known, place
+    def __init__(self, data: Data, owner: Backend, known: Known, attached: Attachments, place: str) -> None:
+        self.data, self.owner, self.known, self.attached, self.place = data, owner, known, attached, place
 
     def part(self, ctx: CompileContext, options: Mapping[str, Any], last: Sequence[Backend]) -> CompiledPart:
         data, device = self.data, self.data["device"]
@@ -163,7 +199,12 @@ class _Loading:
             fusions=self.record("fusions"),
             overwrites=data["overwrites"],
         )
-        run = self.loops(ctx) if "loops" in data else self.graph(ctx, last)
+        try:
+            run = self.loops(ctx) if "loops" in data else self.graph(data["graph"], ctx, last)
+        except KeelError as raised:
+            if raised.code not in ("not-here", "bad-artifact") or self.attached.part_graph is None:
+                raise
+            run = self.graph(self.attached.part_graph(data["name"]), ctx, last)
         return self.interface().linked(run)
 
     def record(self, key: str) -> Any:
@@ -195,16 +236,23 @@ class _Loading:
         verify_program(program)
         with real_tensors():
             # Two kernels may have become one when they were fitted to the target.
-            return build_part(target, LoopPart(program, tuple(dict.fromkeys(sources))), ctx)
+            code = self.attached.code.get(self.data["name"])
+            return build_part(target, LoopPart(program, tuple(dict.fromkeys(sources))), ctx, code)
 
-    def graph(self, ctx: CompileContext, last: Sequence[Backend]) -> Run:
-        data, saved = self.data["graph"], self.data["graph"].get("saved")
+    def graph(self, data: Data, ctx: CompileContext, last: Sequence[Backend]) -> Run:
+        saved = data.get("saved")
         gm = part_from(data["graph"])
         part = Part(self.data["name"], self.owner, tuple(self.data["nodes"]), ctx.fusions)
         bodies = dict(gm.named_children())
         graph = PartGraph(part, gm.graph, bodies, tuple(data["inputs"]), tuple(data["outputs"]))
         if saved is None or self.owner.deserialize is None:
             return compiled_part(graph, ctx, None, last)
+        if self.owner.name in self.attached.stale:
+            raise KeelError(
+                "bad-artifact",
+                f"Part {part.name} cannot be loaded.",
+                {self.owner.name: "The installed version of it is not the one that compiled the part."},
+            )
         with real_tensors():
-            run = with_context(self.owner.deserialize, ctx)(base64.b64decode(saved))
+            run = with_context(self.owner.deserialize, ctx)(self.attached.read(saved))
         return runnable_part(run, graph, ctx, last)

@@ -13,6 +13,7 @@ from keel.runtime.contract_checks import (
     check_first_call,
     is_checking_every_call,
 )
+from keel.runtime.launch import LoopPart
 from keel.runtime.link import CompiledPart
 from keel.runtime.result_casts import CastResults, lay_out
 from keel.runtime.result_views import ResultViews
@@ -68,6 +69,12 @@ class BuiltPart:
     def linked(self) -> CompiledPart:
         """The part with its checks."""
         return self.interface.linked(self.compiled)
+
+    @property
+    def loop_part(self) -> LoopPart | None:
+        """The launch program and the sources of a part of a loop target, until they are forgotten."""
+        part: LoopPart | None = getattr(self.compiled, "loop_part", None)
+        return part
 
     def forget_program(self) -> None:
         """Frees what only saving a part of a loop target needs."""

@@ -73,6 +73,11 @@ def tree_of(data: Any, containers: Collection[type] = ()) -> Tree:
     raise ValueError("It names a container that files do not have.")
 
 
+def registered_containers() -> frozenset[type]:
+    """The containers that this process registered with PyTorch's pytree under a name."""
+    return frozenset(kind for kind in pytree.SERIALIZED_TYPE_TO_PYTHON_TYPE.values() if isinstance(kind, type))
+
+
 def is_call_tree(tree: Tree) -> bool:
     """True if a tree is that of a call: a tuple of positional arguments and a dict of keyword arguments."""
     return tree.type is tuple and [child.type for child in tree.children()] == [tuple, dict]

@@ -1,0 +1,56 @@
+"""Models that a command line names: MODULE:FACTORY, or a file of an exported program."""
+
+from __future__ import annotations
+
+import sys
+import zipfile
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.export import ExportedProgram
+
+from keel.errors import KeelError, first_line
+
+
+def made_by(what: str, usage: str) -> Any:
+    """What the factory MODULE:FACTORY returns. Modules of the current folder count. Raises KeelError[bad-option]."""
+    module, _, name = what.partition(":")
+    sys.path.insert(0, str(Path.cwd()))
+    try:
+        return getattr(import_module(module), name)()
+    except (ImportError, AttributeError, ValueError) as raised:
+        raise KeelError(
+            "bad-option", f"{what!r} cannot be loaded.", {what: f"{type(raised).__name__}: {raised}"}, do=usage
+        ) from raised
+    finally:
+        sys.path.pop(0)
+
+
+_USAGE = (
+    "Write MODULE:FACTORY, where the factory returns (module, (argument, ...)), and dicts of other arguments and of "
+    "dynamic shapes if need be."
+)
+
+
+def program_of(what: str) -> ExportedProgram:
+    """The exported program in a file of ``torch.export.save``, or of the model that a factory returns. Raises
+    KeelError[bad-option].
+    """
+    if what.endswith(".pt2"):
+        try:
+            return torch.export.load(what)
+        except (OSError, RuntimeError, zipfile.BadZipFile, ValueError) as raised:
+            why = {"torch.export": first_line(raised)}
+            raise KeelError("bad-option", f"{what} cannot be loaded.", why) from raised
+    match made_by(what, _USAGE):
+        case ExportedProgram() as program:
+            return program
+        case (torch.nn.Module() as model, tuple() as args):
+            return torch.export.export(model, args)
+        case (torch.nn.Module() as model, tuple() as args, dict() as kwargs):
+            return torch.export.export(model, args, kwargs)
+        case (torch.nn.Module() as model, tuple() as args, dict() as kwargs, dynamic):
+            return torch.export.export(model, args, kwargs, dynamic_shapes=dynamic)
+    raise KeelError("bad-option", f"{what!r} returned something else.", do=_USAGE)

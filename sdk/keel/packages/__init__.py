@@ -1,0 +1,1 @@
+"""Packages: compiled programs in files, with machine code and weights."""
