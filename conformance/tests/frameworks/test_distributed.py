@@ -6,10 +6,15 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
 
 from keel_conformance.programs import process_group
 
@@ -51,3 +56,46 @@ def test_collectives_of_tensor_parallel_are_calls_of_its_graphs(reports: list[di
         forward, backward = report["parallel"]["graphs"]
         assert {"addmm", "gelu", "addmm_1"} <= {*forward["cpp"]} and "gelu_backward" in backward["cpp"]
         assert {"all_reduce", "wait_tensor"} <= {*forward["eager"]}
+
+
+class Layers(nn.Module):
+    """Each is more than the first bucket of DDP holds, which is a MiB."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(600, 600) for _ in range(3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        for layer in self.layers:
+            x = nn.functional.gelu(layer(x))
+        return x
+
+
+@pytest.fixture
+def alone() -> Iterator[None]:
+    """This process as a group."""
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)  # type: ignore[attr-defined]  # not in its __all__
+    try:
+        yield
+    finally:
+        dist.destroy_process_group()
+
+
+def test_ddp_cuts_a_graph_into_buckets(alone: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each bucket has a forward and a backward graph. DDP calls each forward graph with fake tensors first."""
+    monkeypatch.setenv("KEEL_DUMP", str(tmp_path))
+    x = torch.randn(4, 600)
+
+    def gradients(*, compiled: bool) -> list[Tensor | None]:
+        torch.manual_seed(1)
+        model = Layers()
+        parallel = DistributedDataParallel(model, bucket_cap_mb=1)
+        run = torch.compile(parallel, backend="keel", options={"backends": ["eager"]}) if compiled else parallel
+        for _ in range(2):
+            model.zero_grad()
+            run(x).square().mean().backward()
+        return [p.grad for p in model.parameters()]
+
+    assert all(map(torch.equal, gradients(compiled=True), gradients(compiled=False)))
+    kinds = [graph.name.partition("-")[2] for graph in sorted(tmp_path.iterdir())]
+    assert kinds == ["forward"] * 3 + ["backward"] * 3

@@ -125,7 +125,7 @@ def capture(
     and if it has saved the same before, ``compiler`` is not called.
     """
     # Importing these takes longer than importing torch, and a package that only defines a backend does not need them.
-    from torch._dynamo.utils import flatten_graph_inputs
+    from torch._dynamo.utils import counters, flatten_graph_inputs
     from torch._functorch import config
     from torch._functorch.aot_autograd import aot_module_simplified
     from torch.fx._lazy_graph_module import _use_lazy_graph_module
@@ -141,6 +141,9 @@ def capture(
     of = partial(_compile_function, compiler, torch._C._get_mkldnn_enabled(), stored, perf_counter(), restore)
     # The backward graph is compiled inside the user's frame, or even inside autograd's thread.
     backward = torch.compiler.disable(of("backward"), reason="Keel compiles here")
+    # DDP cuts a graph into buckets of gradients. By this count it sees that AOTAutograd has captured the piece: then it
+    # makes the first call itself, whose results are fake, and keeps what the backward graph of that piece needs.
+    counters["aot_autograd"]["total"] += 1
     # Donated buffers would forbid backward(retain_graph=True), and Keel does not reuse their memory. Tokens, which
     # order effects, are created in the graph; otherwise they would be inputs that are None. oneDNN is off, so that
     # PyTorch decomposes operators such as LSTM on a CPU too: graphs can be lowered for any device. To repeat the random
