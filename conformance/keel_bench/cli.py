@@ -50,7 +50,8 @@ Batches = Annotated[
 BackendName = Annotated[
     str | None,
     typer.Option(
-        help="The backend to measure: cpp, and triton in the suite gpu. In the line eager and inductor measure those."
+        help="The backend to measure: cpp, in the suite gpu triton, in the suite distributed those that Keel chooses."
+        " In the line eager and inductor measure those."
     ),
 ]
 Device = Annotated[

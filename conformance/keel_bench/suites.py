@@ -13,6 +13,7 @@ from keel_conformance.report import Criterion
 from keel_conformance.workers.pool import Outcome
 
 from . import accuracy, compile_time, memory_traffic, run_time, size_sweep
+from .distributed import distributed_bars, train_together
 from .jobs import Job, Selection
 from .models import bandwidth_kernels, model_zoo, published
 from .placements import mixed_backends, optimality, prediction, random_programs, scaling
@@ -98,11 +99,15 @@ WARM_START: Mapping[str, Part] = {
     "warm-bert": Part(second_process.bert_jobs, second_process.measure, second_process.bert_bars),
     "warm-plugin": Part(slow_plugin.jobs, slow_plugin.measure, slow_plugin.bars),
 }
+DISTRIBUTED: Mapping[str, Part] = {
+    train_together.PART: Part(train_together.jobs, train_together.measure, distributed_bars.bars),
+}
 SUITES: Mapping[str, Suite] = {
     "line": Suite(LINE),
     "placement": Suite(PLACEMENT),
     "zoo": Suite(ZOO, programs_of_zoo, patterns=True, forked=True),
     "warm-start": Suite(WARM_START, programs_of_warm_start, patterns=True),
+    "distributed": Suite(DISTRIBUTED, train_together.programs, patterns=True, backend="keel"),
     "cpu": Suite(
         {"speed-cpu": speed_part("speed-cpu"), "kernels-cpu": kernel_part("kernels-cpu")},
         programs_of_speed,

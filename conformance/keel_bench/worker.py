@@ -12,6 +12,7 @@ import torch
 from keel_conformance.workers.pool import ReportPhase
 
 from . import memory_traffic, run_time
+from .distributed import train_together
 from .jobs import Job
 from .placements import cost_sheets, random_programs
 from .suites import PARTS
@@ -53,6 +54,7 @@ def environment(shared: Path, job: Job, folder: Path) -> dict[str, str]:
         **({"TORCHINDUCTOR_COMPILE_THREADS": "1"} if job.device == "cpu" else {}),
         run_time.LOCK: str(caches / "lock"),
         cost_sheets.SHEETS: str(shared / "sheets.json"),
+        train_together.FOLDER: str(shared / "exact-training"),
         "OMP_NUM_THREADS": str(job.threads),
         "HF_HUB_OFFLINE": "1",
         **(memory_traffic.ENVIRONMENT if job.part == "traffic" else {}),
