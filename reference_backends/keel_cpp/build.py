@@ -132,6 +132,8 @@ def load_for(features: Collection[str], objects: Sequence[CodeObject], sources: 
             if not hasattr(library, function.name):
                 raise KeelError("bad-artifact", f"The machine code of C++ kernels has no function {function.name}.")
             launchers[function.source] = _launcher(library, function.name, sources[function.source].kernel)
+    if missing := [s.kernel.name for k, s in enumerate(sources) if k not in launchers]:
+        raise KeelError("bad-artifact", f"The machine code of C++ kernels has no function of {', '.join(missing)}.")
     return [launchers[k] for k in range(len(sources))]
 
 

@@ -3,6 +3,8 @@
 from keel import Limits, LoopTarget, aten_externs, loop_backend
 from keel_triton.build import build, warm_up
 from keel_triton.cost_model import COST
+from keel_triton.cubin_launchers import load_code
+from keel_triton.cubins import compile_code
 from keel_triton.op_table import ATOMIC_ADD, DTYPES, REDUCTIONS, SCALARS
 from keel_triton.probe import fingerprint, probe
 from keel_triton.render import render
@@ -19,6 +21,8 @@ target = LoopTarget(
     reductions=REDUCTIONS,
     render=render,
     build=build,
+    compile=compile_code,
+    load=load_code,
     checks=True,
     arena=False,
     writes_pinned=True,

@@ -49,8 +49,7 @@ def _length(loop: Loop, sizes: Mapping[str, int]) -> int:
 
 def _lanes(part: Part, rows: int) -> Blocks:
     """One lane per row, and eight rows per thread if there are enough rows. Loops inside a lane count as work."""
-    alone = any(isinstance(s, Loop) for s in part.body)
-    x = _between(128, _floor(rows // PROGRAMS), 256 if alone else 1024)
+    x = _between(128, _floor(rows // PROGRAMS), most_lanes(part))
     return Blocks(x, 0, max(1, min(4, x // 128)), -(-rows // x))
 
 
@@ -59,21 +58,37 @@ def _tile(part: Part, rows: int, outer: int, width: int, stepped: int) -> Blocks
 
     Warps that share rows of 16-bit numbers wait for each other longer than for memory, so each takes more of them.
     """
-    columns = part.contiguous == "x" and bool(part.axes)
-    r = 0
-    if stepped:
-        r = _between(32, padded(stepped), 128 if columns else 2048 if part.axes else 8192)
+    columns = columns_of(part)
+    r = _between(32, padded(stepped), most_steps(part)) if stepped else 0
     lanes = max(width, r, 1)
     x = 1
     if part.axes:
-        most = padded(rows) if rows else 1
-        tile = COLUMNS // min(part.itemsize, 4)
-        x = min(_between(16, tile // lanes, STRIP) if columns else max(1, 1024 // lanes), most)
+        x = min(most_rows(part, lanes), padded(rows) if rows else 1)
         least = 16 if columns else 1
         while x > least and outer * -(-rows // x) < (FEW if columns else PROGRAMS):
             x //= 2
     each = 32 if part.itemsize <= 2 and not stepped and not columns else 8
     return Blocks(x, r, _between(1, x * lanes // (32 * each), 8 if columns else 16), outer * -(-rows // x))
+
+
+def columns_of(part: Part) -> bool:
+    """True if the rows of a block are neighbors in memory."""
+    return part.contiguous == "x" and bool(part.axes)
+
+
+def most_lanes(part: Part) -> int:
+    """The most rows of a program in which each lane has a row."""
+    return 256 if any(isinstance(s, Loop) for s in part.body) else 1024
+
+
+def most_steps(part: Part) -> int:
+    """The widest step of a loop."""
+    return 128 if columns_of(part) else 2048 if part.axes else 8192
+
+
+def most_rows(part: Part, lanes: int) -> int:
+    """The most rows of a program in which a row has that many lanes."""
+    return _between(16, COLUMNS // min(part.itemsize, 4) // lanes, STRIP) if columns_of(part) else max(1, 1024 // lanes)
 
 
 def _floor(n: int) -> int:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import importlib
 import linecache
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from functools import lru_cache
@@ -16,18 +15,16 @@ import torch
 
 from keel import Launcher, Source
 from keel.loops import Kernel, evaluate
-from keel.plugin import stream_handle
 from keel_triton.block_sizes import Blocks, choose
-from keel_triton.driver import Run, cuda, runner
+from keel_triton.driver import Run, runner
 from keel_triton.launch_plan import NARROW, Launch, plan, reach
-from keel_triton.native_launch import Runs, Variants, build_launchers
+from keel_triton.native_launch import Runs, build_launchers
+from keel_triton.prepared_launches import PreparedLaunches
 
 if TYPE_CHECKING:  # these modules import Triton, which is not everywhere
     from triton.backends.compiler import GPUTarget
 
     from keel_triton.binaries import Binary
-
-SIZES = 256  # the number of sets of sizes whose compiled functions a launcher keeps
 
 
 def build(sources: Sequence[Source]) -> Sequence[Launcher]:
@@ -37,7 +34,7 @@ def build(sources: Sequence[Source]) -> Sequence[Launcher]:
     """
     from keel_triton.kernel_cache import interpreting
 
-    modules = _modules(sources)
+    modules = modules_of(sources)
     if interpreting():
         return [_interpreted(m, s.kernel) for m, s in zip(modules, sources, strict=True)]
     graph = [_Launchable(m, s.kernel) for m, s in zip(modules, sources, strict=True)]
@@ -47,7 +44,7 @@ def build(sources: Sequence[Source]) -> Sequence[Launcher]:
                 one.start(torch.cuda.current_device(), True, {})
     for one in graph:
         one.siblings = graph
-    return [one.launcher() for one in graph]
+    return [PreparedLaunches(one.kernel, one.prepare).launcher() for one in graph]
 
 
 def warm_up() -> None:
@@ -81,7 +78,7 @@ def load(text: str) -> ModuleType:
     return module
 
 
-def _modules(sources: Sequence[Source]) -> list[ModuleType]:
+def modules_of(sources: Sequence[Source]) -> list[ModuleType]:
     """The module of each source. All sources are in one module, unless two kernels have the same name."""
     if len({s.kernel.name for s in sources}) < len(sources):
         return [load(s.text) for s in sources]
@@ -134,12 +131,11 @@ Started = tuple[Launch, int, dict[str, int], "Future[Binary]"]
 
 
 class _Launchable:
-    """A kernel with its compiled functions, by device, alignment and sizes."""
+    """A kernel whose functions are compiled by device, alignment and sizes."""
 
     def __init__(self, module: ModuleType, kernel: Kernel):
         self.module, self.kernel = module, kernel
         self.siblings: Sequence[_Launchable] = ()
-        self.ready: OrderedDict[tuple[int, ...], Runs] = OrderedDict()
 
     def start(self, device: int, aligned: bool, sizes: Mapping[str, int]) -> list[Started]:
         """Starts to compile the function of each launch that has programs at these sizes."""
@@ -169,41 +165,6 @@ class _Launchable:
             run = runner(future.result(), device, programs, len(one.buffers), tuple(numbers.values()))
             runs.append((tuple(number[b.name] for b in one.buffers), run))
         return runs
-
-    def launcher(self) -> Launcher:
-        """A launcher in C that knows what was launched before, if a device is here; in Python, which adds to that."""
-        sizes = len(self.kernel.buffers), len(self.kernel.symbols)
-        variants = Variants(*sizes, cuda()) if torch.cuda.is_available() else None
-        launch = self.in_python(variants)
-        return launch if variants is None else variants.launcher(launch)
-
-    def in_python(self, variants: Variants | None) -> Launcher:
-        count, ready = len(self.kernel.buffers), self.ready
-        current = torch.cuda.current_device
-
-        def launch(*args: Any) -> None:
-            pointers = [a.data_ptr() for a in args[:count]]
-            bits = 0
-            for p in pointers:
-                bits |= p
-            device = args[0].get_device()
-            if device != current():
-                with torch.cuda.device(device):
-                    return launch(*args)
-            key = (device, (bits & 15) == 0, *args[count:])
-            runs = ready.get(key)
-            if runs is None:
-                runs = ready[key] = self.prepare(device, key[1], args[count:])
-                if variants is not None:
-                    variants.add(device, key[1], args[count:], runs)
-                if len(ready) > SIZES:
-                    ready.popitem(last=False)
-            stream = stream_handle(device)
-            for which, run in runs:
-                run.launch([pointers[k] for k in which], stream)
-            return None
-
-        return launch
 
 
 @lru_cache(maxsize=64)

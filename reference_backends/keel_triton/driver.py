@@ -52,16 +52,29 @@ def cuda() -> Any:
     return library
 
 
+@dataclass(frozen=True)
+class DeviceCode:
+    """A function of machine code: the ``cubin``, the function's ``name``, what a launch of it takes besides arguments
+    (threads of a block, bytes of ``shared`` memory), and the number of its ``parameters``.
+    """
+
+    cubin: bytes
+    name: str
+    threads: int
+    shared: int
+    parameters: int
+
+
 @cache
-def load(kernel: Binary, device: int, driver: Any) -> int:
-    """The function of Triton's compiled ``kernel`` on a device.  It stays loaded as long as the process."""
+def load(code: DeviceCode, device: int, driver: Any) -> int:
+    """The function on a device.  It stays loaded as long as the process."""
     enter(device, driver)
     module, function = ctypes.c_void_p(), ctypes.c_void_p()
-    _done("cuModuleLoadData", driver.cuModuleLoadData(ctypes.byref(module), kernel.asm["cubin"]))
-    name, shared = kernel.metadata.name.encode(), kernel.metadata.shared
+    _done("cuModuleLoadData", driver.cuModuleLoadData(ctypes.byref(module), code.cubin))
+    name = code.name.encode()
     _done("cuModuleGetFunction", driver.cuModuleGetFunction(ctypes.byref(function), module, name))
-    if shared > DEFAULT_SHARED:
-        _done("cuFuncSetAttribute", driver.cuFuncSetAttribute(function, MAX_DYNAMIC_SHARED, shared))
+    if code.shared > DEFAULT_SHARED:
+        _done("cuFuncSetAttribute", driver.cuFuncSetAttribute(function, MAX_DYNAMIC_SHARED, code.shared))
     return int(function.value or 0)
 
 
@@ -74,14 +87,29 @@ def enter(device: int, driver: Any) -> None:
     _done("cuCtxSetCurrent", driver.cuCtxSetCurrent(context))
 
 
+def device_code(kernel: Binary, arguments: int) -> DeviceCode:
+    """The machine code of Triton's compiled ``kernel``, which takes that many arguments.
+
+    Raises KeelError[build-failed] if it takes others, or needs scratch memory.
+    """
+    metadata = kernel.metadata
+    total = parameters(kernel, arguments)
+    return DeviceCode(kernel.asm["cubin"], metadata.name, 32 * metadata.num_warps, metadata.shared, total)
+
+
 def runner(
     kernel: Binary, device: int, programs: int, pointers: int, numbers: Sequence[int], driver: Any = None
 ) -> Run:
     """A launch of a compiled kernel that takes that many pointers, then ``numbers``, on a device."""
+    return run_of(device_code(kernel, pointers + len(numbers)), device, programs, pointers, numbers, driver)
+
+
+def run_of(
+    code: DeviceCode, device: int, programs: int, pointers: int, numbers: Sequence[int], driver: Any = None
+) -> Run:
+    """A launch of machine code that takes that many pointers, then ``numbers``, on a device."""
     driver = driver or cuda()
-    total = parameters(kernel, pointers + len(numbers))
-    function = load(kernel, device, driver)
-    threads, shared = 32 * kernel.metadata.num_warps, kernel.metadata.shared
+    function, total, threads, shared = load(code, device, driver), code.parameters, code.threads, code.shared
     launch = driver.cuLaunchKernel
     # Without conversions by ctypes, arguments take half the time: the function, the grid, the block, shared memory.
     settled = (ctypes.c_void_p(function), *map(ctypes.c_uint, (programs, 1, 1, threads, 1, 1, shared)))

@@ -7,11 +7,11 @@ parameters.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import prod
-from typing import Literal
+from typing import Any, Literal
 
 import sympy
 
@@ -229,34 +229,44 @@ def padded(size: Dim) -> int:
 
 def reach(kernel: Kernel, symbols: Mapping[str, int]) -> int:
     """An upper bound of the magnitude of index arithmetic in ``kernel`` at these sizes."""
-    magnitudes = [evaluate(b.size, symbols) for b in kernel.buffers]
+    return max(magnitudes(kernel, lambda size: evaluate(size, symbols)), default=0)
+
+
+def magnitudes(kernel: Kernel, value: Callable[[Dim], Any]) -> Iterator[Any]:
+    """Upper bounds of the magnitudes of all index arithmetic in ``kernel``. ``value`` makes an int of a size, or leaves
+    it as it is.
+    """
+    yield from (value(b.size) for b in kernel.buffers)
     for s in walk(kernel.body):
         match s:
             case Loop():
-                magnitudes.append(prod(evaluate(a.size, symbols) for a in s.axes))
+                yield prod(value(a.size) for a in s.axes)
             case Position() | Load() | Store():
-                magnitudes.append(_magnitude(s.index, symbols)[1])
-    return max(magnitudes, default=0)
+                total, inner = _magnitude(s.index, value)
+                yield from (total, *inner)
 
 
-def _magnitude(i: Index, symbols: Mapping[str, int]) -> tuple[int, int]:
-    """A bound on abs(i), and one on every intermediate result."""
-    total = worst = abs(evaluate(i.const, symbols))
+def _magnitude(i: Index, value: Callable[[Dim], Any]) -> tuple[Any, list[Any]]:
+    """A bound on abs(i), and bounds on all intermediate results."""
+    total, inside = abs(value(i.const)), list[Any]()
     for atom, c in i.terms:
         match atom:
             case Axis():
-                top = inner = evaluate(atom.size, symbols) - 1
+                top = value(atom.size) - 1
+                inside.append(top)
             case Loaded():
-                top = inner = evaluate(atom.bound, symbols) - 1
+                top = value(atom.bound) - 1
+                inside.append(top)
             case Div():
-                by, (top, inner) = evaluate(atom.by, symbols), _magnitude(atom.of, symbols)
-                top, inner = top // by + 1, inner + by
+                by, (top, inner) = value(atom.by), _magnitude(atom.of, value)
+                inside += (n + by for n in (top, *inner))
+                top = top // by + 1
             case Mod():
-                top = evaluate(atom.by, symbols) - 1
-                inner = _magnitude(atom.of, symbols)[1] + top + 1
-        total += abs(evaluate(c, symbols)) * top
-        worst = max(worst, inner)
-    return total, max(worst, total)
+                top = value(atom.by) - 1
+                of, inner = _magnitude(atom.of, value)
+                inside += (n + top + 1 for n in (of, *inner))
+        total += abs(value(c)) * top
+    return total, inside
 
 
 def _dims(part: Part) -> Iterator[sympy.Expr]:

@@ -222,6 +222,8 @@ def test_a_library_without_the_function_is_refused() -> None:
     (code,) = target.compile(sources, None)
     with pytest.raises(KeelError, match=r"bad-artifact.*no function keel_other"):
         target.load([replace(code, functions=(KernelFunction(name="keel_other"),))], sources)
+    with pytest.raises(KeelError, match=r"bad-artifact.*no function of in_place"):
+        target.load([replace(code, functions=())], sources)
 
 
 LOADS = """

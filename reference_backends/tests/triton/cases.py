@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 
@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from keel import Source
+from keel import Launcher, Source
 from keel.loops import Kernel, evaluate
 from keel_triton.build import build
 from keel_triton.render import render
@@ -199,7 +199,7 @@ def tensors(kernel: Kernel, case: Case, device: str) -> dict[str, Tensor]:
     return made
 
 
-def check(case: Case, kernel: Kernel, device: str) -> None:
+def check(case: Case, kernel: Kernel, device: str, build: Callable[[list[Source]], Sequence[Launcher]] = build) -> None:
     """Builds ``kernel``, runs it on the tensors of ``case`` and compares; AssertionError with the first difference."""
     given = tensors(kernel, case, device)
     sizes = dict(case.sizes)

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import pickle
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 import torch
 
 import keel
-from keel import Source
-from keel_triton import backend
+from keel import Launcher, Source
+from keel.loops import evaluate
+from keel.plugin import CompileContext, SizeRange
+from keel_triton import backend, target
 from keel_triton.build import build
 from keel_triton.render import render
 
@@ -149,3 +154,87 @@ def test_indices_that_are_data_are_checked(training: bool) -> None:
         for _ in range(2):  # but in a part's first call, the next one says so
             compiled(table, torch.tensor([1, 99, 0], device="cuda"))
             torch.cuda.synchronize()
+
+
+@pytest.mark.parametrize("case", [*cases(), *wide_cases()], ids=str)
+def test_machine_code_that_was_compiled_before(case: Case) -> None:
+    check(case, kernel(case.kernel, **{s: v if case.static else None for s, v in case.sizes}), "cuda", compiled_before)
+
+
+def compiled_before(sources: list[Source]) -> list[Launcher]:
+    """The launchers of machine code that is data between compiling and loading."""
+    objects = target.compile(sources, None)
+    return list(target.load([pickle.loads(pickle.dumps(each)) for each in objects], sources))
+
+
+def test_machine_code_and_pointers_that_are_not_aligned() -> None:
+    k = kernel("broadcast", N=None, M=None)
+    sizes = {"N": 64, "M": 128}
+    (launch,) = compiled_before([Source(k, render(k))])
+    for offset in (0, 1, 2, 0):
+        x = torch.randn(64 * 128 + offset, device="cuda")[offset:]
+        y, z = torch.randn(128, device="cuda"), torch.randn(64, device="cuda")
+        out = torch.empty(64 * 128, device="cuda")
+        launch(x, y, z, out, *(sizes[s] for s in k.symbols))
+        torch.testing.assert_close(out.view(64, 128), (x.view(64, 128) + y * z[:, None]) * 0.5)
+
+
+def test_machine_code_and_a_size_of_zero() -> None:
+    k = kernel("column_sum", N=None, M=None)
+    (launch,) = compiled_before([Source(k, render(k))])
+    out = torch.full((3,), 7.0, device="cuda")
+    sizes = {"N": 0, "M": 3}
+    launch(torch.empty(0, device="cuda"), out, *(sizes[s] for s in k.symbols))
+    assert out.tolist() == [0.0, 0.0, 0.0]
+    sizes = {"N": 3, "M": 0}
+    launch(torch.empty(0, device="cuda"), torch.empty(0, device="cuda"), *(sizes[s] for s in k.symbols))
+
+
+@pytest.mark.parametrize("name", ["softmax", "layer_norm", "total", "in_turn", "column_sum"])
+def test_machine_code_computes_the_same_bits(name: str) -> None:
+    """At the typical sizes it is the same code as that of ``build``."""
+    k = kernel(name, N=None, M=None)
+    sizes = {"N": 640, "M": 768}
+    ranges = {s: SizeRange(low=1, high=None, typical=sizes[s]) for s in k.symbols}
+    source, values = Source(k, render(k)), [sizes[s] for s in k.symbols]
+    (first,) = build([source])
+    (second,) = target.load(target.compile([source], None, ctx=CompileContext(sizes=ranges)), [source])
+    results = []
+    for launch in (first, second):
+        torch.manual_seed(0)
+        buffers = [torch.randn(evaluate(b.size, sizes), device="cuda").to(b.dtype) for b in k.buffers]
+        launch(*buffers, *values)
+        results.append(buffers)
+    assert all(torch.equal(a, b) for a, b in zip(*results, strict=True))
+
+
+LOADS = """
+import pickle, sys
+import torch
+sys.modules["triton"] = None  # nothing imports it
+from keel import Source
+from keel.loops import parse
+from keel_triton import target
+objects, text, rendered = pickle.load(open(sys.argv[1], "rb"))
+(launch,) = target.load(objects, [Source(parse(text), rendered)])
+x, out = torch.arange(12.0, device="cuda"), torch.zeros(12, device="cuda")
+launch(x, out)
+torch.testing.assert_close(out.view(3, 4), x.view(3, 4).softmax(1))
+print("right")
+"""
+
+
+def test_machine_code_runs_in_a_process_without_triton(tmp_path: Path) -> None:
+    k = kernel("softmax", N=3, M=4)
+    objects = target.compile([Source(k, render(k))], None)
+    (tmp_path / "code").write_bytes(pickle.dumps((objects, str(k), render(k))))
+    ran = subprocess.run([sys.executable, "-c", LOADS, str(tmp_path / "code")], capture_output=True, text=True)
+    assert ran.stdout == "right\n", ran.stderr
+
+
+def test_machine_code_for_another_device_is_refused() -> None:
+    k = kernel("softmax", N=3, M=4)
+    major, _ = torch.cuda.get_device_capability()
+    other = "sm_80" if major != 8 else "sm_90"
+    with pytest.raises(keel.KeelError, match=r"(?s)not-here.*They are for sm_"):
+        target.load(target.compile([Source(k, render(k))], other), [Source(k, render(k))])

@@ -23,7 +23,7 @@ from keel.plugin.target import (
     Source,
 )
 from keel.spec.pytorch_kernels import BiasPass, Packed
-from keel.torch_adapter import has_kernel, stream_handle, torch_compile_backend
+from keel.torch_adapter import expression_data, expression_of, has_kernel, stream_handle, torch_compile_backend
 from keel.types import Call, Dim, SymType, TensorType
 
 __all__ = [
@@ -62,6 +62,8 @@ __all__ = [
     "TensorType",
     "Veto",
     "Wildcard",
+    "expression_data",
+    "expression_of",
     "has_kernel",
     "stream_handle",
     "torch_compile_backend",

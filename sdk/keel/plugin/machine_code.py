@@ -37,8 +37,8 @@ class CodeObject:
     vendor's. ``content`` is the bytes of the file. ``target`` is the name of the machine that it was compiled for.
     ``needs`` is what a machine must have to run it, as pairs of a kind and a feature: ``("cpu", "avx2")`` is a flag of
     ``/proc/cpuinfo``. ``("cuda", "sm_80")`` is a CUDA device of compute capability 8.0 or a higher 8.x, and ``("cuda",
-    "sm_90a")``, with the letter, one of exactly 9.0. ``functions`` has the functions of one or more sources; a source
-    may have several, in several objects.
+    "sm_90a")``, with the letter, one of exactly 9.0. ``functions`` has the functions of one or more sources. A
+    source may have several, in several objects, or none if its kernel launches nothing.
     """
 
     kind: str
