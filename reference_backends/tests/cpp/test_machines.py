@@ -17,6 +17,7 @@ from keel import KeelError, Source
 from keel.loops import SCALARS, Apply, Axis, Buffer, Kernel, Load, Loop, Store, index
 from keel_cpp import machines, target
 from keel_cpp.machines import LEVELS, cpu_features, features_of, lacking, machine, native_features
+from keel_cpp.native_launch import entry
 
 from .kernels import TEXTS, kernel, sizes_of
 from .test_execute import check
@@ -174,6 +175,81 @@ def test_code_for_an_arm(name: str) -> None:
     assert ("cpu", "asimd") in code.needs
     with pytest.raises(KeelError, match=r"(?s)not-here.*This CPU lacks asimd"):
         target.load([code], sources)
+
+
+RUNS = """
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <dlfcn.h>
+#include <cmath>
+extern "C" {
+ENTRIES
+}
+static double (*volatile links_libm)(double) = std::sin;
+
+// LIBRARY FUNCTION COUNT FILE... NUMBER...: calls the function, and writes the buffers back to their files.
+int main(int argc, char** argv) {
+  void* library = dlopen(argv[1], RTLD_NOW);
+  void* function = library ? dlsym(library, argv[2]) : nullptr;
+  if (!function) return std::puts(dlerror()), 1;
+  const int count = argc - 4, buffers = std::atoi(argv[3]);
+  uint64_t values[64];
+  long sizes[64];
+  for (int i = 0; i < buffers; ++i) {
+    FILE* file = std::fopen(argv[4 + i], "rb");
+    std::fseek(file, 0, SEEK_END);
+    sizes[i] = std::ftell(file);
+    std::rewind(file);
+    void* memory = std::malloc(sizes[i] + 1);
+    if (std::fread(memory, 1, sizes[i], file) != size_t(sizes[i])) return 1;
+    values[i] = uint64_t(memory);
+    std::fclose(file);
+  }
+  for (int i = buffers; i < count; ++i) values[i] = std::atoll(argv[4 + i]);
+  switch (count) { CASES }
+  for (int i = 0; i < buffers; ++i) {
+    FILE* file = std::fopen(argv[4 + i], "wb");
+    std::fwrite((void*)values[i], 1, sizes[i], file);
+    std::fclose(file);
+  }
+}
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["aarch64-armv8-a", "aarch64-armv8.2-a"])
+def test_code_for_an_arm_runs_in_an_emulator(name: str, tmp_path: Path) -> None:
+    compilers, emulator = [*filter(shutil.which, machines.ARM_COMPILERS)], shutil.which("qemu-aarch64")
+    if not compilers or emulator is None:
+        pytest.skip("There is no cross compiler for aarch64, or no qemu-aarch64 to run its code.")
+    all_sources = sources()
+    (code,) = target.compile(all_sources, name)
+    library, program = tmp_path / "kernels.so", tmp_path / "runs"
+    library.write_bytes(code.content)
+    counts = {len(s.kernel.buffers) + len(s.kernel.symbols) for s in all_sources}
+    cases = " ".join(f"case {n}: keel_cpp_call_{n}(function, values, 0, 0); break;" for n in sorted(counts))
+    text = RUNS.replace("ENTRIES", "".join(map(entry, sorted(counts)))).replace("CASES", cases)
+    command = [compilers[0], "-x", "c++", "-", "-o", str(program), "-Wl,--no-as-needed", "-lm", "-ldl"]
+    subprocess.run(command, input=text, text=True, check=True)
+    root = subprocess.run([compilers[0], "-print-sysroot"], capture_output=True, text=True, check=True).stdout.strip()
+    prefix = Path(root) / "usr" / "aarch64-linux-gnu" if root in ("", "/") else Path(root)
+    for function, source in zip(code.functions, all_sources, strict=True):
+
+        def launch(*args: object, symbol: str = function.name) -> None:
+            tensors = [a for a in args if isinstance(a, torch.Tensor)]
+            files = [tmp_path / f"{k}" for k in range(len(tensors))]
+            for file, tensor in zip(files, tensors, strict=True):
+                file.write_bytes(bytes(tensor.contiguous().view(torch.uint8).tolist()))
+            numbers = [str(a) for a in args if isinstance(a, int)]
+            run = [emulator, "-L", str(prefix), str(program), str(library), symbol, str(len(files))]
+            subprocess.run([*run, *map(str, files), *numbers], check=True, capture_output=True)
+            for file, tensor in zip(files, tensors, strict=True):
+                if tensor.numel():
+                    tensor.view(torch.uint8).copy_(torch.frombuffer(bytearray(file.read_bytes()), dtype=torch.uint8))
+
+        values = {"N": 7, "M": 17, "K": 3}
+        check(source.kernel, launch, {s: values[s] for s in sizes_of(source.kernel.name)})
 
 
 def test_wide_vectors_only_where_the_cpu_has_them(monkeypatch: pytest.MonkeyPatch) -> None:
