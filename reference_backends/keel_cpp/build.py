@@ -20,10 +20,10 @@ from keel.cache import compile_library, library_bytes, load_library
 from keel.loops import Kernel
 from keel.plugin import CodeObject, KernelFunction
 from keel_cpp.emitter import prelude
-from keel_cpp.machines import NATIVE, cpu_features, lacking, machine, native_options
+from keel_cpp.machines import NATIVE, lacking, machine, native_options
 from keel_cpp.merge_functions import definitions
 from keel_cpp.native_launch import native
-from keel_cpp.probe import COMPILER, cpu, probe
+from keel_cpp.probe import COMPILER, cpu, cpu_features, probe
 
 # Results are those of IEEE arithmetic as written: no contraction, no reassociation. Floating-point exceptions and errno
 # may be wrong, since they are not read. Loops are not peeled for alignment, because sums would then depend on

@@ -13,7 +13,7 @@ from functools import lru_cache
 
 from keel import KeelError
 from keel.cache import run_compiler
-from keel_cpp.probe import COMPILER, cpu, probe
+from keel_cpp.probe import COMPILER, cpu_features, probe
 
 NATIVE = "native"
 """The name of this machine."""
@@ -88,8 +88,7 @@ def machine(name: str | None) -> Machine:
 
 def native_options() -> tuple[str, ...]:
     """The compiler's options for this CPU."""
-    wide = re.search(r"\bavx512f\b", cpu())
-    return ("-march=native", *(WIDE if wide else ()))
+    return ("-march=native", *(WIDE if "avx512f" in cpu_features() else ()))
 
 
 def _compiler_for_here() -> str:
@@ -140,12 +139,6 @@ def features_of(macros: Collection[str]) -> set[str]:
 
 
 _EXTENSION = re.compile(r"__((?!BIGGEST_ALIGNMENT|FP_FAST|GCC_|GXX_)[A-Z0-9]\w*?)__")
-
-
-@lru_cache(maxsize=1)
-def cpu_features() -> frozenset[str]:
-    """The features of this machine's CPU, as the system lists them."""
-    return frozenset(cpu().split())
 
 
 def lacking(needs: Sequence[tuple[str, str]], features: Collection[str]) -> str:

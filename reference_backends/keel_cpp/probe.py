@@ -20,8 +20,17 @@ def probe() -> str | None:
 
 @lru_cache(maxsize=1)
 def cpu() -> str:
-    """The CPU's name and abilities, as the kernel of the system lists them."""
+    """The CPU's name and features, as the kernel of the system lists them."""
+    return "\n".join([platform.machine(), *_listed("model name|flags|CPU part|Features")])
+
+
+@lru_cache(maxsize=1)
+def cpu_features() -> frozenset[str]:
+    """The CPU's features, by the names of /proc/cpuinfo."""
+    return frozenset(" ".join(_listed("flags|Features")).split())
+
+
+def _listed(fields: str) -> list[str]:
     info = Path("/proc/cpuinfo")
-    text = info.read_text() if info.exists() else ""
-    lines = re.findall(r"^(?:model name|flags|CPU part|Features)\s*:\s*(.*)$", text.partition("\n\n")[0], re.MULTILINE)
-    return "\n".join([platform.machine(), *lines])
+    first = info.read_text().partition("\n\n")[0] if info.exists() else ""
+    return re.findall(rf"^(?:{fields})\s*:\s*(.*)$", first, re.MULTILINE)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import platform
 import re
 import shutil
@@ -16,12 +17,14 @@ import torch
 from keel import KeelError, Source
 from keel.loops import SCALARS, Apply, Axis, Buffer, Kernel, Load, Loop, Store, index
 from keel_cpp import machines, target
-from keel_cpp.machines import LEVELS, cpu_features, features_of, lacking, machine, native_features
+from keel_cpp.machines import LEVELS, features_of, lacking, machine, native_features
 from keel_cpp.native_launch import entry
+from keel_cpp.probe import cpu_features
 
 from .kernels import TEXTS, kernel, sizes_of
 from .test_execute import check
 
+probe = importlib.import_module("keel_cpp.probe")
 pytestmark = pytest.mark.skipif(platform.machine() != "x86_64", reason="The levels are those of x86-64.")
 NAMES = (None, *LEVELS)
 F64 = torch.float64
@@ -141,6 +144,24 @@ def test_an_extension_without_a_known_name_is_needed_by_its_own() -> None:
     assert lacking([("cpu", "frobnicate")], cpu_features()) == "This CPU lacks frobnicate."
 
 
+def test_features_are_those_of_the_cpu_and_not_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = [
+        "processor\t: 0",
+        "BogoMIPS\t: 243.75",
+        "Features\t: fp asimd atomics",
+        "CPU part\t: 0xd0c",
+        "",
+        "processor\t: 1",
+    ]
+    (tmp_path / "cpuinfo").write_text("\n".join(lines))
+    monkeypatch.setattr(probe, "Path", lambda name: tmp_path / Path(name).name)
+    assert probe.cpu_features.__wrapped__() == {"fp", "asimd", "atomics"}
+    assert probe.cpu.__wrapped__().splitlines()[1:] == ["fp asimd atomics", "0xd0c"]
+    monkeypatch.setattr(machines, "cpu_features", probe.cpu_features.__wrapped__)
+    monkeypatch.setattr(machines.platform, "machine", lambda: "aarch64")
+    assert native_features.__wrapped__() == ("asimd", "atomics", "fp")
+
+
 def test_what_a_cpu_lacks() -> None:
     needs = [("cpu", "avx2"), ("cpu", "fma"), ("cpu", "sse2")]
     assert lacking(needs, ["sse2", "avx2", "fma"]) == ""
@@ -253,9 +274,9 @@ def test_code_for_an_arm_runs_in_an_emulator(name: str, tmp_path: Path) -> None:
 
 
 def test_wide_vectors_only_where_the_cpu_has_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machines, "cpu", lambda: "x86_64\nsome CPU\nfpu avx2 fma")
+    monkeypatch.setattr(machines, "cpu_features", lambda: {"fpu", "avx2", "fma"})
     assert machines.native_options() == ("-march=native",)
-    monkeypatch.setattr(machines, "cpu", lambda: "x86_64\nsome CPU\nfpu avx2 fma avx512f avx512bw")
+    monkeypatch.setattr(machines, "cpu_features", lambda: {"fpu", "avx2", "fma", "avx512f", "avx512bw"})
     assert machines.native_options() == ("-march=native", *machines.WIDE)
     assert machine("x86-64-v3").options == ("-march=x86-64-v3",)
     assert machine("x86-64-v4").options == ("-march=x86-64-v4", *machines.WIDE)
