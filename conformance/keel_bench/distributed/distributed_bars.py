@@ -4,7 +4,9 @@ and memory on GPUs.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import math
+import statistics
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +14,7 @@ from keel_conformance.report import Criterion
 from keel_conformance.workers.pool import Outcome
 
 from ..compilers import EAGER, INDUCTOR
-from ..error_metrics import TIMES
+from ..error_metrics import NOISE, TIMES
 from ..jobs import Job, beyond, failed, within
 from .rank_process import COMPILERS, KEEL
 from .step_trace import GRAPH
@@ -78,9 +80,12 @@ def beside_eager(title: str, figures: Figures) -> Iterator[Criterion]:
     note = f"root mean square of relative errors: {own:.2g}, eager's {eager:.2g}"
     yield within(f"{title}: error of losses / eager's", own / eager, TIMES, note)
     pairs = list(zip(figures.parameter_errors(KEEL), figures.parameter_errors(EAGER), strict=True))
-    own, eager = max(pairs, key=lambda pair: pair[0] / pair[1])
-    note = f"the worst of {len(pairs)} parameters: {own:.2g} of its way, eager's {eager:.2g}"
+    own, eager = (root_mean_square(errors) for errors in zip(*pairs, strict=True))
+    note = f"root mean square over {len(pairs)} parameters: {own:.2g} of their way, eager's {eager:.2g}"
     yield within(f"{title}: error of parameters / eager's", own / eager, TIMES, note)
+    own, eager = max(pairs, key=lambda pair: pair[0] / pair[1])
+    note = f"{own:.2g} of its way, eager's {eager:.2g}"
+    yield within(f"{title}: error of the worst parameter / eager's", own / eager, NOISE, note)
     for name, what in (("reads", "numbers read by the host"), ("synchronizations", "synchronizations")):
         own_count, eager_count = figures.most(KEEL, name), figures.most(EAGER, name)
         if own_count is not None and eager_count is not None:
@@ -90,6 +95,10 @@ def beside_eager(title: str, figures: Figures) -> Iterator[Criterion]:
     if figures.most(KEEL, "peak_mib") is not None:
         ratio, note = times(figures, EAGER, KEEL)
         yield beyond(f"{title}: speed / eager's", ratio, FASTER_THAN_EAGER, note)
+
+
+def root_mean_square(values: Sequence[float]) -> float:
+    return math.sqrt(statistics.fmean(value * value for value in values))
 
 
 def beside_inductors(title: str, figures: Figures) -> Iterator[Criterion]:

@@ -38,6 +38,7 @@ def test_all_holds_where_keel_does_as_others() -> None:
     assert {name: bar.holds for name, bar in found.items()} == {
         "error of losses / eager's": True,
         "error of parameters / eager's": True,
+        "error of the worst parameter / eager's": True,
         "numbers read by the host in a step": True,
         "ranks whose collectives are other than Inductor's": True,
         "time / Inductor's": None,
@@ -49,7 +50,8 @@ def test_all_holds_where_keel_does_as_others() -> None:
     ("name", "fault"),
     [
         ("error of losses / eager's", {"loss_error": 3e-5}),
-        ("error of parameters / eager's", {"parameter_errors": [0.03, 0.02]}),
+        ("error of parameters / eager's", {"parameter_errors": [0.03, 0.05]}),
+        ("error of the worst parameter / eager's", {"parameter_errors": [0.041, 0.01]}),
         ("numbers read by the host in a step", {"reads": 5}),
         ("ranks whose collectives are other than Inductor's", {"order": ["all_gather", "reduce_scatter", "backward"]}),
         ("ranks whose collectives are other than Inductor's", {"order": ORDER[:2]}),
