@@ -25,9 +25,11 @@ if TYPE_CHECKING:
     from keel.packages.load_package import load_package
     from keel.packages.package import package
     from keel.plugin import Backend, Call, Extern, Launcher, Limits, LoopTarget, Refusal, Rule, Source, Staged, Support
+    from keel.standalone import Artifact, standalone_compile
     from keel.types import Dim, SymType, TensorType
 
 __all__ = [
+    "Artifact",
     "Backend",
     "Call",
     "Cost",
@@ -52,6 +54,7 @@ __all__ = [
     "load_package",
     "loop_backend",
     "package",
+    "standalone_compile",
 ]
 
 _NAMES: Mapping[str, tuple[str, ...]] = {
@@ -76,6 +79,7 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
         "Staged",
         "Support",
     ),
+    "keel.standalone": ("Artifact", "standalone_compile"),
     "keel.types": ("Dim", "SymType", "TensorType"),
 }
 """The room of each public name."""

@@ -28,6 +28,7 @@ from keel.serialize.save import unfit_program
 from keel.settings import Settings, read_settings, with_plugins
 from keel.torch_adapter import (
     Captured,
+    FunctionalProgram,
     StoredKind,
     StoredTensor,
     Symbolic,
@@ -101,7 +102,11 @@ class ExportedGraph:
 
 def exported_graph(program: ExportedProgram, settings: Settings) -> ExportedGraph:
     """The functional graph of a program, without its writes and views. Raises KeelError[bad-graph]."""
-    program = functional(program)
+    return graph_of(functional(program), settings)
+
+
+def graph_of(program: FunctionalProgram, settings: Settings) -> ExportedGraph:
+    """The graph of a functional program, without its writes and views. Raises KeelError[bad-graph]."""
     stored = _stored(program)
     captured = tidied(program.graph_module, "inference")
     settings = with_plugins(settings, device_types(captured.gm.graph))
@@ -113,7 +118,7 @@ def exported_graph(program: ExportedProgram, settings: Settings) -> ExportedGrap
     return ExportedGraph(captured, settings, boundary, trees.in_spec, trees.out_spec, stored)
 
 
-def _stored(program: ExportedProgram) -> dict[str, torch.Tensor]:
+def _stored(program: FunctionalProgram) -> dict[str, torch.Tensor]:
     """The tensors that the program carries, by placeholder name."""
     tensors: dict[str, torch.Tensor] = {}
     for spec in program.graph_signature.input_specs:
@@ -129,7 +134,7 @@ def _stored(program: ExportedProgram) -> dict[str, torch.Tensor]:
     return tensors
 
 
-def _origins(program: ExportedProgram, stored: Mapping[str, torch.Tensor]) -> dict[str, StoredTensor]:
+def _origins(program: FunctionalProgram, stored: Mapping[str, torch.Tensor]) -> dict[str, StoredTensor]:
     """What the program's tensors are in the model, by placeholder name. Those that never change are left out."""
     kinds: Mapping[InputKind, StoredKind] = {InputKind.PARAMETER: "parameter", InputKind.BUFFER: "buffer"}
     specs = {s.arg.name: s for s in program.graph_signature.input_specs if s.kind in kinds}
@@ -143,7 +148,7 @@ def _origins(program: ExportedProgram, stored: Mapping[str, torch.Tensor]) -> di
 # -- before a call ---------------------------------------------------------------------------------------
 
 
-def _boundary(program: ExportedProgram, gm: fx.GraphModule) -> CallBoundary:
+def _boundary(program: FunctionalProgram, gm: fx.GraphModule) -> CallBoundary:
     """Removes writes, views and fixed arguments from ``gm``, and returns what handles them around a call."""
     end, end_inputs = _ending(gm, program)
     placeholders = {n.name: n for n in gm.graph.find_nodes(op="placeholder")}
@@ -235,7 +240,9 @@ class _Closing:
         return self.made[node]
 
 
-def _ending(gm: fx.GraphModule, program: ExportedProgram) -> tuple[fx.GraphModule, tuple[tuple[Side, int | str], ...]]:
+def _ending(
+    gm: fx.GraphModule, program: FunctionalProgram
+) -> tuple[fx.GraphModule, tuple[tuple[Side, int | str], ...]]:
     """Removes writes and views from ``gm``, and returns the graph that does them after a call, with what it takes. Its
     results are those of the user, flat.
     """
@@ -261,7 +268,7 @@ def _ending(gm: fx.GraphModule, program: ExportedProgram) -> tuple[fx.GraphModul
 
 def _write(
     closing: _Closing,
-    program: ExportedProgram,
+    program: FunctionalProgram,
     outputs: Sequence[tuple[Any, Any]],
     values: list[Any],
     views: Mapping[fx.Node, frozenset[fx.Node]],

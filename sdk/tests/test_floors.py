@@ -74,6 +74,7 @@ FLOORS = (
     "coverage",
     "export",
     "packages",
+    "standalone",
     "what_if",
     "reports",
     "part_groups",

@@ -24,11 +24,11 @@ from keel.settings import Settings
 from keel.torch_adapter import Captured, facts_of, real_tensors
 
 
-def graph_key(captured: Captured, settings: Settings) -> tuple[str, ...]:
-    """The key of what ``settings`` compile a captured graph to. Raises NotSerializable, with the reason, if that may
-    depend on more than a text can say.
+def graph_key(captured: Captured, settings: Settings, *, paths: bool = True) -> tuple[str, ...]:
+    """The key of what ``settings`` compile a captured graph to. Without ``paths``, the paths of its modules are not in
+    it. Raises NotSerializable, with the reason, if that may depend on more than a text can say.
     """
-    return *settings_key(settings), "\n".join(_graph(captured))
+    return *settings_key(settings), "\n".join(_graph(captured, paths))
 
 
 def settings_key(settings: Settings) -> tuple[str, str]:
@@ -102,7 +102,7 @@ def _name(function: object) -> str:
     return f"{getattr(function, '__module__', kind.__module__)}.{getattr(function, '__qualname__', kind.__qualname__)}"
 
 
-def _graph(captured: Captured) -> Iterator[str]:
+def _graph(captured: Captured, paths: bool) -> Iterator[str]:
     gm = captured.gm
     for graph in (m for m in gm.modules() if isinstance(m, fx.GraphModule)):
         for node in graph.graph.find_nodes(op="get_attr"):
@@ -114,7 +114,8 @@ def _graph(captured: Captured) -> Iterator[str]:
     yield repr([(name, str(tensor.device)) for name, tensor in captured.constants.items()])
     yield from _values((n, c.value) for n, c in constants_of(captured).items() if c.value is not None)
     yield dump.graph_text(gm)
-    yield "\n".join(map(module_path, gm.graph.nodes))
+    if paths:
+        yield "\n".join(map(module_path, gm.graph.nodes))
     yield repr([(name, vars(facts)) for name, facts in facts_of(numbers_of(gm)).items()])
 
 

@@ -7,8 +7,10 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 
+import sympy
 import torch
 
 from keel.artifact.compiled_graph import Attachments, graph_from_data
@@ -70,11 +72,23 @@ def load_package(
             {"package": f"It is a program for {', '.join(manifest.backends)}, and it is not trusted."},
             do="Pass trusted=True if you would run the programs of those who made it.",
         )
+    return loaded_package(file, manifest, recompile, weights or {}, check_weights, backends)
+
+
+def loaded_package(
+    file: PackageFile,
+    manifest: Manifest,
+    recompile: bool = False,
+    weights: Mapping[str, torch.Tensor] = MappingProxyType({}),
+    check_weights: bool = True,
+    backends: Sequence[str | Backend] | None = None,
+) -> Package:
+    """The package in a file that is trusted. Raises as ``load_package`` does."""
     try:
-        return _Loading(file, manifest, recompile, backends).package(weights or {}, check_weights)
+        return _Loading(file, manifest, recompile, backends).package(weights, check_weights)
     except (Malformed, NotSerializable) as wrong:
         place = wrong if isinstance(wrong, Malformed) else Malformed("", str(wrong))
-        raise bad_file(path, place, what="It is not a package that this Keel can load.") from wrong
+        raise bad_file(file.path, place, what="It is not a package that this Keel can load.") from wrong
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,6 +103,11 @@ class Package:
     _boundary: CallBoundary
     _stored: Mapping[str, torch.Tensor]
     _trees: Callable[[], tuple[Tree, Tree]]
+
+    @property
+    def guards(self) -> tuple[sympy.Basic, ...]:
+        """The conditions on sizes that it was compiled for."""
+        return self._boundary.guards
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """The results, nested as the program's. Raises KeelError[bad-input] for arguments that do not fit."""

@@ -33,6 +33,7 @@ from keel.packages.package_file import PackageFile, PackageWriter, written
 from keel.packages.package_manifest import BOUNDARY, FORMAT, GRAPH, MANIFEST, PART_GRAPHS, PLAN, fingerprint_of
 from keel.packages.weight_data import Weight, add_weights
 from keel.plugin import Backend, CodeObject
+from keel.runtime.call_boundary import CallBoundary
 from keel.runtime.link_program import LinkProgram
 from keel.runtime.part_interface import BuiltPart
 from keel.serialize.codec import Data, NotSerializable, encode
@@ -83,13 +84,15 @@ def write_package(
     targets: Sequence[Target],
     weights_file: Path | None,
     certificates: Sequence[str | os.PathLike[str]],
-) -> None:
-    """Compiles a graph and writes its package. Raises as ``package`` does."""
+) -> tuple[Boxed, CallBoundary]:
+    """Compiles a graph and writes its package. Returns what it was compiled to, and what is around a call of that.
+    Raises as ``package`` does.
+    """
     hashes = {Path(each).name: hashlib.sha256(Path(each).read_bytes()).hexdigest() for each in certificates}
     try:
         with written(path) as writer:
             store = _Store(graph, writer, tuple(targets) or (None,))
-            compile_for(store, graph.settings, store.listen)
+            run = compile_for(store, graph.settings, store.listen)
             if not store.made:
                 raise NotSerializable("A backend failed when it was compiled; see the warnings.")
             constants, file = store.weights(weights_file)
@@ -104,6 +107,7 @@ def write_package(
                 "certificates": hashes,
             }
             writer.add(MANIFEST, _text(manifest))
+        return run, store.graph.boundary
     except Malformed as wrong:
         raise bad_file(weights_file or path, wrong, what="It is not a file of weights.") from wrong
     except ValueError as why:  # NotSerializable, and trees that have no name outside of this process
@@ -156,7 +160,8 @@ class _Store:
         """Adds the graph. Raises NotSerializable."""
         self.writer.add(GRAPH, _text(graph_to_data(program, parts, (), self.keep)))
         self.writer.add(PART_GRAPHS, _text({part.interface.name: part_to_data(part) for part in parts}))
-        self.graph = replace(self.graph, boundary=replace(self.graph.boundary, guards=tuple(guards)))
+        boundary = self.graph.boundary
+        self.graph = replace(self.graph, boundary=replace(boundary, guards=(*boundary.guards, *guards)))
         self.writer.add(BOUNDARY, _text(boundary_to_data(self.graph.boundary)))
         stored = (which for side, which in self.graph.boundary.end_inputs if side == "stored")
         self._constants = tuple(dict.fromkeys((*program.constants, *map(str, stored))))

@@ -97,11 +97,19 @@ class _Member(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class PackageFile:
-    """The members of a package. The file is mapped to memory, privately: what is written there does not reach it."""
+    """The members of a package. A file is mapped to memory, privately: what is written there does not reach it."""
 
     path: Path
-    content: mmap.mmap
+    content: memoryview
     members: dict[str, _Member]
+
+    @staticmethod
+    def of(content: memoryview, path: Path) -> PackageFile:
+        """A package in memory. The bytes outside of members are checked. Raises Malformed."""
+        members = _table(content)
+        if bytes(content[-_COMMENT:]) != b"%08x" % _structure(content, members):
+            raise Malformed("", "Its headers are damaged: they do not have the checksum at its end.")
+        return PackageFile(path, content, members)
 
     @staticmethod
     def opened(path: Path) -> PackageFile:
@@ -115,17 +123,13 @@ class PackageFile:
             if isinstance(e, Malformed):
                 raise
             raise Malformed("", getattr(e, "strerror", None) or str(e)) from e
-        view = memoryview(content)
-        members = _table(view)
-        if bytes(view[-_COMMENT:]) != b"%08x" % _structure(view, members):
-            raise Malformed("", "Its headers are damaged: they do not have the checksum at its end.")
-        return PackageFile(path, content, members)
+        return PackageFile.of(memoryview(content), path)
 
     def member(self, name: str, *, checked: bool = True) -> memoryview:
         """The bytes of a member. Raises Malformed if no member has this name, and if a ``checked`` one is damaged."""
         if (place := self.members.get(name)) is None:
             raise Malformed("", f"It has no member {name[:LONGEST]!r}.")
-        view = memoryview(self.content)[place.start : place.end]
+        view = self.content[place.start : place.end]
         if checked and crc32(view) != place.crc:
             raise Malformed(name, "It is damaged: it does not have its checksum.")
         return view

@@ -69,19 +69,23 @@ def opened(path: str | os.PathLike[str]) -> tuple[PackageFile, Manifest]:
     if not path.is_file():
         raise KeelError("bad-option", f"There is no file {path}.")
     try:
-        file = PackageFile.opened(path)
-        data = parsed(bytes(file.member(MANIFEST)), MANIFEST)
-        number = data.get("format") if isinstance(data, dict) else None
-        if type(number) is int and number > FORMAT:
-            raise KeelError(
-                "bad-artifact",
-                f"{path} cannot be loaded.",
-                {"package": f"It has format {number}; this Keel reads up to format {FORMAT}."},
-                do="Load it with a newer Keel.",
-            )
-        return file, _manifest(Item(data, MANIFEST))
+        return read(PackageFile.opened(path))
     except Malformed as wrong:
         raise bad_file(path, wrong, what="It is not a package that keel.package wrote.") from wrong
+
+
+def read(file: PackageFile) -> tuple[PackageFile, Manifest]:
+    """The file and its manifest. Raises Malformed, and KeelError[bad-artifact] for a package of a newer Keel."""
+    data = parsed(bytes(file.member(MANIFEST)), MANIFEST)
+    number = data.get("format") if isinstance(data, dict) else None
+    if type(number) is int and number > FORMAT:
+        raise KeelError(
+            "bad-artifact",
+            f"{file.path} cannot be loaded.",
+            {"package": f"It has format {number}; this Keel reads up to format {FORMAT}."},
+            do="Load it with a newer Keel.",
+        )
+    return file, _manifest(Item(data, MANIFEST))
 
 
 def _manifest(item: Item) -> Manifest:

@@ -25,6 +25,7 @@ from keel.torch_adapter.device_graphs import GraphPair
 from keel.torch_adapter.device_kernels import has_kernel
 from keel.torch_adapter.fakes import Fakes, SymbolFacts, expression_data, expression_of, facts_of
 from keel.torch_adapter.foreign import asks_again, given_to, torch_compile_backend
+from keel.torch_adapter.functional_program import FunctionalProgram, SizesFrom, traced_program
 from keel.torch_adapter.lasting_values import LastingValue
 from keel.torch_adapter.lazy_bits import has_negative_bit
 from keel.torch_adapter.lazy_module import lazy_module
@@ -108,6 +109,7 @@ __all__ = [
     "Captured",
     "Decomposition",
     "Fakes",
+    "FunctionalProgram",
     "GraphPair",
     "Kind",
     "LastingValue",
@@ -117,6 +119,7 @@ __all__ = [
     "Range",
     "Saveable",
     "Saves",
+    "SizesFrom",
     "StoredKind",
     "StoredTensor",
     "SymbolFacts",
@@ -201,6 +204,7 @@ __all__ = [
     "tidied",
     "torch_compile_backend",
     "trace_artifact",
+    "traced_program",
     "tree_of",
     "tree_text",
     "unflatten",

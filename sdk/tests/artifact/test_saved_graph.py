@@ -95,7 +95,7 @@ def test_inference_graphs_are_left_to_the_cache_of_keel(captured: list[str], mon
         with torch.no_grad():
             run(Counted(), R(3, 4))
         run(torch.sin, R(3))
-    assert captured == ["inference"] * 4 and not counters["aot_autograd"]
+    assert captured == ["inference"] * 4 and counters["aot_autograd"].keys() <= {"total"}
 
 
 def test_sizes_that_come_later_are_right(captured: list[str]) -> None:
