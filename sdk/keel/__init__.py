@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from keel.compile import compile
 
 if TYPE_CHECKING:
+    from keel.artifact.runtime_c import runtime_sources
     from keel.cost import Cost
     from keel.errors import KeelError, KeelWarning
     from keel.explanation import explain
@@ -54,10 +55,12 @@ __all__ = [
     "load_package",
     "loop_backend",
     "package",
+    "runtime_sources",
     "standalone_compile",
 ]
 
 _NAMES: Mapping[str, tuple[str, ...]] = {
+    "keel.artifact.runtime_c": ("runtime_sources",),
     "keel.packages.load_package": ("load_package",),
     "keel.packages.package": ("package",),
     "keel.cost": ("Cost",),

@@ -20,6 +20,7 @@ import torch
 from torch.export import ExportedProgram
 
 from keel.artifact.compiled_graph import graph_to_data, part_to_data
+from keel.artifact.runtime_program import RuntimeGraph, runtime_program
 from keel.artifact.saved_graph import cannot_save, reason_of
 from keel.cache import package_fingerprint
 from keel.compiler import compile_for
@@ -30,7 +31,7 @@ from keel.export import ExportedGraph, exported_graph
 from keel.loop_level import compile_kernels
 from keel.packages.boundary_data import boundary_to_data
 from keel.packages.package_file import PackageFile, PackageWriter, written
-from keel.packages.package_manifest import BOUNDARY, FORMAT, GRAPH, MANIFEST, PART_GRAPHS, PLAN, fingerprint_of
+from keel.packages.package_manifest import BOUNDARY, FORMAT, GRAPH, MANIFEST, PART_GRAPHS, PLAN, PROGRAM, fingerprint_of
 from keel.packages.weight_data import Weight, add_weights
 from keel.plugin import Backend, CodeObject
 from keel.runtime.call_boundary import CallBoundary
@@ -39,7 +40,7 @@ from keel.runtime.part_interface import BuiltPart
 from keel.serialize.codec import Data, NotSerializable, encode
 from keel.settings import Settings, read_settings
 from keel.spec.versions import CURRENT
-from keel.torch_adapter import Boxed, Captured, tree_text
+from keel.torch_adapter import Boxed, Captured, tensor_type, tree_text
 
 Target = str | Mapping[str, str]
 """The machine of a variant: one name for all loop targets of the program, or one for each backend."""
@@ -189,7 +190,24 @@ class _Store:
             "needs": sorted({need for each in objects for need in each.needs}),
             "code": {part: [_code_data(member, each) for member, each in made] for part, made in code.items()},
         }
-        return data | {"program": None, "why_no_program": "This version of Keel writes none."}
+        try:
+            made = runtime_program(self.runtime_graph(program, parts, code))
+        except NotSerializable as why:
+            return data | {"program": None, "why_no_program": str(why)}
+        name = PROGRAM.format(number)
+        self.writer.add(name, _text(made))
+        return data | {"program": name, "why_no_program": None}
+
+    def runtime_graph(
+        self,
+        program: LinkProgram,
+        parts: Sequence[BuiltPart],
+        code: Mapping[str, Sequence[tuple[str, CodeObject]]],
+    ) -> RuntimeGraph:
+        """What the C++ runtime runs."""
+        boundary, constants = self.graph.boundary, self.captured.constants
+        weights = {n: (str(self.describe(n)["name"]), tensor_type(constants[n])) for n in self._constants}
+        return RuntimeGraph(boundary, program, parts, code, weights)
 
     def code(self, part: BuiltPart, target: Target | None) -> list[tuple[str, CodeObject]] | None:
         """Adds the machine code of a part for a target: each object with its member. None for a part without any, whose

@@ -19,6 +19,7 @@ from keel.plugin import Backend
 FORMAT = 1
 """The version of packages that this Keel writes, and the newest that it reads."""
 MANIFEST, GRAPH, PART_GRAPHS, PLAN, BOUNDARY = "package.json", "graph.json", "parts.json", "plan.json", "boundary.json"
+PROGRAM = "variants/{}/program.json"
 _MOST_TEXT = 1 << 12
 _HASH = re.compile("[0-9a-f]{64}")
 

@@ -113,7 +113,7 @@ def python_text(expr: Any, names: Names | None = None, kind: Kind | None = None)
     unknown function.
     """
     text = _Python(names or str).text(expr)
-    own: Kind | None = None if _fractional(expr) else kind_of(expr)
+    own: Kind | None = None if is_fractional(expr) else kind_of(expr)
     if own is None:
         text = f"{kind or 'whole'}({text})"
     elif kind is not None and own != kind:
@@ -133,13 +133,13 @@ def c_text(expr: Any, names: Names | None = None, kind: Kind | None = None) -> s
     return {"int": f"(i64){text}", "float": f"(double){text}", "bool": f"({text} != 0)"}[kind]
 
 
-def _fractional(expr: Any) -> bool:
+def is_fractional(expr: Any) -> bool:
     """True if the value may be a Fraction that is not an integer."""
     if isinstance(expr, sympy.Rational):
         return not isinstance(expr, sympy.Integer)
     if isinstance(expr, sympy.Pow):
         return kind_of(expr) == "int" and not expr.exp.is_nonnegative
-    return isinstance(expr, sympy.Add | sympy.Mul) and kind_of(expr) == "int" and any(map(_fractional, expr.args))
+    return isinstance(expr, sympy.Add | sympy.Mul) and kind_of(expr) == "int" and any(map(is_fractional, expr.args))
 
 
 class _Python:
@@ -187,7 +187,7 @@ class _C:
         if isinstance(expr, sympy.floor) and kind_of(expr.args[0]) == "int":
             over, under = sympy.fraction(sympy.together(expr.args[0]))
             return f"size_div({self.text(over)}, {self.text(under)})" if under != 1 else self.text(over)
-        if _fractional(expr):
+        if is_fractional(expr):
             return self.ratio(expr)
         if isinstance(expr, sympy.Pow) and expr.exp.is_Integer and 0 < expr.exp < 5 and kind_of(expr.base) == "int":
             return f"({' * '.join([self.text(expr.base)] * int(expr.exp))})"
@@ -201,7 +201,7 @@ class _C:
     def ratio(self, expr: Any) -> str:
         """An integer that is written as a fraction; nothing is left over."""
         over, under = sympy.fraction(sympy.together(expr))
-        if expr.is_integer is False or (under == 1 and _fractional(over)):
+        if expr.is_integer is False or (under == 1 and is_fractional(over)):
             raise KeelError("no-lowering", f"{expr} is a fraction of integers, which has no form in C.")
         return self.text(over) if under == 1 else f"({self.text(over)} / {self.text(under)})"
 

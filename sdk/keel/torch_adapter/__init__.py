@@ -70,6 +70,7 @@ from keel.torch_adapter.packed_linear import (
 from keel.torch_adapter.profiling import Range, fast_range, is_profiling
 from keel.torch_adapter.recorder import fake_mode_of, fake_mode_of_value, record
 from keel.torch_adapter.shape_guards import add_guards, guards_of
+from keel.torch_adapter.stable_calls import StableArgument, StableCall, stable_call
 from keel.torch_adapter.stored_tensors import StoredKind, StoredTensor
 from keel.torch_adapter.streams import is_capturing, stream_handle, works_on_streams
 from keel.torch_adapter.structured_trace import trace_artifact
@@ -120,6 +121,8 @@ __all__ = [
     "Saveable",
     "Saves",
     "SizesFrom",
+    "StableArgument",
+    "StableCall",
     "StoredKind",
     "StoredTensor",
     "SymbolFacts",
@@ -198,6 +201,7 @@ __all__ = [
     "rename",
     "same",
     "signature",
+    "stable_call",
     "stream_handle",
     "symbols_of",
     "tensor_type",
