@@ -172,5 +172,5 @@ def compile_module(compiler: str, backend: str, module: nn.Module) -> nn.Module:
             return module
         case "inductor" | "aot_eager":
             return cast(nn.Module, torch.compile(module, backend=compiler))
-    options: Any = {} if backend == KEEL else {"options": {"backends": [backend, EAGER]}}
+    options: Any = {} if backend == KEEL else {"options": {"backends": list(dict.fromkeys([backend, EAGER]))}}
     return cast(nn.Module, torch.compile(module, backend="keel", **options))

@@ -31,12 +31,15 @@ from keel_bench.distributed.decoder import Sizes
 from keel_bench.distributed.parallel_ways import WAYS, mesh_of
 from keel_bench.distributed.rank_process import Rank, complete
 from keel_bench.jobs import Job
+from keel_conformance.workers.fork_safety import MODES, without_devices
 
 SIZE, ROWS, WIDTH, STEPS = 4, 8, 16, 3
 SECONDS = 30
 """How long a process waits for another one."""
 LIMIT = 400
 """How long all processes may take together, in seconds."""
+BACKENDS = {"fsdp2": "eager", "tp": "eager"}
+"""Keel's backends for ways to train. The others have kernels, and compiling those takes half of the time."""
 DEAD = 3
 """The rank that dies."""
 Compile = Callable[[Any], Any]
@@ -199,7 +202,7 @@ def collectives(graph: Path) -> list[str]:
 
 def way(name: str, rank: int, folder: Path) -> dict[str, Any]:
     """The bench's figures of each compiler."""
-    job = Job("distributed", name, "keel", "training", "bf16", "tiny")
+    job = Job("distributed", name, BACKENDS.get(name, "keel"), "training", "bf16", "tiny")
     bench = Small(job, rank, SIZE, folder, folder / "exact", mesh_of(WAYS[name], "cpu", SIZE))
     compilers = ["eager", "aot_eager", "keel"]
     exact = [] if bench.reference.exists() else ["reference"]
@@ -250,7 +253,19 @@ def run(rank: int, folder: Path) -> None:
     os._exit(0)
 
 
+def prepare() -> None:
+    """What PyTorch and Keel set up on their first use, once for all processes that are forked from this one."""
+    torch.set_num_threads(1)  # a pool of threads does not survive a fork
+    without_devices()
+    for backend in ("aot_eager", "keel"):
+        loss = torch.compile(Network(), backend=backend)(rows(0))
+        if "training" in MODES:
+            loss.backward()
+    torch.compiler.reset()
+
+
 def main(folder: Path) -> None:
+    prepare()
     context = mp.get_context("fork")
     processes = [context.Process(target=run, args=(rank, folder)) for rank in range(SIZE)]
     for process in processes:
