@@ -77,11 +77,24 @@ def _mode(b: Builder, x: Operand, reduce: str) -> StoreMode:
 
 def index_put(
     b: Builder, x: Operand, indices: Sequence[Operand | None], values: Operand, accumulate: bool = False
-) -> None:
+) -> Value | None:
+    """One number under a mask, as in ``x[mask] = 0``, is a choice for each element: their count is not needed."""
+    if values.type.numel == 1 and not accumulate and (inside := only_mask(b, indices)) is not None:
+        number = b.math(values[[Index()] * values.type.rank])
+        return store(b, b.where(inside, number, b.math(x[b.at])))
     shape = put_shape(x, indices)
     at = indexed(b, x.type.shape, indices, b.updates_over(shape))
     mode: StoreMode = _mode(b, x, "add") if accumulate else "write"
     b.scatter(x, at, store(b, b.broadcast(values)), mode)
+    return None
+
+
+def only_mask(b: Builder, indices: Sequence[Operand | None]) -> Value | None:
+    """The element of the mask that is the only index, for an element of the result. None for other indices."""
+    match [(dim, index) for dim, index in enumerate(indices) if index is not None]:
+        case [(dim, mask)] if mask.type.dtype == torch.bool:
+            return mask[b.at[dim : dim + mask.type.rank]]
+    return None
 
 
 def put_shape(x: Operand, indices: Sequence[Operand | None]) -> list[Any]:

@@ -48,8 +48,23 @@ def test_index_put() -> None:
             accumulate,
         )
         check(aten._unsafe_index_put.default, X.bfloat16(), [i], torch.ones(5).bfloat16(), accumulate)
-    assert "selects by a mask" in str(lowered(aten.index_put.default, X, [X > 3], torch.tensor(0.0)))
+    assert "selects by a mask" in str(lowered(aten.index_put.default, X, [X > 3], torch.ones(16)))
+    assert "selects by a mask" in str(lowered(aten.index_put.default, X, [X > 3], torch.tensor(0.0), True))
     assert "combines bools" in str(lowered(aten.index_put.default, X > 3, [i], torch.tensor(True), True))
+
+
+def test_one_number_under_a_mask() -> None:
+    x, rows, columns = X.reshape(2, 2, 5), torch.tensor([True, False]), torch.tensor([True, False, True, True, False])
+    check(aten.index_put.default, X, [X > 3], torch.tensor(0.0))
+    check(aten.index_put.default, X.bfloat16(), [X > 3], torch.tensor([[2.5]]).bfloat16())
+    check(aten.index_put.default, X > 9, [X > 3], torch.tensor(False))
+    check(aten.index_put.default, x, [rows], torch.tensor([3.0]))
+    check(aten.index_put.default, x, [x[..., 0] > 5], torch.tensor(-1.0))
+    check(aten.index_put.default, x, [None, None, columns], torch.tensor(7.0))
+    check(aten.index_put.default, x, [None, x[0] > 2], torch.tensor(7.0))
+    check(aten.index_put.default, x, [torch.tensor(True)], torch.tensor(7.0))
+    check(aten.index_put.default, X.t(), [X.t() > 3], torch.tensor(7.0))
+    check_symbolic(lambda x, value: aten.index_put(x, [x > 3], value), X, torch.tensor(0.0))
 
 
 def test_rows() -> None:
