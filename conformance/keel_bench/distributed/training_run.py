@@ -64,6 +64,11 @@ class TrainingRun:
         return torch.stack(losses), {"ms": statistics.median(clock.intervals()), "peak_mib": clock.peak_mib()}
 
 
+def allocated_mib(device: str) -> float:
+    """What tensors take on the device now, in MiB; 0 for a CPU."""
+    return torch.cuda.memory_allocated() / MIB if device == "cuda" else 0.0
+
+
 class HostClock:
     """Marks times on a CPU, where a step has ended when it returns."""
 
