@@ -28,7 +28,6 @@ C_FUNCTIONS: Mapping[str, tuple[str, tuple[str, ...]]] = {
 }
 """The C functions of operators, with their arguments in order. The runtime has the same table."""
 _NUMBERS: Mapping[str, Kind] = {"int": "int", "float": "float", "bool": "bool", "SymInt": "int"}
-_WORDS = ("ScalarType", "Layout", "MemoryFormat")
 
 
 class Calls:
@@ -57,7 +56,7 @@ class Calls:
         if (special := C_FUNCTIONS.get(name)) is not None:
             passed = [values[each] for each in special[1]]
             return called | {"function": special[0], "args": [self._argument(a, v, name) for a, v in passed]}
-        if scalars := [a.name for a in known.arguments if a.type.startswith("Scalar") and a.type not in _WORDS]:
+        if scalars := [a.name for a in known.arguments if _is_scalar(a)]:
             raise NotSerializable(
                 f"The C++ runtime cannot call {name}: libtorch's stable interface does not pass its {scalars[0]}, "
                 f"which may be an integer or a float."
@@ -77,7 +76,7 @@ class Calls:
 
     def _argument(self, argument: StableArgument, value: Any, name: str) -> Data:
         kind = argument.type.replace("SymInt", "int")
-        if kind.startswith("Scalar") and kind not in _WORDS:
+        if _is_scalar(argument):
             kind = "float"  # the C functions take a double
         if kind.endswith("[]") and argument.length and not isinstance(value, list | tuple):
             value = [value] * argument.length
@@ -118,6 +117,11 @@ class Calls:
             kind = value.kind if isinstance(value, SymType) else kind_of(value)
             return {kind: self.tables.number(expr, self.scope, kind)}
         raise TypeError
+
+
+def _is_scalar(argument: StableArgument) -> bool:
+    """True for an argument that is an integer or a float, as the caller likes."""
+    return argument.type.rstrip("?[]") == "Scalar"
 
 
 def _check_results(name: str, known: StableCall, results: Sequence[int]) -> None:

@@ -13,13 +13,13 @@ import torch
 from torch import fx
 
 from keel.artifact.runtime_data import ProgramData
-from keel.artifact.runtime_views import ViewMaker, number_in, value_of
+from keel.artifact.runtime_views import ViewMaker, number_in, type_in, value_of
 from keel.serialize.codec import NotSerializable
+from keel.torch_adapter import dim_of
 from keel.types import SymType
 
+aten = torch.ops.aten
 _READABLE = (torch.float32, torch.float64, torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool)
-_CONSTRAINTS = ("aten.sym_constrain_range.default", "aten.sym_constrain_range_for_size.default")
-"""Calls that tell a compiler about a number, and compute nothing."""
 
 
 class HostPart:
@@ -33,14 +33,12 @@ class HostPart:
     @staticmethod
     def is_one(graph: fx.Graph) -> bool:
         """True if all calls of a graph are of the kind that is run here, or arithmetic on sizes."""
-        return all(
-            str(node.target) in _CALLS or number_in(node) is not None for node in graph.nodes if node.op not in _ENDS
-        )
+        return all(node.target in _CALLS or number_in(node) is not None for node in graph.nodes if node.op not in _ENDS)
 
     def write(self) -> list[Any]:
         """Writes the steps, and returns the results."""
         for node in self.graph.nodes:
-            if (write := _CALLS.get(str(node.target))) is not None:
+            if (write := _CALLS.get(node.target)) is not None:
                 write(self, node)
         returned: Sequence[Any] = self.graph.output_node().args[0]  # type: ignore[assignment]
         return [self.values.value(node) for node in returned]
@@ -64,13 +62,39 @@ class HostPart:
         elif not condition:
             raise NotSerializable(f"The model always fails: {message}")
 
+    def check_type(self, node: fx.Node) -> None:
+        """What the model asserts of a tensor's type. The types of all tensors are checked elsewhere, so that only sizes
+        that are not known to be equal are compared.
+        """
+        passed: dict[str, Any] = (
+            dict(zip(("a", "size", "stride", "dtype", "device", "layout"), node.args, strict=False)) | node.kwargs
+        )
+        type = type_in(passed["a"])
+        facts = {"dtype": type.dtype, "device": type.device, "layout": torch.strided}
+        wrong = any(passed.get(name) not in (None, fact) for name, fact in facts.items())
+        expected = ((type.shape, passed.get("size")), (type.strides, passed.get("stride")))
+        for dims, sizes in expected:
+            if sizes is not None and len(sizes) == len(dims):
+                for dim, size in zip(dims, sizes, strict=True):
+                    self._compare(dim, dim_of(value_of(size)) if isinstance(size, fx.Node) else size)
+            wrong |= sizes is not None and len(sizes) != len(dims)
+        if wrong:
+            raise NotSerializable(f"The model always fails, because {passed['a']} is of the type {type}.")
+
+    def _compare(self, dim: Any, size: Any) -> None:
+        if (condition := sympy.Eq(dim, size)) != sympy.true:
+            number = self.data.tables.number(condition, self.scope, "bool")
+            self.data.do("assert", number, f"A size of a tensor is not {size}.")
+
     def skip(self, node: fx.Node) -> None:
-        """A call that computes nothing."""
+        """A call that tells a compiler about a number, and computes nothing."""
 
 
-_CALLS: Mapping[str, Callable[[HostPart, fx.Node], None]] = {
-    "aten._local_scalar_dense.default": HostPart.read,
-    "aten._assert_scalar.default": HostPart.check,
-    **dict.fromkeys(_CONSTRAINTS, HostPart.skip),
+_CALLS: Mapping[Any, Callable[[HostPart, fx.Node], None]] = {
+    aten._local_scalar_dense.default: HostPart.read,
+    aten._assert_scalar.default: HostPart.check,
+    aten._assert_tensor_metadata.default: HostPart.check_type,
+    aten.sym_constrain_range.default: HostPart.skip,
+    aten.sym_constrain_range_for_size.default: HostPart.skip,
 }
 _ENDS = ("placeholder", "output")

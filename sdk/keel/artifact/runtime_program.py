@@ -16,15 +16,18 @@ from keel.artifact.runtime_host import HostPart
 from keel.artifact.runtime_launches import Launches, parameters_of
 from keel.artifact.runtime_tables import symbol_names
 from keel.artifact.runtime_views import ViewMaker, type_in
+from keel.graph.calls import is_call
 from keel.loops.ir import Kernel
 from keel.plugin import CodeObject
 from keel.runtime.call_boundary import CallBoundary
 from keel.runtime.launch import LoopPart
 from keel.runtime.link_program import LinkProgram, Value
-from keel.runtime.part_interface import BuiltPart, PartInterface
+from keel.runtime.part_interface import BuiltPart
 from keel.serialize.codec import Data, NotSerializable
-from keel.types import SymType, TensorType, leaves
+from keel.types import SymType, TensorType, leaves, operator_name
 
+SHOWN = 4
+"""The most operators of a part that a sentence names."""
 FORMAT = 1
 """The version of programs. A runtime refuses others."""
 
@@ -136,7 +139,7 @@ class _Printer:
         if (loop_part := part.loop_part) is None:
             if HostPart.is_one(part.graph.graph):
                 return HostPart(self.data, self.scope, part.graph.graph, inputs).write()
-            return self._saved_part(at, part.graph.part.owner.name, inputs)
+            return self._saved_part(part, inputs)
         functions = self._functions(at.name, loop_part)
         return Launches(self.data, loop_part.program, inputs, functions, at.name, held).write()
 
@@ -153,10 +156,13 @@ class _Printer:
             raise NotSerializable(f"Part {name} has no machine code for the kernel {missing[0]}.")
         return functions
 
-    def _saved_part(self, at: PartInterface, owner: str, inputs: Sequence[Any]) -> list[int]:
+    def _saved_part(self, part: BuiltPart, inputs: Sequence[Any]) -> list[int]:
         """Writes a part that a library of its vendor runs."""
+        at, owner = part.interface, part.graph.part.owner.name
         if (member := self.graph.saved.get(at.name)) is None:
-            raise NotSerializable(f"Part {at.name} is compiled by {owner}, which runs its parts in Python.")
+            called = dict.fromkeys(operator_name(n.target) for n in part.graph.graph.nodes if is_call(n))
+            names = ", ".join([*called][:SHOWN]) + (" ..." if len(called) > SHOWN else "")
+            raise NotSerializable(f"Part {at.name} is compiled by {owner}, which runs it in Python: {names}.")
         outputs = []
         for type in (at.promised if at.computed is None else at.computed).outputs:
             if not isinstance(type, TensorType):

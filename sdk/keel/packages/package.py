@@ -146,6 +146,7 @@ class _Store:
     seconds: float = 0.0
     variants: list[dict[str, Data]] = field(default_factory=list)
     _constants: tuple[str, ...] = ()
+    _saved: dict[str, str] = field(default_factory=dict)  # the members with the bytes of parts, by name
 
     @property
     def captured(self) -> Captured:
@@ -159,7 +160,9 @@ class _Store:
         self, run: Boxed, program: LinkProgram, parts: Sequence[BuiltPart], guards: Sequence[sympy.Basic]
     ) -> Boxed:
         """Adds the graph. Raises NotSerializable."""
-        self.writer.add(GRAPH, _text(graph_to_data(program, parts, (), self.keep)))
+        data = graph_to_data(program, parts, (), self.keep)
+        self._saved = {p["name"]: p["graph"]["saved"] for p in data["parts"] if "saved" in p.get("graph", {})}
+        self.writer.add(GRAPH, _text(data))
         self.writer.add(PART_GRAPHS, _text({part.interface.name: part_to_data(part) for part in parts}))
         boundary = self.graph.boundary
         self.graph = replace(self.graph, boundary=replace(boundary, guards=(*boundary.guards, *guards)))
@@ -207,7 +210,7 @@ class _Store:
         """What the C++ runtime runs."""
         boundary, constants = self.graph.boundary, self.captured.constants
         weights = {n: (str(self.describe(n)["name"]), tensor_type(constants[n])) for n in self._constants}
-        return RuntimeGraph(boundary, program, parts, code, weights)
+        return RuntimeGraph(boundary, program, parts, code, weights, self._saved)
 
     def code(self, part: BuiltPart, target: Target | None) -> list[tuple[str, CodeObject]] | None:
         """Adds the machine code of a part for a target: each object with its member. None for a part without any, whose

@@ -156,7 +156,8 @@ void *SharedObject::function(const std::string &name) const {
 
 KernelCall kernel_call(uint32_t count) { return CALLS[count]; }
 
-OpenMp share_openmp(const void *in_libtorch) {
+OpenMp share_libraries(const void *in_libtorch) {
+    dlopen("libm.so.6", RTLD_NOW | RTLD_GLOBAL);  // stays open; where the C library contains it, this does nothing
     void *library = RTLD_DEFAULT;
     if (dlsym(RTLD_DEFAULT, "GOMP_parallel") == nullptr && (library = openmp_library(in_libtorch)) == nullptr)
         return {};

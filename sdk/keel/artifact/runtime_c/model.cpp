@@ -275,7 +275,7 @@ void Model::use_weights(Frame &frame) {
 // -- code -----------------------------------------------------------------------------------------------------------
 
 void Model::load_code() {
-    openmp_ = share_openmp(torch_ ? torch_->address() : nullptr);
+    openmp_ = share_libraries(torch_ ? torch_->address() : nullptr);
     for (const CodeMember &each : program_.code)
         code_.push_back(std::make_unique<SharedObject>(package_.member(each.member, false), each.member));
     for (const KernelUse &use : program_.functions)
