@@ -16,6 +16,7 @@ from . import accuracy, compile_time, memory_traffic, run_time, size_sweep
 from .distributed import distributed_bars, train_together
 from .jobs import Job, Selection
 from .models import bandwidth_kernels, model_zoo, published
+from .packages import round_trip
 from .placements import mixed_backends, optimality, prediction, random_programs, scaling
 from .speed import kernel_roofs, side_by_side, speed_bars
 from .warm_start import second_process, slow_plugin
@@ -102,11 +103,13 @@ WARM_START: Mapping[str, Part] = {
 DISTRIBUTED: Mapping[str, Part] = {
     train_together.PART: Part(train_together.jobs, train_together.measure, distributed_bars.bars),
 }
+PACKAGES: Mapping[str, Part] = {round_trip.PART: Part(round_trip.jobs, round_trip.measure, round_trip.bars)}
 SUITES: Mapping[str, Suite] = {
     "line": Suite(LINE),
     "placement": Suite(PLACEMENT),
     "zoo": Suite(ZOO, programs_of_zoo, patterns=True, forked=True),
     "warm-start": Suite(WARM_START, programs_of_warm_start, patterns=True),
+    "packages": Suite(PACKAGES, round_trip.programs, patterns=True),
     "distributed": Suite(DISTRIBUTED, train_together.programs, patterns=True, backend="keel"),
     "cpu": Suite(
         {"speed-cpu": speed_part("speed-cpu"), "kernels-cpu": kernel_part("kernels-cpu")},

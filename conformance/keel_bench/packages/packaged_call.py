@@ -1,0 +1,205 @@
+"""The processes of a model that is packaged: one that packages it, and one that loads it. What the C++ runtime gets.
+
+A folder has the package, ``case.pt`` (the flat arguments of each call and the results that the compiled model gave),
+and for the C++ runtime ``calls.txt`` with a file for each argument.
+"""
+
+from __future__ import annotations
+
+import inspect
+import resource
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+import keel
+from keel_conformance.models import ModelCase
+from keel_conformance.workers.pool import ReportPhase
+
+from ..models import model_zoo
+
+PACKAGE, CASE, CALLS = "model.keel", "case.pt", "calls.txt"
+STATIC, DYNAMIC = "static", "dynamic"
+TIMED = 30
+"""Calls that are timed; figures are medians."""
+
+
+@dataclass(frozen=True)
+class PackagedCall:
+    """One process, by name: of a model of the zoo, with static or dynamic sizes, in a folder."""
+
+    name: str
+    model: str
+    sizes: str
+    backend: str
+    folder: Path
+    threads: int = 1
+
+
+def work(process: PackagedCall, tell: ReportPhase) -> dict[str, Any]:
+    """The figures of a process."""
+    torch.set_num_threads(process.threads)
+    return WORK[process.name](process, tell)
+
+
+def package(process: PackagedCall, tell: ReportPhase) -> dict[str, Any]:
+    """Exports and packages a model, and calls what ``compile_exported`` makes of it."""
+    tell("building the model")
+    cases = [model_zoo.build(process.model, size=size) for size in model_zoo.sizes(process.model)[:2]]
+    tell("exporting the model")
+    program = exported(cases, process.sizes)
+    calls = [leaves(case) for case in (cases if process.sizes == DYNAMIC else cases[:1])]
+    tell("packaging the model")
+    began = time.perf_counter()
+    keel.package(program, process.folder / PACKAGE, backends=[process.backend, "eager"])
+    seconds = time.perf_counter() - began
+    tell("compiling the model")
+    compiled = keel.compile_exported(program, backends=[process.backend, "eager"])
+    results, left_out = list[list[Any]](), []
+    for case in cases[: len(calls)]:
+        try:
+            results.append(pytree.tree_leaves(compiled(*case.args, **case.kwargs)))
+        except keel.KeelError as raised:  # the export fixed a size
+            if raised.code != "bad-input" or not results:
+                raise
+            left_out.append(str(raised))
+    calls = calls[: len(results)]
+    torch.save({"calls": calls, "results": results}, process.folder / CASE)
+    write_calls(calls, process.folder)
+    return {
+        "package_s": seconds,
+        "bytes": (process.folder / PACKAGE).stat().st_size,
+        "calls": len(calls),
+        "left_out": left_out,
+    }
+
+
+def exported(cases: Sequence[ModelCase], sizes: str) -> torch.export.ExportedProgram:
+    """The exported model of the first case. Dynamic are the sizes in which the cases differ."""
+    case, dynamic = cases[0], None
+    case.model.eval()
+    if sizes == DYNAMIC:
+        first, second = ((list(each.args), dict(each.kwargs)) for each in cases)
+        args, kwargs = pytree.tree_map(_free_sizes, first, second)
+        names = inspect.signature(case.model.forward).parameters
+        dynamic = {**dict(zip(names, args, strict=False)), **kwargs}
+    return torch.export.export(case.model, tuple(case.args), dict(case.kwargs), dynamic_shapes=dynamic, strict=False)
+
+
+def _free_sizes(first: Any, second: Any) -> Any:
+    if not isinstance(first, torch.Tensor):
+        return None
+    pairs = enumerate(zip(first.shape, second.shape, strict=True))
+    return {d: torch.export.Dim.AUTO for d, (n, m) in pairs if n != m}
+
+
+def leaves(case: ModelCase) -> list[Any]:
+    """The flat arguments of a call."""
+    return pytree.tree_leaves((tuple(case.args), dict(case.kwargs)))
+
+
+def load(process: PackagedCall, tell: ReportPhase) -> dict[str, Any]:
+    """Loads the package in a process that has not compiled anything, and calls it."""
+    case = torch.load(process.folder / CASE, weights_only=False)
+    keel.load_package  # noqa: B018  # imports what the first load would import
+    import keel_cpp  # noqa: F401
+
+    tell("loading the package")
+    began = time.perf_counter()
+    loaded = keel.load_package(process.folder / PACKAGE, trusted=True, check_weights=False)
+    seconds = time.perf_counter() - began
+    results, firsts = [], []
+    tell("calling the package")
+    for call in case["calls"]:
+        began = time.perf_counter()
+        results.append(loaded.call_flat([_copy(leaf) for leaf in call]))
+        firsts.append(time.perf_counter() - began)
+    wrong = [
+        f"call {k}, result {i}"
+        for k, (got, want) in enumerate(zip(results, case["results"], strict=True))
+        for i, (a, b) in enumerate(zip(got, want, strict=True))
+        if not same(a, b)
+    ]
+    call = case["calls"][0]
+    return {
+        "load_s": seconds,
+        "first_s": firsts,
+        "call_us": 1e6 * median_seconds(lambda: loaded.call_flat(call)),
+        "peak_kib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss,
+        "wrong": wrong,
+        "runtime": runtime_reason(process.folder / PACKAGE),
+    }
+
+
+def median_seconds(call: Callable[[], Any]) -> float:
+    """The median time of a call."""
+    times = []
+    for _ in range(TIMED):
+        began = time.perf_counter()
+        call()
+        times.append(time.perf_counter() - began)
+    return statistics.median(times)
+
+
+def runtime_reason(path: Path) -> str | None:
+    """Why the C++ runtime cannot run a package; None if it can."""
+    variant = keel.load_package(path, trusted=True, check_weights=False).manifest.variants[0]
+    return variant.why_no_program
+
+
+def _copy(leaf: Any) -> Any:
+    return leaf.clone() if isinstance(leaf, torch.Tensor) else leaf
+
+
+def same(first: Any, second: Any) -> bool:
+    """True if two results have the same bits."""
+    if isinstance(first, torch.Tensor) and isinstance(second, torch.Tensor):
+        return first.dtype == second.dtype and first.shape == second.shape and bits(first) == bits(second)
+    return type(first) is type(second) and first == second
+
+
+def bits(tensor: torch.Tensor) -> bytes:
+    """A tensor's elements in row-major order."""
+    plain = tensor.detach().cpu().contiguous().reshape(-1)
+    return bytes(plain.view(torch.uint8).numpy().data) if plain.numel() else b""
+
+
+# -- for the C++ runtime -----------------------------------------------------------------------------------------------
+
+CODES: Mapping[torch.dtype, tuple[int, int]] = {
+    torch.int8: (0, 8),
+    torch.int16: (0, 16),
+    torch.int32: (0, 32),
+    torch.int64: (0, 64),
+    torch.uint8: (1, 8),
+    torch.float16: (2, 16),
+    torch.float32: (2, 32),
+    torch.float64: (2, 64),
+    torch.bfloat16: (4, 16),
+    torch.bool: (6, 8),
+}
+"""The code and the bits of each dtype in DLPack."""
+
+
+def write_calls(calls: Sequence[Sequence[Any]], folder: Path) -> None:
+    """Writes the arguments of each call: ``call``, then a line for each tensor with code, bits, sizes and file."""
+    lines = []
+    for k, call in enumerate(calls):
+        lines.append("call")
+        for i, leaf in enumerate(call):
+            if leaf is None or isinstance(leaf, str | bool):
+                continue  # the program was exported for its value
+            tensor = leaf if isinstance(leaf, torch.Tensor) else torch.tensor(leaf)
+            name = f"in_{k}_{i}.bin"
+            (folder / name).write_bytes(bits(tensor))
+            lines.append(" ".join(map(str, (*CODES[tensor.dtype], tensor.dim(), *tensor.shape, name))))
+    (folder / CALLS).write_text("\n".join([*lines, ""]))
+
+
+WORK: Mapping[str, Callable[[PackagedCall, ReportPhase], dict[str, Any]]] = {"package": package, "load": load}

@@ -1,0 +1,168 @@
+"""Packages of the zoo's models: in another process and in the C++ runtime, results are those of the compiled model.
+
+Each model is exported twice: with the sizes of its example, and with the sizes free in which two examples differ. One
+process packages it and calls what ``compile_exported`` makes of it. Another one loads the package. A program without
+Python runs it by the C++ runtime.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import torch
+
+import keel
+from keel_conformance.report import Criterion, join_names
+from keel_conformance.workers.pool import Outcome, run_all
+from keel_conformance.workers.spawn import fresh
+
+from ..jobs import Job, Selection, failed, within
+from ..models import model_zoo
+from .packaged_call import CASE, DYNAMIC, PACKAGE, STATIC, WORK, PackagedCall, bits, work
+
+PART = "packages"
+TIME_LIMIT = 900.0
+"""Seconds after which a process has failed."""
+LAST_LINES = 8  # of what a process printed before it failed
+FEWEST = 60
+"""Models that have to come through."""
+OVERHEAD = 0.5
+"""Of the time of a call in Python: the most that the C++ runtime may take of what is not computing."""
+REPEATS = 30
+
+
+def jobs(chosen: Selection) -> list[Job]:
+    """Each model with static and with dynamic sizes."""
+    return [
+        chosen.job(PART, model, "inference", along=sizes, scale="tiny", rounds=1)
+        for model in chosen.models
+        for sizes in (STATIC, DYNAMIC)
+    ]
+
+
+def programs() -> tuple[str, ...]:
+    """The names of the zoo's models."""
+    return model_zoo.NAMES
+
+
+def measure(job: Job) -> dict[str, Any]:
+    """The figures of each process. Raises RuntimeError if one fails."""
+    with TemporaryDirectory(prefix="keel-bench-") as folder:
+        todo = [
+            PackagedCall(n, job.model, job.along, job.compiler, Path(folder), job.threads) for n in ("package", "load")
+        ]
+        rows = {}
+        for process, outcome in run_all(todo, fresh(work, environment), time_limit=TIME_LIMIT, last_lines=LAST_LINES):
+            if outcome.row is None:
+                raise RuntimeError(f"The process {process.name} failed. {outcome.failure}")
+            rows[process.name] = outcome.row
+        if rows["load"]["runtime"] is None:
+            rows["runtime"] = run_without_python(at, job.threads)
+        return rows
+
+
+def environment(process: PackagedCall, folder: Path) -> dict[str, str]:
+    """The environment of a process, with a cache that has nothing in it for the one that loads."""
+    own = {name: value for name, value in os.environ.items() if name != "KEEL_DUMP"}
+    cache = process.folder / f"cache-{process.name}"
+    return {**own, "KEEL_CACHE_DIR": str(cache), "OMP_NUM_THREADS": str(process.threads), "HF_HUB_OFFLINE": "1"}
+
+
+# -- the C++ runtime ---------------------------------------------------------------------------------------------------
+
+
+def program() -> Path:
+    """The program that runs packages, compiled once per machine."""
+    source = Path(__file__).with_name("run_package.cpp").read_text()
+    folder = Path(keel.runtime_sources())
+    sources = sorted(folder.glob("*.cpp"))
+    parts = [source, *(path.read_text() for path in sorted(folder.iterdir()) if path.suffix in (".cpp", ".h"))]
+
+    def make() -> bytes:
+        with TemporaryDirectory() as out:
+            main, built = Path(out, "run_package.cpp"), Path(out, "run_package")
+            main.write_text(source)
+            names = [*map(str, sources), str(main)]
+            command = ["g++", "-std=c++17", "-O2", f"-I{folder}", "-o", str(built), *names, "-ldl", "-lpthread"]
+            subprocess.run(command, check=True, capture_output=True, text=True)
+            return built.read_bytes()
+
+    content = keel.cache.Cache("bench").get_or_make([*parts, keel.cache.compiler_fingerprint("g++")], make)
+    path = Path(os.environ.get("TMPDIR", "/tmp"), f"keel-run-package-{os.getpid()}")
+    path.write_bytes(content)
+    path.chmod(0o700)
+    return path
+
+
+def run_without_python(folder: Path, threads: int) -> dict[str, Any]:
+    """The figures of the C++ runtime, and the results that differ from those of the compiled model."""
+    run = program()
+    try:
+        libtorch = str(Path(torch.__file__).parent / "lib")
+        command = [str(run), str(folder / PACKAGE), str(folder), str(REPEATS), str(threads), libtorch]
+        own = {**os.environ, "OMP_NUM_THREADS": str(threads)}
+        done = subprocess.run(command, capture_output=True, text=True, env=own, timeout=TIME_LIMIT, check=False)
+    finally:
+        run.unlink()
+    if done.returncode != 0:
+        return {"failure": (done.stderr or f"It ended with {done.returncode}.").strip()}
+    wrong = []
+    for k, results in enumerate(torch.load(folder / CASE, weights_only=False)["results"]):
+        for i, value in enumerate(results):
+            path = folder / f"out_{k}_{i}.bin"
+            want = None if value is None else bits(value if isinstance(value, torch.Tensor) else torch.tensor(value))
+            if (path.read_bytes() if path.exists() else None) != want:
+                wrong.append(f"call {k}, result {i}")
+    return {**json.loads(done.stdout), "wrong": wrong}
+
+
+# -- bars --------------------------------------------------------------------------------------------------------------
+
+
+def bars(results: Mapping[Job, Outcome]) -> Iterator[Criterion]:
+    """What came through, bit for bit; and the time and the memory of a call without Python."""
+    done = {job: outcome.row for job, outcome in results.items() if outcome.row is not None}
+    for job, outcome in results.items():
+        if outcome.row is None:
+            yield failed(job, outcome, "it runs")
+    if not done:
+        return
+    for sizes in (STATIC, DYNAMIC):
+        rows = {job.model: row for job, row in done.items() if job.along == sizes}
+        if rows:
+            yield from came_through(sizes, rows)
+    runs = {job: row for job, row in done.items() if "call_us" in row.get("runtime", {})}
+    if runs:
+        times = [row["runtime"]["call_us"] / row["load"]["call_us"] for row in runs.values()]
+        yield Criterion("packages: time of a call / Python's, median", statistics.median(times), "shown", None)
+        memory = [row["runtime"]["peak_kib"] / row["load"]["peak_kib"] for row in runs.values()]
+        yield within("packages: peak memory / Python's, worst", max(memory), 1.0)
+    loads = sorted(row["load"]["load_s"] for row in done.values())
+    yield Criterion("packages: seconds to load, median", statistics.median(loads), "shown", None)
+
+
+def came_through(sizes: str, rows: Mapping[str, Mapping[str, Any]]) -> Iterator[Criterion]:
+    """The models with these sizes whose results are the same, in another process and without Python."""
+    wrong = {model: row["load"]["wrong"] for model, row in rows.items() if row["load"]["wrong"]}
+    good = len(rows) - len(wrong)
+    yield at_least(f"packages, {sizes}: models in another process, bit for bit", good, wrong)
+    refused = {model: [row["load"]["runtime"]] for model, row in rows.items() if row["load"]["runtime"] is not None}
+    ran = {model: row["runtime"] for model, row in rows.items() if "runtime" in row}
+    wrong = {
+        m: [r["failure"]] if "failure" in r else r["wrong"] for m, r in ran.items() if r.get("failure") or r["wrong"]
+    }
+    yield at_least(f"packages, {sizes}: models without Python, bit for bit", len(ran) - len(wrong), wrong)
+    note = join_names([f"{model}: {why[0]}" for model, why in refused.items()], 12)
+    yield Criterion(f"packages, {sizes}: models that need Python", len(refused), "shown", None, note)
+
+
+def at_least(name: str, good: int, wrong: Mapping[str, Sequence[str]]) -> Criterion:
+    note = join_names([f"{model}: {why[0]}" for model, why in wrong.items()], 12)
+    return Criterion(name, good, f">= {FEWEST}, and no other", good >= FEWEST and not wrong, note)
