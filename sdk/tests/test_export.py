@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -210,3 +211,21 @@ def test_views_of_written_tensors_share_their_memory(backends: list[Backend]) ->
     program.state_dict["total"].fill_(7)
     x.fill_(9)
     assert turned.sum() == 42 and row.tolist() == [7, 7] and rest.sum() == 36 and total.tolist() == [2, 2, 2]
+
+
+def test_assertions_about_types_do_not_cut_the_graph() -> None:
+    def fn(x: Tensor) -> Tensor:
+        return x.to(torch.float64).to(torch.float32).relu()  # torch.export asserts the dtype before each conversion
+
+    class Model(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return fn(x)
+
+    compiled: list[str] = []
+    backend = takes("relu", "_to_copy", name="casts")
+    counting = replace(backend, compile=lambda gm: (compiled.append("part"), gm.forward)[1])
+    x = R(3)
+    assert torch.equal(
+        keel.compile_exported(export(Model(), (x,)), backends=[counting, whole("rest", last_resort=True)])(x), fn(x)
+    )
+    assert compiled == ["part"]

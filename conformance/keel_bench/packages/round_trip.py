@@ -55,9 +55,8 @@ def programs() -> tuple[str, ...]:
 def measure(job: Job) -> dict[str, Any]:
     """The figures of each process. Raises RuntimeError if one fails."""
     with TemporaryDirectory(prefix="keel-bench-") as folder:
-        todo = [
-            PackagedCall(n, job.model, job.along, job.compiler, Path(folder), job.threads) for n in ("package", "load")
-        ]
+        at = Path(folder)
+        todo = [PackagedCall(name, job.model, job.along, job.compiler, at, job.threads) for name in WORK]
         rows = {}
         for process, outcome in run_all(todo, fresh(work, environment), time_limit=TIME_LIMIT, last_lines=LAST_LINES):
             if outcome.row is None:
@@ -155,9 +154,8 @@ def came_through(sizes: str, rows: Mapping[str, Mapping[str, Any]]) -> Iterator[
     yield at_least(f"packages, {sizes}: models in another process, bit for bit", good, wrong)
     refused = {model: [row["load"]["runtime"]] for model, row in rows.items() if row["load"]["runtime"] is not None}
     ran = {model: row["runtime"] for model, row in rows.items() if "runtime" in row}
-    wrong = {
-        m: [r["failure"]] if "failure" in r else r["wrong"] for m, r in ran.items() if r.get("failure") or r["wrong"]
-    }
+    faults = {model: [row["failure"]] if "failure" in row else row["wrong"] for model, row in ran.items()}
+    wrong = {model: each for model, each in faults.items() if each}
     yield at_least(f"packages, {sizes}: models without Python, bit for bit", len(ran) - len(wrong), wrong)
     note = join_names([f"{model}: {why[0]}" for model, why in refused.items()], 12)
     yield Criterion(f"packages, {sizes}: models that need Python", len(refused), "shown", None, note)

@@ -421,6 +421,9 @@ def tidied(gm: fx.GraphModule, kind: Kind) -> Captured:
         for node in gm.graph.find_nodes(op="call_function", target=op):
             node.replace_all_uses_with(node.args[0])
             gm.graph.erase_node(node)
+    for node in gm.graph.find_nodes(op="call_function", target=aten._assert_tensor_metadata.default):
+        if _has_metadata(node):  # torch.export asserts what the types of the graph say
+            gm.graph.erase_node(node)
     for node in gm.graph.nodes:
         if node.op == "call_function" and isinstance(node.target, OpOverload) and not node.target._schema.returns:
             node.meta.setdefault("val", None)
@@ -431,6 +434,18 @@ def tidied(gm: fx.GraphModule, kind: Kind) -> Captured:
     assert_kept(gm)
     assert_promises(gm)
     return Captured(lazy_module(gm, gm.graph, type(gm).__name__), kind, constants)
+
+
+def _has_metadata(node: fx.Node) -> bool:
+    """True if an assertion about the dtype, the device and the layout of a tensor holds for its type, and the assertion
+    says nothing of sizes.
+    """
+    arguments = dict(zip(("a", "size", "stride", "dtype"), node.args, strict=False)) | node.kwargs
+    tensor = node.args[0].meta.get("val") if node.args and isinstance(node.args[0], fx.Node) else None
+    if not isinstance(tensor, torch.Tensor) or arguments.get("size") is not None or arguments.get("stride") is not None:
+        return False
+    facts = {"dtype": tensor.dtype, "device": tensor.device, "layout": tensor.layout}
+    return all(arguments.get(name) in (None, fact) for name, fact in facts.items())
 
 
 def _made_of_numbers(graph: fx.Graph) -> None:
