@@ -16,7 +16,7 @@ from . import accuracy, compile_time, memory_traffic, run_time, size_sweep
 from .distributed import distributed_bars, train_together
 from .jobs import Job, Selection
 from .models import bandwidth_kernels, model_zoo, published
-from .packages import round_trip
+from .packaged_models import round_trip
 from .placements import mixed_backends, optimality, prediction, random_programs, scaling
 from .speed import kernel_roofs, side_by_side, speed_bars
 from .warm_start import second_process, slow_plugin

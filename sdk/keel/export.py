@@ -17,12 +17,11 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, OutputKind
 
 from keel.compiler import compile_captured
-from keel.errors import KeelError
 from keel.freeze import frozen
 from keel.graph.calls import alias_bases, type_of
 from keel.graph.tensor_devices import device_types
 from keel.plugin import Backend
-from keel.runtime.call_boundary import MISFIT, CallBoundary, Side
+from keel.runtime.call_boundary import CallBoundary, Side, leaves_of
 from keel.runtime.link_program import is_size
 from keel.serialize.save import unfit_program
 from keel.settings import Settings, read_settings, with_plugins
@@ -33,7 +32,6 @@ from keel.torch_adapter import (
     StoredTensor,
     Symbolic,
     Tree,
-    flatten_call,
     functional,
     guards_of,
     tidied,
@@ -76,14 +74,6 @@ def compile_exported(
         return unflatten(made.results, boundary.call(run, leaves_of(made.arguments, args, kwargs), made.stored))
 
     return call
-
-
-def leaves_of(tree: Tree, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
-    """The leaves of the arguments of a call. Raises KeelError[bad-input] if they are not nested as ``tree`` says."""
-    try:
-        return flatten_call(tree, args, kwargs)
-    except ValueError as e:
-        raise KeelError("bad-input", MISFIT, {"program": str(e)}) from None
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from keel.artifact.graph_cache import is_cache_on
 from keel.artifact.graph_key import graph_key
 from keel.cache import Cache
 from keel.errors import KeelError
-from keel.export import ExportedGraph, graph_of, leaves_of
+from keel.export import ExportedGraph, graph_of
 from keel.interrupts import is_interrupt
 from keel.packages.boundary_data import boundary_to_data
 from keel.packages.load_package import load_package, loaded_package
@@ -24,7 +24,7 @@ from keel.packages.package import write_package
 from keel.packages.package_file import PackageFile
 from keel.packages.package_manifest import read
 from keel.plugin import Backend
-from keel.runtime.call_boundary import CallBoundary
+from keel.runtime.call_boundary import CallBoundary, leaves_of
 from keel.settings import read_settings
 from keel.torch_adapter import Boxed, SizesFrom, add_guards, guards_of, traced_program, unflatten
 

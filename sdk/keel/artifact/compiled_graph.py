@@ -219,7 +219,7 @@ class _Loading:
             data["label"],
             self.record("promised"),
             self.record("computed") if "computed" in data else None,
-            None if views is None else ResultViews(part_from(views["graph"]), tuple(views["inputs"])),
+            None if views is None else ResultViews(part_from(views["graph"], typed=False), tuple(views["inputs"])),
             data.get("casts", False),
         )
 

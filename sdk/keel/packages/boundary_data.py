@@ -28,4 +28,4 @@ def boundary_from_data(data: Data) -> CallBoundary:
         raise Malformed("boundary", "It is not what happens around a call.")
     known = Known(FunctionNames({}), (), symbols_from(data["symbols"]))
     fields = {name: from_data(data[name], known, f"boundary.{name}") for name in _FIELDS}
-    return CallBoundary(**fields, end=part_from(data["end"]))
+    return CallBoundary(**fields, end=part_from(data["end"], typed=False))

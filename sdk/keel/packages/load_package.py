@@ -16,7 +16,6 @@ import torch
 from keel.artifact.compiled_graph import Attachments, graph_from_data
 from keel.documents import Item, Malformed, bad_file
 from keel.errors import KeelError
-from keel.export import leaves_of
 from keel.packages.boundary_data import boundary_from_data
 from keel.packages.package_file import PackageFile
 from keel.packages.package_manifest import (
@@ -31,7 +30,7 @@ from keel.packages.package_manifest import (
 )
 from keel.packages.weight_data import FOLDER, Weight, tensor_of
 from keel.plugin import Backend, CodeObject, CompileContext, Constant, KernelFunction
-from keel.runtime.call_boundary import CallBoundary
+from keel.runtime.call_boundary import CallBoundary, leaves_of
 from keel.runtime.link import CompiledPart, link
 from keel.runtime.link_program import LinkProgram
 from keel.serialize.codec import Data, NotSerializable, decode

@@ -18,7 +18,7 @@ from keel.runtime.contract_checks import bind, mismatch, strides_of
 from keel.runtime.link import resolve_lazy_bits
 from keel.runtime.result_casts import with_strides
 from keel.symbols import free_symbols
-from keel.torch_adapter import Boxed, without_autocast
+from keel.torch_adapter import Boxed, Tree, flatten_call, without_autocast
 from keel.types import TensorType, Type
 
 Side = Literal["argument", "input", "result", "stored"]
@@ -99,6 +99,14 @@ class CallBoundary:
             if all(symbol in known for symbol in free_symbols(guard)) and not evaluate(guard, known):
                 wrong[str(guard)] = "The program was compiled on this condition on sizes, which does not hold."
         return wrong
+
+
+def leaves_of(tree: Tree, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
+    """The leaves of the arguments of a call. Raises KeelError[bad-input] if they are not nested as ``tree`` says."""
+    try:
+        return flatten_call(tree, args, kwargs)
+    except ValueError as e:
+        raise KeelError("bad-input", MISFIT, {"program": str(e)}) from None
 
 
 def _laid_out(name: str, want: TensorType, x: torch.Tensor, known: Mapping[str, int]) -> torch.Tensor:

@@ -137,19 +137,26 @@ def _calls(graph: Data) -> set[str]:
     return {n["op"] for n in graph["nodes"]}.union(*(_calls(g) for g in graph["graphs"].values()))
 
 
-def graph_module(data: Data) -> fx.GraphModule:
-    """The graph module of ``data``: the symbols and the graph of a file that was checked, or that is trusted."""
-    return _Loading(data, {}, ()).module(data["graph"])
+def graph_module(data: Data, *, typed: bool = True) -> fx.GraphModule:
+    """The graph module of ``data``: the symbols and the graph of a file that was checked, or that is trusted. A graph
+    that only runs does not have to be ``typed``: fake values take long to make, and import much of PyTorch.
+    """
+    return _Loading(data, {}, (), typed).module(data["graph"])
 
 
 class _Loading:
     """Builds the graph module of one file."""
 
     def __init__(
-        self, data: dict[str, Any], constants: Mapping[str, torch.Tensor], containers: Collection[type]
+        self,
+        data: dict[str, Any],
+        constants: Mapping[str, torch.Tensor],
+        containers: Collection[type],
+        typed: bool = True,
     ) -> None:
         self.data, self.constants, self.containers = data, constants, containers
-        self.fakes = Fakes({name: SymbolFacts(**facts) for name, facts in data["symbols"].items()})
+        facts = {name: SymbolFacts(**facts) for name, facts in data["symbols"].items()}
+        self.fakes = Fakes(facts) if typed else None
 
     def run(self) -> fx.GraphModule:
         data = self.data
@@ -189,10 +196,11 @@ class _Loading:
         root, made = torch.nn.Module(), fx.Graph()
         nodes: dict[str, fx.Node] = {}
         for input in graph["inputs"]:
-            nodes[input["name"]] = made.placeholder(input["name"])
-            nodes[input["name"]].meta["val"] = (
-                decode(input["fixed"], _none, _none) if "fixed" in input else decode_type(input["out"], self.fakes)
-            )
+            node = nodes[input["name"]] = made.placeholder(input["name"])
+            if "fixed" in input:
+                node.meta["val"] = decode(input["fixed"], _none, _none)
+            else:
+                self.give_type(node, input["out"])
         for constant in graph["constants"]:
             nodes[constant["name"]] = self.constant(root, made, constant)
         for name, inner in graph["graphs"].items():
@@ -217,6 +225,7 @@ class _Loading:
         name = constant["name"]
         if name not in self.constants:
             raise Malformed("constants", f"There is no tensor for {name}.")
+        assert self.fakes is not None, "only a typed graph has constants"
         value, type_ = self.constants[name], decode_type(constant["out"], self.fakes)
         if (value.dtype, tuple(value.shape), value.device.type) != (type_.dtype, tuple(type_.shape), type_.device.type):
             raise Malformed("constants", f"{name} does not have the type that the graph declares.")
@@ -250,8 +259,13 @@ class _Loading:
             {k: value(v) for k, v in kwargs.items()},
             name=node["name"],
         )
-        result.meta["val"] = decode_type(node["out"], self.fakes)
+        self.give_type(result, node["out"])
         return result
+
+    def give_type(self, node: fx.Node, data: Data) -> None:
+        """Gives a node its fake value, in a typed graph."""
+        if self.fakes is not None:
+            node.meta["val"] = decode_type(data, self.fakes)
 
 
 def _none(name: str) -> fx.Node:

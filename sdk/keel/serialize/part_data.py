@@ -19,8 +19,8 @@ def part_data(gm: fx.GraphModule) -> dict[str, Any]:
     return {"symbols": symbols, "graph": {**graph_data(gm, {}, {}), "results": results, "writes": []}}
 
 
-def part_from(data: Data) -> fx.GraphModule:
-    """The graph that ``part_data`` wrote, with a fake mode of its own. Raises NotSerializable, or KeelError if this
-    PyTorch lacks an operator.
+def part_from(data: Data, *, typed: bool = True) -> fx.GraphModule:
+    """The graph that ``part_data`` wrote. If it is ``typed``, its nodes have values of a fake mode of its own. Raises
+    NotSerializable, or KeelError if this PyTorch lacks an operator.
     """
-    return graph_module(data)
+    return graph_module(data, typed=typed)

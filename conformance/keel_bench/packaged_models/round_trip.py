@@ -33,8 +33,6 @@ TIME_LIMIT = 900.0
 LAST_LINES = 8  # of what a process printed before it failed
 FEWEST = 60
 """Models that have to come through."""
-OVERHEAD = 0.5
-"""Of the time of a call in Python: the most that the C++ runtime may take of what is not computing."""
 REPEATS = 30
 
 

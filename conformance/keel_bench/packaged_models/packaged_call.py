@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch.utils import _pytree as pytree
 
 import keel
 from keel_conformance.models import ModelCase
@@ -64,7 +63,7 @@ def package(process: PackagedCall, tell: ReportPhase) -> dict[str, Any]:
     results, left_out = list[list[Any]](), []
     for case in cases[: len(calls)]:
         try:
-            results.append(pytree.tree_leaves(compiled(*case.args, **case.kwargs)))
+            results.append(leaves_of(compiled(*case.args, **case.kwargs)))
         except keel.KeelError as raised:  # the export fixed a size
             if raised.code != "bad-input" or not results:
                 raise
@@ -85,10 +84,9 @@ def exported(cases: Sequence[ModelCase], sizes: str) -> torch.export.ExportedPro
     case, dynamic = cases[0], None
     case.model.eval()
     if sizes == DYNAMIC:
-        first, second = ((list(each.args), dict(each.kwargs)) for each in cases)
-        args, kwargs = pytree.tree_map(_free_sizes, first, second)
-        names = inspect.signature(case.model.forward).parameters
-        dynamic = {**dict(zip(names, args, strict=False)), **kwargs}
+        names, other = inspect.signature(case.model.forward).parameters, cases[1]
+        args = {n: _free_sizes(*pair) for n, *pair in zip(names, case.args, other.args, strict=False)}
+        dynamic = args | {name: _free_sizes(value, other.kwargs[name]) for name, value in case.kwargs.items()}
     return torch.export.export(case.model, tuple(case.args), dict(case.kwargs), dynamic_shapes=dynamic, strict=False)
 
 
@@ -101,14 +99,23 @@ def _free_sizes(first: Any, second: Any) -> Any:
 
 def leaves(case: ModelCase) -> list[Any]:
     """The flat arguments of a call."""
-    return pytree.tree_leaves((tuple(case.args), dict(case.kwargs)))
+    return leaves_of((tuple(case.args), dict(case.kwargs)))
+
+
+def leaves_of(value: Any) -> list[Any]:
+    """The tensors and numbers in a nest of mappings and sequences, in order."""
+    match value:
+        case Mapping():
+            return [leaf for each in value.values() for leaf in leaves_of(each)]
+        case tuple() | list():
+            return [leaf for each in value for leaf in leaves_of(each)]
+    return [value]
 
 
 def load(process: PackagedCall, tell: ReportPhase) -> dict[str, Any]:
     """Loads the package in a process that has not compiled anything, and calls it."""
     case = torch.load(process.folder / CASE, weights_only=False)
-    keel.load_package  # noqa: B018  # imports what the first load would import
-    import keel_cpp  # noqa: F401
+    keel.testing.find(process.backend)  # a plugin is imported once, however many packages are loaded
 
     tell("loading the package")
     began = time.perf_counter()
