@@ -103,7 +103,10 @@ WARM_START: Mapping[str, Part] = {
 DISTRIBUTED: Mapping[str, Part] = {
     train_together.PART: Part(train_together.jobs, train_together.measure, distributed_bars.bars),
 }
-PACKAGES: Mapping[str, Part] = {round_trip.PART: Part(round_trip.jobs, round_trip.measure, round_trip.bars)}
+PACKAGES: Mapping[str, Part] = {
+    round_trip.PART: Part(round_trip.jobs, round_trip.measure, round_trip.bars),
+    round_trip.BESIDE: Part(round_trip.beside_jobs, round_trip.measure, round_trip.beside_bars),
+}
 SUITES: Mapping[str, Suite] = {
     "line": Suite(LINE),
     "placement": Suite(PLACEMENT),

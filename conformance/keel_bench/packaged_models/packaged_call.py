@@ -23,7 +23,7 @@ from keel_conformance.workers.pool import ReportPhase
 
 from ..models import model_zoo
 
-PACKAGE, CASE, CALLS = "model.keel", "case.pt", "calls.txt"
+PACKAGE, AOTI_PACKAGE, CASE, CALLS = "model.keel", "model.pt2", "case.pt", "calls.txt"
 STATIC, DYNAMIC = "static", "dynamic"
 TIMED = 30
 """Calls that are timed; figures are medians."""
@@ -39,6 +39,7 @@ class PackagedCall:
     backend: str
     folder: Path
     threads: int = 1
+    device: str = "cpu"
 
 
 def work(process: PackagedCall, tell: ReportPhase) -> dict[str, Any]:
@@ -50,7 +51,8 @@ def work(process: PackagedCall, tell: ReportPhase) -> dict[str, Any]:
 def package(process: PackagedCall, tell: ReportPhase) -> dict[str, Any]:
     """Exports and packages a model, and calls what ``compile_exported`` makes of it."""
     tell("building the model")
-    cases = [model_zoo.build(process.model, size=size) for size in model_zoo.sizes(process.model)[:2]]
+    sizes = model_zoo.sizes(process.model)[:2]
+    cases = [model_zoo.build(process.model, size=size, device=process.device) for size in sizes]
     tell("exporting the model")
     program = exported(cases, process.sizes)
     calls = [leaves(case) for case in (cases if process.sizes == DYNAMIC else cases[:1])]
@@ -126,6 +128,7 @@ def load(process: PackagedCall, tell: ReportPhase) -> dict[str, Any]:
     for call in case["calls"]:
         began = time.perf_counter()
         results.append(loaded.call_flat([_copy(leaf) for leaf in call]))
+        wait(process.device)
         firsts.append(time.perf_counter() - began)
     wrong = [
         f"call {k}, result {i}"
@@ -137,21 +140,28 @@ def load(process: PackagedCall, tell: ReportPhase) -> dict[str, Any]:
     return {
         "load_s": seconds,
         "first_s": firsts,
-        "call_us": 1e6 * median_seconds(lambda: loaded.call_flat(call)),
+        "call_us": 1e6 * median_seconds(lambda: loaded.call_flat(call), process.device),
         "peak_kib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss,
         "wrong": wrong,
         "runtime": runtime_reason(process.folder / PACKAGE),
     }
 
 
-def median_seconds(call: Callable[[], Any]) -> float:
-    """The median time of a call."""
+def median_seconds(call: Callable[[], Any], device: str) -> float:
+    """The median time of a call, until its results are there."""
     times = []
     for _ in range(TIMED):
         began = time.perf_counter()
         call()
+        wait(device)
         times.append(time.perf_counter() - began)
     return statistics.median(times)
+
+
+def wait(device: str) -> None:
+    """Waits for the work on a device."""
+    if device != "cpu":
+        torch.accelerator.synchronize()
 
 
 def runtime_reason(path: Path) -> str | None:
@@ -209,4 +219,44 @@ def write_calls(calls: Sequence[Sequence[Any]], folder: Path) -> None:
     (folder / CALLS).write_text("\n".join([*lines, ""]))
 
 
-WORK: Mapping[str, Callable[[PackagedCall, ReportPhase], dict[str, Any]]] = {"package": package, "load": load}
+# -- AOTInductor -------------------------------------------------------------------------------------------------------
+
+
+def aoti_package(process: PackagedCall, tell: ReportPhase) -> dict[str, Any]:
+    """The same by AOTInductor."""
+    tell("exporting the model")
+    size = model_zoo.sizes(process.model)[0]
+    program = exported([model_zoo.build(process.model, size=size, device=process.device)], STATIC)
+    tell("packaging the model")
+    path = process.folder / AOTI_PACKAGE
+    began = time.perf_counter()
+    torch._inductor.aoti_compile_and_package(program, package_path=str(path))
+    return {"package_s": time.perf_counter() - began, "bytes": path.stat().st_size}
+
+
+def aoti_load(process: PackagedCall, tell: ReportPhase) -> dict[str, Any]:
+    """Loads the package of AOTInductor in another process, and calls it."""
+    call = torch.load(process.folder / CASE, weights_only=False)["calls"][0]
+    tell("loading the package")
+    began = time.perf_counter()
+    loaded = torch._inductor.aoti_load_package(str(process.folder / AOTI_PACKAGE))
+    seconds = time.perf_counter() - began
+    tell("calling the package")
+    began = time.perf_counter()
+    loaded(*call)
+    wait(process.device)
+    first = time.perf_counter() - began
+    return {
+        "load_s": seconds,
+        "first_s": [first],
+        "call_us": 1e6 * median_seconds(lambda: loaded(*call), process.device),
+        "peak_kib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss,
+    }
+
+
+WORK: Mapping[str, Callable[[PackagedCall, ReportPhase], dict[str, Any]]] = {
+    "package": package,
+    "load": load,
+    "aoti_package": aoti_package,
+    "aoti_load": aoti_load,
+}

@@ -25,7 +25,7 @@ from keel_conformance.workers.spawn import fresh
 
 from ..jobs import Job, Selection, failed, within
 from ..models import model_zoo
-from .packaged_call import CASE, DYNAMIC, PACKAGE, STATIC, WORK, PackagedCall, bits, work
+from .packaged_call import CASE, DYNAMIC, PACKAGE, STATIC, PackagedCall, bits, work
 
 PART = "packages"
 TIME_LIMIT = 900.0
@@ -34,6 +34,18 @@ LAST_LINES = 8  # of what a process printed before it failed
 FEWEST = 60
 """Models that have to come through."""
 REPEATS = 30
+
+
+BESIDE = "packages-aoti"
+"""The part that compares packages with those of AOTInductor."""
+BESIDE_AOTI = ("bert", "gpt2", "vit", "resnet18", "mobilenetv3")
+WHOLE, OTHER = ("package", "load"), ("aoti_package", "aoti_load")
+
+
+def beside_jobs(chosen: Selection) -> list[Job]:
+    """Some models with static sizes."""
+    models = [model for model in chosen.models if model in BESIDE_AOTI]
+    return [chosen.job(BESIDE, m, "inference", along=STATIC, scale="tiny", rounds=1) for m in models]
 
 
 def jobs(chosen: Selection) -> list[Job]:
@@ -53,15 +65,15 @@ def programs() -> tuple[str, ...]:
 def measure(job: Job) -> dict[str, Any]:
     """The figures of each process. Raises RuntimeError if one fails."""
     with TemporaryDirectory(prefix="keel-bench-") as folder:
-        at = Path(folder)
-        todo = [PackagedCall(name, job.model, job.along, job.compiler, at, job.threads) for name in WORK]
+        at, names = Path(folder), (*WHOLE, *(OTHER if job.part == BESIDE else ()))
+        todo = [PackagedCall(n, job.model, job.along, job.compiler, at, job.threads, job.device) for n in names]
         rows = {}
         for process, outcome in run_all(todo, fresh(work, environment), time_limit=TIME_LIMIT, last_lines=LAST_LINES):
             if outcome.row is None:
                 raise RuntimeError(f"The process {process.name} failed. {outcome.failure}")
             rows[process.name] = outcome.row
         if rows["load"]["runtime"] is None:
-            rows["runtime"] = run_without_python(at, job.threads)
+            rows["runtime"] = run_without_python(at, job.threads, job.device)
         return rows
 
 
@@ -98,12 +110,12 @@ def program() -> Path:
     return path
 
 
-def run_without_python(folder: Path, threads: int) -> dict[str, Any]:
+def run_without_python(folder: Path, threads: int, device: str) -> dict[str, Any]:
     """The figures of the C++ runtime, and the results that differ from those of the compiled model."""
     run = program()
     try:
         libtorch = str(Path(torch.__file__).parent / "lib")
-        command = [str(run), str(folder / PACKAGE), str(folder), str(REPEATS), str(threads), libtorch]
+        command = [str(run), str(folder / PACKAGE), str(folder), str(REPEATS), str(threads), libtorch, device]
         own = {**os.environ, "OMP_NUM_THREADS": str(threads)}
         done = subprocess.run(command, capture_output=True, text=True, env=own, timeout=TIME_LIMIT, check=False)
     finally:
@@ -145,6 +157,39 @@ def bars(results: Mapping[Job, Outcome]) -> Iterator[Criterion]:
     yield Criterion("packages: seconds to load, median", statistics.median(loads), "shown", None)
 
 
+def beside_bars(results: Mapping[Job, Outcome]) -> Iterator[Criterion]:
+    """What loading, calling and storing a package takes, in Python, without it, and by AOTInductor."""
+    for job, outcome in results.items():
+        if (row := outcome.row) is None:
+            yield failed(job, outcome, "it runs")
+            continue
+        ways = {"Python": row["load"], "C++": row.get("runtime", {}), "AOTInductor": row["aoti_load"]}
+        for key, unit, times in (("load_s", "ms to load", 1e3), ("call_us", "ms of a call", 1e-3)):
+            figures = {name: way[key] * times for name, way in ways.items() if key in way}
+            yield shown(f"{job.title}: {unit}", figures)
+        firsts = {name: way["first_s"][0] * 1e3 for name, way in ways.items() if "first_s" in way}
+        yield shown(f"{job.title}: ms of the first call", firsts)
+        sizes = {"Keel": row["package"]["bytes"] / 2**20, "AOTInductor": row["aoti_package"]["bytes"] / 2**20}
+        yield shown(f"{job.title}: MiB", sizes)
+        seconds = {"Keel": row["package"]["package_s"], "AOTInductor": row["aoti_package"]["package_s"]}
+        yield shown(f"{job.title}: s to package", seconds)
+    faults = {job.model: faults_of(o.row.get("runtime", {})) for job, o in results.items() if o.row is not None}
+    wrong = {model: each for model, each in faults.items() if each}
+    note = join_names([f"{model}: {each[0]}" for model, each in wrong.items()], 4)
+    yield Criterion(f"{BESIDE}: models that differ without Python", len(wrong), "0", not wrong, note)
+
+
+def shown(name: str, figures: Mapping[str, float]) -> Criterion:
+    """A row with the first figure, and all of them in words."""
+    note = ", ".join(f"{way} {figure:.4g}" for way, figure in figures.items())
+    return Criterion(name, next(iter(figures.values())), "shown", None, note)
+
+
+def faults_of(runtime: Mapping[str, Any]) -> list[str]:
+    """What is wrong with a run of the C++ runtime."""
+    return [runtime["failure"]] if "failure" in runtime else runtime.get("wrong", ["It did not run."])
+
+
 def came_through(sizes: str, rows: Mapping[str, Mapping[str, Any]]) -> Iterator[Criterion]:
     """The models with these sizes whose results are the same, in another process and without Python."""
     wrong = {model: row["load"]["wrong"] for model, row in rows.items() if row["load"]["wrong"]}
@@ -152,7 +197,7 @@ def came_through(sizes: str, rows: Mapping[str, Mapping[str, Any]]) -> Iterator[
     yield at_least(f"packages, {sizes}: models in another process, bit for bit", good, wrong)
     refused = {model: [row["load"]["runtime"]] for model, row in rows.items() if row["load"]["runtime"] is not None}
     ran = {model: row["runtime"] for model, row in rows.items() if "runtime" in row}
-    faults = {model: [row["failure"]] if "failure" in row else row["wrong"] for model, row in ran.items()}
+    faults = {model: faults_of(row) for model, row in ran.items()}
     wrong = {model: each for model, each in faults.items() if each}
     yield at_least(f"packages, {sizes}: models without Python, bit for bit", len(ran) - len(wrong), wrong)
     note = join_names([f"{model}: {why[0]}" for model, why in refused.items()], 12)

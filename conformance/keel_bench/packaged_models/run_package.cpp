@@ -1,6 +1,6 @@
 // Runs a package by the C++ runtime on the calls of a folder, and times it.
 //
-// usage: run_package PACKAGE FOLDER REPEATS THREADS [LIBTORCH]
+// usage: run_package PACKAGE FOLDER REPEATS THREADS LIBTORCH cpu|cuda
 //
 // FOLDER/calls.txt has the line "call" for each call, and after it a line for each argument: the code, the bits, the
 // number of dimensions and the sizes of its tensor, and the file with its elements. The results are written to
@@ -17,20 +17,59 @@
 #include <string>
 #include <vector>
 
+#include <dlfcn.h>
+
 #include "keel_runtime.h"
 
 namespace {
+
+// The memory of the arguments: the host's, or that of a GPU, by CUDA's driver.
+struct Device {
+    bool cuda = false;
+    int (*alloc)(uint64_t *, size_t) = nullptr;
+    int (*to_device)(uint64_t, const void *, size_t) = nullptr;
+    int (*to_host)(void *, uint64_t, size_t) = nullptr;
+    int (*wait)() = nullptr;
+
+    template <class F>
+    static void find(void *library, F &function, const char *name) {
+        function = reinterpret_cast<F>(dlsym(library, name));
+        if (!function) std::exit((std::fprintf(stderr, "CUDA's driver has no %s\n", name), 1));
+    }
+
+    void open() {
+        cuda = true;
+        void *library = dlopen("libcuda.so.1", RTLD_NOW);
+        if (!library) std::exit((std::fprintf(stderr, "%s\n", dlerror()), 1));
+        int (*init)(unsigned) = nullptr, (*retain)(void **, int) = nullptr, (*use)(void *) = nullptr;
+        find(library, init, "cuInit");
+        find(library, retain, "cuDevicePrimaryCtxRetain");
+        find(library, use, "cuCtxSetCurrent");
+        find(library, alloc, "cuMemAlloc_v2");
+        find(library, to_device, "cuMemcpyHtoD_v2");
+        find(library, to_host, "cuMemcpyDtoH_v2");
+        find(library, wait, "cuCtxSynchronize");
+        void *context = nullptr;
+        if (init(0) || retain(&context, 0) || use(context)) std::exit((std::fprintf(stderr, "no GPU\n"), 1));
+    }
+};
 
 struct Tensor {
     std::vector<char> bytes;
     std::vector<int64_t> sizes;
     DLManagedTensor dl{};
 
-    void point() {
+    void point(const Device &device) {
         dl.dl_tensor.data = bytes.data();
+        if (device.cuda && !bytes.empty()) {
+            uint64_t place = 0;
+            if (device.alloc(&place, bytes.size()) || device.to_device(place, bytes.data(), bytes.size()))
+                std::exit((std::fprintf(stderr, "no memory on the GPU\n"), 1));
+            dl.dl_tensor.data = reinterpret_cast<void *>(place);
+        }
         dl.dl_tensor.shape = sizes.data();
         dl.dl_tensor.ndim = static_cast<int32_t>(sizes.size());
-        dl.dl_tensor.device = {kDLCPU, 0};
+        dl.dl_tensor.device = {device.cuda ? kDLCUDA : kDLCPU, 0};
     }
 };
 
@@ -79,6 +118,20 @@ void write_dense(const DLTensor &t, int dim, const char *from, std::ofstream &ou
     for (int64_t i = 0; i < t.shape[dim]; ++i) write_dense(t, dim + 1, from + i * step * size, out);
 }
 
+// The elements from the first to the last one of a tensor on a GPU; nothing for one on the host.
+std::vector<char> on_host(const Device &device, const DLTensor &t) {
+    if (!device.cuda) return {};
+    int64_t last = 0, dense = 1;
+    for (int d = t.ndim - 1; d >= 0; --d) {
+        if (t.shape[d] == 0) return {};
+        last += (t.shape[d] - 1) * (t.strides ? t.strides[d] : dense);
+        dense *= t.shape[d];
+    }
+    std::vector<char> bytes((last + 1) * (t.dtype.bits / 8));
+    device.to_host(bytes.data(), reinterpret_cast<uint64_t>(t.data) + t.byte_offset, bytes.size());
+    return bytes;
+}
+
 void fail(const char *what, const keel_error &error) {
     std::fprintf(stderr, "%s: %s\n", what, error.text);
     std::exit(1);
@@ -94,7 +147,7 @@ long peak_kib() {
 }  // namespace
 
 int main(int argc, char **argv) {
-    if (argc < 5) return 2;
+    if (argc < 7) return 2;
     const std::string package = argv[1], folder = argv[2];
     const int repeats = std::atoi(argv[3]);
     auto calls = read_calls(folder);
@@ -103,7 +156,9 @@ int main(int argc, char **argv) {
     keel_options_init(&options, sizeof options);
     options.threads = std::atoi(argv[4]);
     options.check_weights = 0;
-    if (argc > 5) options.libtorch = argv[5];
+    options.libtorch = argv[5];
+    Device device;
+    if (std::string(argv[6]) == "cuda") device.open();
     keel_error error{};
     keel_model *model = nullptr;
     const double began = now();
@@ -115,7 +170,7 @@ int main(int argc, char **argv) {
     for (size_t k = 0; k < calls.size(); ++k) {
         std::vector<const DLManagedTensor *> inputs;
         for (auto &tensor : calls[k]) {
-            tensor.point();
+            tensor.point(device);
             inputs.push_back(&tensor.dl);
         }
         const int count = k == 0 ? repeats : 0;
@@ -124,6 +179,7 @@ int main(int argc, char **argv) {
             const keel_status status =
                 keel_run(model, inputs.data(), inputs.size(), outputs.data(), outputs.size(), &error);
             if (status != KEEL_OK) fail("run", error);
+            if (device.cuda) device.wait();
             (n == 0 ? firsts : times).push_back(now() - start);
             for (size_t j = 0; j < outputs.size(); ++j) {
                 if (!outputs[j]) continue;
@@ -131,7 +187,8 @@ int main(int argc, char **argv) {
                 if (n == 0) {
                     std::ofstream out(folder + "/out_" + std::to_string(k) + "_" + std::to_string(j) + ".bin",
                                       std::ios::binary);
-                    write_dense(t, 0, static_cast<const char *>(t.data) + t.byte_offset, out);
+                    const std::vector<char> copy = on_host(device, t);
+                    write_dense(t, 0, device.cuda ? copy.data() : static_cast<const char *>(t.data) + t.byte_offset, out);
                 }
                 outputs[j]->deleter(outputs[j]);
             }
