@@ -232,10 +232,12 @@ def is_private(dotted: str) -> bool:
     """True of what PyTorch promises nothing about: a component with one underscore, fx.experimental, functorch.
 
     Operators are public whatever they are called: ``torch.ops.aten._softmax``.  So is what PyTorch tells users to
-    assert with, and vendors to register the module of a device with.
+    assert with, vendors to register the module of a device with, and to package models with.
     """
     match dotted.split("."):
         case ["torch", "_check" | "_check_is_size" | "_assert_async" | "_register_device_module"]:
+            return False
+        case ["torch", "_inductor", "aoti_compile_and_package" | "aoti_load_package"]:
             return False
         case ["functorch", *_] | ["torch", "fx", "experimental", *_]:
             return True
@@ -264,6 +266,7 @@ def test_only_the_adapter_touches_private_torch() -> None:
         ("import torch\nsoftmax = torch.ops.aten._softmax.default", False),
         ("import torch\nname = torch.__version__", False),
         ("import torch\ntorch._check(True)", False),
+        ("from torch._inductor import aoti_load_package", False),
         ("import torch\ntorch._check_with(ValueError, True)", True),
         ("'''Stands in for torch._dynamo, in words.'''", False),
     ],

@@ -224,22 +224,26 @@ def write_calls(calls: Sequence[Sequence[Any]], folder: Path) -> None:
 
 def aoti_package(process: PackagedCall, tell: ReportPhase) -> dict[str, Any]:
     """The same by AOTInductor."""
+    from torch._inductor import aoti_compile_and_package
+
     tell("exporting the model")
     size = model_zoo.sizes(process.model)[0]
     program = exported([model_zoo.build(process.model, size=size, device=process.device)], STATIC)
     tell("packaging the model")
     path = process.folder / AOTI_PACKAGE
     began = time.perf_counter()
-    torch._inductor.aoti_compile_and_package(program, package_path=str(path))
+    aoti_compile_and_package(program, package_path=str(path))
     return {"package_s": time.perf_counter() - began, "bytes": path.stat().st_size}
 
 
 def aoti_load(process: PackagedCall, tell: ReportPhase) -> dict[str, Any]:
     """Loads the package of AOTInductor in another process, and calls it."""
+    from torch._inductor import aoti_load_package
+
     call = torch.load(process.folder / CASE, weights_only=False)["calls"][0]
     tell("loading the package")
     began = time.perf_counter()
-    loaded = torch._inductor.aoti_load_package(str(process.folder / AOTI_PACKAGE))
+    loaded = aoti_load_package(str(process.folder / AOTI_PACKAGE))
     seconds = time.perf_counter() - began
     tell("calling the package")
     began = time.perf_counter()

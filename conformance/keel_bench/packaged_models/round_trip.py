@@ -36,16 +36,16 @@ FEWEST = 60
 REPEATS = 30
 
 
-BESIDE = "packages-aoti"
+AOTI_PART = "packages-aoti"
 """The part that compares packages with those of AOTInductor."""
 BESIDE_AOTI = ("bert", "gpt2", "vit", "resnet18", "mobilenetv3")
-WHOLE, OTHER = ("package", "load"), ("aoti_package", "aoti_load")
+KEEL_PROCESSES, AOTI_PROCESSES = ("package", "load"), ("aoti_package", "aoti_load")
 
 
 def beside_jobs(chosen: Selection) -> list[Job]:
     """Some models with static sizes."""
     models = [model for model in chosen.models if model in BESIDE_AOTI]
-    return [chosen.job(BESIDE, m, "inference", along=STATIC, scale="tiny", rounds=1) for m in models]
+    return [chosen.job(AOTI_PART, m, "inference", along=STATIC, scale="tiny", rounds=1) for m in models]
 
 
 def jobs(chosen: Selection) -> list[Job]:
@@ -65,7 +65,7 @@ def programs() -> tuple[str, ...]:
 def measure(job: Job) -> dict[str, Any]:
     """The figures of each process. Raises RuntimeError if one fails."""
     with TemporaryDirectory(prefix="keel-bench-") as folder:
-        at, names = Path(folder), (*WHOLE, *(OTHER if job.part == BESIDE else ()))
+        at, names = Path(folder), (*KEEL_PROCESSES, *(AOTI_PROCESSES if job.part == AOTI_PART else ()))
         todo = [PackagedCall(n, job.model, job.along, job.compiler, at, job.threads, job.device) for n in names]
         rows = {}
         for process, outcome in run_all(todo, fresh(work, environment), time_limit=TIME_LIMIT, last_lines=LAST_LINES):
@@ -176,7 +176,7 @@ def beside_bars(results: Mapping[Job, Outcome]) -> Iterator[Criterion]:
     faults = {job.model: faults_of(o.row.get("runtime", {})) for job, o in results.items() if o.row is not None}
     wrong = {model: each for model, each in faults.items() if each}
     note = join_names([f"{model}: {each[0]}" for model, each in wrong.items()], 4)
-    yield Criterion(f"{BESIDE}: models that differ without Python", len(wrong), "0", not wrong, note)
+    yield Criterion(f"{AOTI_PART}: models that differ without Python", len(wrong), "0", not wrong, note)
 
 
 def shown(name: str, figures: Mapping[str, float]) -> Criterion:
