@@ -91,6 +91,7 @@ class Arguments:
             {
                 "name": name,
                 "dtype": tables.types[plain][0],
+                "device": type.device.type,
                 "shape": [self._size(n) for n in type.shape],
                 "strides": [self._size(n) for n in type.strides],
                 "slot": self.passed[i],

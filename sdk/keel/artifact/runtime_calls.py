@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from keel.artifact.runtime_tables import Scope, Tables, dtype_name
+from keel.artifact.runtime_tables import DEVICES, Scope, Tables, dtype_name
 from keel.schedule.tensor_graph import Slot
 from keel.serialize.codec import Data, NotSerializable
 from keel.symbols import kind_of
@@ -20,25 +20,31 @@ from keel.torch_adapter import StableArgument, StableCall, is_operator, stable_c
 from keel.types import SymType, operator_name
 
 C_FUNCTIONS: Mapping[str, tuple[str, tuple[str, ...]]] = {
-    "aten.mm.out": ("aoti_torch_cpu_mm_out", ("out", "self", "mat2")),
-    "aten.bmm.out": ("aoti_torch_cpu_bmm_out", ("out", "self", "mat2")),
-    "aten.addmm.out": ("aoti_torch_cpu_addmm_out", ("out", "self", "mat1", "mat2", "beta", "alpha")),
-    "aten.baddbmm.out": ("aoti_torch_cpu_baddbmm_out", ("out", "self", "batch1", "batch2", "beta", "alpha")),
-    "aten.add.Tensor": ("aoti_torch_cpu_add_Tensor", ("self", "other", "alpha")),
+    "aten.mm.out": ("mm_out", ("out", "self", "mat2")),
+    "aten.bmm.out": ("bmm_out", ("out", "self", "mat2")),
+    "aten.addmm.out": ("addmm_out", ("out", "self", "mat1", "mat2", "beta", "alpha")),
+    "aten.baddbmm.out": ("baddbmm_out", ("out", "self", "batch1", "batch2", "beta", "alpha")),
+    "aten.add.Tensor": ("add_Tensor", ("self", "other", "alpha")),
+    "aten.sub.Tensor": ("add_Tensor", ("self", "other", "-alpha")),  # which is how PyTorch subtracts
 }
-"""The C functions of operators, with their arguments in order. The runtime has the same table."""
+"""The C functions of operators on each device, with their arguments in order. The runtime has the same table."""
 _NUMBERS: Mapping[str, Kind] = {"int": "int", "float": "float", "bool": "bool", "SymInt": "int"}
 
 
 class Calls:
     """Writes the library calls of one part. ``tensor`` returns the slot of a tensor by its number in the part, and
-    ``is_real`` tells if its elements are known to be floats.
+    ``is_real`` tells if its elements are known to be floats. The C functions are those of the ``device``.
     """
 
     def __init__(
-        self, tables: Tables, scope: Scope, tensor: Callable[[int], int], is_real: Callable[[int], bool]
+        self,
+        tables: Tables,
+        scope: Scope,
+        tensor: Callable[[int], int],
+        is_real: Callable[[int], bool],
+        device: str = "cpu",
     ) -> None:
-        self.tables, self.scope, self.tensor, self.is_real = tables, scope, tensor, is_real
+        self.tables, self.scope, self.tensor, self.is_real, self.device = tables, scope, tensor, is_real, device
 
     def call(
         self, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], results: Sequence[int]
@@ -54,8 +60,11 @@ class Calls:
         self._check_promotion(name, known, values)
         called: dict[str, Data] = {"operator": name, "results": list(results)}
         if (special := C_FUNCTIONS.get(name)) is not None:
-            passed = [values[each] for each in special[1]]
-            return called | {"function": special[0], "args": [self._argument(a, v, name) for a, v in passed]}
+            passed = [_signed(each, values) for each in special[1]]
+            return called | {
+                "function": f"aoti_torch_{self.device}_{special[0]}",
+                "args": [self._argument(a, v, name) for a, v in passed],
+            }
         if scalars := [a.name for a in known.arguments if _is_scalar(a)]:
             raise NotSerializable(
                 f"The C++ runtime cannot call {name}: libtorch's stable interface does not pass its {scalars[0]}, "
@@ -103,8 +112,8 @@ class Calls:
                 return "strided"
             case "MemoryFormat", torch.memory_format():
                 return str(value).removeprefix("torch.")
-            case "Device", torch.device() if value.type == "cpu":
-                return "cpu"
+            case "Device", torch.device() if value.type in DEVICES:
+                return value.type
             case "str", str():
                 return value
         raise TypeError
@@ -117,6 +126,14 @@ class Calls:
             kind = value.kind if isinstance(value, SymType) else kind_of(value)
             return {kind: self.tables.number(expr, self.scope, kind)}
         raise TypeError
+
+
+def _signed(name: str, values: Mapping[str, tuple[StableArgument, Any]]) -> tuple[StableArgument, Any]:
+    """An argument, with the other sign if there is one before its name."""
+    argument, value = values[name.removeprefix("-")]
+    if not name.startswith("-"):
+        return argument, value
+    return argument, SymType(-value.expr, value.kind) if isinstance(value, SymType) else -value
 
 
 def _is_scalar(argument: StableArgument) -> bool:

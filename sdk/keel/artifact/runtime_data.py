@@ -19,6 +19,7 @@ class ProgramData:
         self.code: list[Data] = []
         self.functions: list[Data] = []
         self.arenas: list[Data] = []
+        self.records: list[Data] = []
         self.packed: list[Data] = []
         self.parts: list[Data] = []
 
@@ -39,8 +40,15 @@ class ProgramData:
 
     def function(self, kind: str, member: str, name: str, buffers: int, symbols: int) -> int:
         """The number of a function of the machine code in a member of the package."""
-        code = _number(self.code, [kind, member])
-        return _number(self.functions, [code, name, buffers, symbols])
+        return _number(self.functions, [self.code_member(kind, member), name, buffers, symbols])
+
+    def launched_function(self, launches: list[Data], buffers: int, symbols: int) -> int:
+        """The number of a function that consists of launches of a device's code."""
+        return _number(self.functions, {"launches": launches, "buffers": buffers, "symbols": symbols})
+
+    def code_member(self, kind: str, member: str) -> int:
+        """The number of machine code in a member of the package."""
+        return _number(self.code, [kind, member])
 
     def bind_sizes(self, scope: dict[str, int], type: TensorType, slot: int) -> None:
         """Binds the symbols that the sizes of a tensor are the first to tell, and adds them to the scope."""

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Sequence, Set
 from typing import Any
 
 from keel.artifact.runtime_calls import Calls
 from keel.artifact.runtime_data import ProgramData
+from keel.artifact.runtime_kernels import KernelFunctions
 from keel.artifact.runtime_packed import packed_call
 from keel.artifact.runtime_tables import symbol_names
-from keel.loops.ir import Kernel
 from keel.loops.symbolic_sizes import format_size
 from keel.runtime.launch_program import (
     Allocate,
@@ -27,6 +27,7 @@ from keel.runtime.launch_program import (
     MakeView,
     Return,
     Reuse,
+    SettleChecks,
     SizeOf,
     Source,
     Step,
@@ -38,15 +39,12 @@ from keel.schedule.tensor_graph import CheckSite, Slot
 from keel.serialize.codec import Data, NotSerializable
 from keel.types import SymType
 
-MOST = 128
-"""The most parameters of a kernel that the runtime calls."""
-
 
 class Launches:
     """Writes the steps of the launch program of the part ``name``.
 
     ``arguments`` are what the part gets: the slot of each tensor, and a SymType with the expression of each number.
-    Those in ``held`` are not freed here. ``functions`` maps kernels to numbers of functions.
+    Those in ``held`` are not freed here.
     """
 
     def __init__(
@@ -54,7 +52,7 @@ class Launches:
         data: ProgramData,
         program: LaunchProgram,
         arguments: Sequence[int | SymType],
-        functions: Mapping[Kernel, int],
+        functions: KernelFunctions,
         name: str,
         held: Set[int],
     ) -> None:
@@ -63,7 +61,10 @@ class Launches:
         self.scope: dict[str, int] = {}
         self.slots: dict[int, int] = {}
         self.results: list[Any] = []
-        self.calls = Calls(self.tables, self.scope, self._slot, lambda t: program.tensors[t].dtype.is_floating_point)
+        device = next((t.device.type for t in program.tensors if t.device.type != "cpu"), "cpu")
+        self.calls = Calls(
+            self.tables, self.scope, self._slot, lambda t: program.tensors[t].dtype.is_floating_point, device
+        )
         self._arena = -1
 
     def write(self) -> list[Any]:
@@ -73,6 +74,8 @@ class Launches:
         for tensor, value in zip(self.program.inputs, self.arguments, strict=True):
             if isinstance(tensor, int) and isinstance(value, int):
                 self.slots[tensor] = value
+        if self.program.checks.sites and not self.program.checks.at_once:
+            self._record()
         for number, step in enumerate(self.program.steps):
             self._step(number, step)
         return self.results
@@ -114,7 +117,7 @@ class Launches:
                 self._view(tensor, base, offset)
             case LaunchKernel(kernel, tensors, symbols):
                 numbers = [self.scope[s] for s in symbols]
-                self.data.do("launch", self.functions[kernel], [*map(self._slot, tensors)], numbers)
+                self.data.do("launch", self.functions.of(kernel, self.scope), [*map(self._slot, tensors)], numbers)
             case CallLibrary():
                 self._call(step)
             case LayOut(tensor, others):
@@ -122,6 +125,8 @@ class Launches:
             case CheckIndices(tensors):
                 places = self.program.checks.places
                 self.data.do("check", self._arena, [[places[t].start, places[t].stop] for t in tensors])
+            case SettleChecks(after):
+                self.data.do("settle", len(self.data.records) - 1, after)
             case Assert(condition, message):
                 self.data.do("assert", self._number(condition), message)
             case Free(tensor):
@@ -196,11 +201,22 @@ class Launches:
             views.append([self._new(view.tensor), type, base, offset])
         arena: dict[str, Data] = {"tensors": tensors, "views": views}
         if checks.at_once:
-            arena["sites"] = [*map(self._site, checks.sites)]
-            arena["places"] = [self._place(t, at) for t, at in checks.places.items()]
+            arena |= self._checks()
         self._arena = len(self.data.arenas)
         self.data.arenas.append(arena)
         self.data.do("arena", self._arena)
+
+    def _record(self) -> None:
+        """Memory that kernels of a device record wrong indices in, and the host reads."""
+        if not self.program.checks.pinned:
+            raise NotSerializable(f"The device of part {self.name} cannot write to memory of the host, for its checks.")
+        self.data.records.append(self._checks())
+        self.data.do("record", len(self.data.records) - 1)
+
+    def _checks(self) -> dict[str, Data]:
+        checks = self.program.checks
+        places = [self._place(t, at) for t, at in checks.places.items()]
+        return {"sites": [*map(self._site, checks.sites)], "places": places}
 
     def _place(self, tensor: int, at: slice) -> Data:
         type = self._type(tensor)
@@ -211,13 +227,3 @@ class Launches:
         known = all(name in self.scope for name in symbol_names([site.bound]))
         bound = self._number(site.bound) if known else format_size(site.bound)
         return [site.operator, site.line or "", bound, site.wrap]
-
-
-def parameters_of(kernel: Kernel) -> tuple[int, int]:
-    """How many buffers and how many symbols a kernel has. Raises NotSerializable for more than the runtime passes."""
-    buffers, symbols = len(kernel.buffers), len(kernel.symbols)
-    if buffers + symbols > MOST:
-        raise NotSerializable(
-            f"The kernel {kernel.name} has {buffers + symbols} parameters, more than the {MOST} of the C++ runtime."
-        )
-    return buffers, symbols

@@ -13,14 +13,13 @@ from typing import Any
 from keel.artifact.runtime_boundary import Arguments, Ending, Weights
 from keel.artifact.runtime_data import ProgramData
 from keel.artifact.runtime_host import HostPart
-from keel.artifact.runtime_launches import Launches, parameters_of
+from keel.artifact.runtime_kernels import KernelFunctions
+from keel.artifact.runtime_launches import Launches
 from keel.artifact.runtime_tables import symbol_names
 from keel.artifact.runtime_views import ViewMaker, type_in
 from keel.graph.calls import is_call
-from keel.loops.ir import Kernel
 from keel.plugin import CodeObject
 from keel.runtime.call_boundary import CallBoundary
-from keel.runtime.launch import LoopPart
 from keel.runtime.link_program import LinkProgram, Value
 from keel.runtime.part_interface import BuiltPart
 from keel.serialize.codec import Data, NotSerializable
@@ -92,6 +91,7 @@ class _Printer:
             "code": data.code,
             "functions": data.functions,
             "arenas": data.arenas,
+            "records": data.records,
             "packed": data.packed,
             "parts": data.parts,
             "steps": data.steps,
@@ -140,21 +140,8 @@ class _Printer:
             if HostPart.is_one(part.graph.graph):
                 return HostPart(self.data, self.scope, part.graph.graph, inputs).write()
             return self._saved_part(part, inputs)
-        functions = self._functions(at.name, loop_part)
+        functions = KernelFunctions(self.data, loop_part.program.kernels(), self.graph.code.get(at.name, ()))
         return Launches(self.data, loop_part.program, inputs, functions, at.name, held).write()
-
-    def _functions(self, name: str, part: LoopPart) -> dict[Kernel, int]:
-        """The number of the function of each kernel of a part."""
-        kernels, functions = part.program.kernels(), dict[Kernel, int]()
-        for member, code in self.graph.code.get(name, ()):
-            if code.kind != "elf":
-                raise NotSerializable(f"The C++ runtime does not run machine code of the kind {code.kind!r}.")
-            for function in code.functions:
-                kernel = kernels[function.source]
-                functions[kernel] = self.data.function(code.kind, member, function.name, *parameters_of(kernel))
-        if missing := [kernel.name for kernel in kernels if kernel not in functions]:
-            raise NotSerializable(f"Part {name} has no machine code for the kernel {missing[0]}.")
-        return functions
 
     def _saved_part(self, part: BuiltPart, inputs: Sequence[Any]) -> list[int]:
         """Writes a part that a library of its vendor runs."""

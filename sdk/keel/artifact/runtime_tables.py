@@ -23,6 +23,8 @@ from keel.types import TensorType, leaves
 
 Scope = Mapping[str, int]
 """The number of each symbol, by its name in a part or in the graph."""
+DEVICES = ("cpu", "cuda")
+"""The types of devices on which the runtime has tensors: the host, and one device of CUDA's driver."""
 _CONVERSIONS: Mapping[Kind, str] = {"int": "to_int", "float": "ToFloat", "bool": "to_bool"}
 _INT64 = range(-(2**63), 2**63)
 
@@ -44,15 +46,15 @@ class Tables:
 
     def type(self, type: TensorType, scope: Scope) -> int:
         """The number of a tensor's type: its dtype, and expressions for its sizes and strides."""
-        if type.device.type != "cpu":
-            raise NotSerializable(f"The C++ runtime has no tensors on {type.device.type}.")
+        if type.device.type not in DEVICES or type.device.index not in (None, 0):
+            raise NotSerializable(f"The C++ runtime has no tensors on {type.device}.")
         if type.dtype.is_complex:
             raise NotSerializable("The C++ runtime has no complex tensors.")
         shape, strides = self.numbers(type.shape, scope), self.numbers(type.strides, scope)
-        key = (type.dtype, *shape, *strides)
+        key = (type.dtype, type.device.type, *shape, *strides)
         if key not in self._types:
             self._types[key] = len(self.types)
-            self.types.append([dtype_name(type.dtype), shape, strides])
+            self.types.append([dtype_name(type.dtype), shape, strides, type.device.type])
         return self._types[key]
 
     def numbers(self, values: Iterable[Any], scope: Scope) -> list[int]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import platform
+import runpy
 import shutil
 import struct
 import threading
@@ -291,3 +293,12 @@ def test_damaged_weights_are_noticed_unless_they_are_not_checked(tmp_path: Path)
         Model(path)
     assert raised.value.status == 1
     Model(path, check_weights=0)
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="The machine code of kept packages is for x86-64.")
+def test_packages_of_earlier_versions_are_run() -> None:
+    folder = Path(__file__).parents[1] / "packages" / "kept"
+    made = runpy.run_path(str(folder / "make.py"))
+    for path in folder.glob("*.keel"):
+        python, x = keel.load_package(path, trusted=True), made["arguments"](4)
+        assert all(map(same, Model(path)(x), python.call_flat([x, 2])))

@@ -74,7 +74,7 @@ def test_a_library_runs_the_parts_of_a_vendor(tmp_path: Path, library: str) -> N
     assert torch.equal(model(x)[0], keel.load_package(path, trusted=True, backends=(vendor(), "cpp"))(x))
     with pytest.raises(Refused, match=r"A part of the backend vendor failed: The element 5 is too large\."):
         model(torch.tensor([[0.0] * 3, [0.0, 0.0, 1e7]]))
-    assert torch.equal(model(x)[0], Negates()(x))
+    torch.testing.assert_close(model(x)[0], Negates()(x))  # it goes on
 
 
 def test_a_part_without_a_library_is_refused(tmp_path: Path) -> None:

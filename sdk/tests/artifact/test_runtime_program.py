@@ -71,6 +71,8 @@ def test_numbers_that_the_runtime_does_not_have() -> None:
 
 
 def test_tensors_that_the_runtime_does_not_have() -> None:
+    with pytest.raises(NotSerializable, match="no tensors on cuda:1"):
+        Tables().type(TensorType.dense(torch.float32, (2,), "cuda:1"), {})
     with pytest.raises(NotSerializable, match="no tensors on meta"):
         Tables().type(TensorType.dense(torch.float32, (2,), "meta"), {})
     with pytest.raises(NotSerializable, match="no complex tensors"):
@@ -98,6 +100,8 @@ def test_what_takes_a_scalar_has_a_c_function_or_is_refused() -> None:
     assert [value for _, value in call["args"][:4]] == [13, 10, 11, 12]
     with pytest.raises(NotSerializable, match=r"cannot call aten\.histc\.default: .* does not pass its min"):
         calls().call(aten.histc.default, (Slot(0),), {}, [5])
+    subtracted = calls().call(aten.sub.Tensor, (Slot(0), Slot(1)), {"alpha": 2}, [5])
+    assert subtracted["function"] == "aoti_torch_cpu_add_Tensor"
     assert calls().call(aten.sum.dim_IntList, (Slot(0), [0]), {"dtype": torch.float64}, [5])["args"][3][1] == "float64"
 
 

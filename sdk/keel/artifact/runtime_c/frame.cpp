@@ -64,6 +64,7 @@ Tensor Frame::tensor(uint32_t type, char *data, int64_t bytes, Held holder) {
     made.dtype = program_.types[type].dtype;
     made.rank = static_cast<uint32_t>(program_.types[type].shape.size());
     made.exists = true;
+    made.on_device = program_.types[type].on_device;
     made.bytes = bytes;
     made.holder = std::move(holder);
     return made;

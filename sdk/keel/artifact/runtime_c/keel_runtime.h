@@ -100,8 +100,8 @@ keel_status keel_output_info(const keel_model *model, size_t index, keel_value_i
 keel_status keel_run(keel_model *model, const DLManagedTensor *const *inputs, size_t input_count,
                      DLManagedTensor **outputs, size_t output_count, keel_error *error);
 
-/* The same on a stream of a device, such as a CUstream; NULL is the device's default stream. Packages whose parts are
-   all on the host ignore it. */
+/* The same on a stream of the device, a CUstream; NULL is the default stream. Results are complete when the work of
+   the stream is. Inputs and outputs of packages for CUDA are on the first device. Packages for the host ignore the stream. */
 keel_status keel_run_on(keel_model *model, void *stream, const DLManagedTensor *const *inputs, size_t input_count,
                         DLManagedTensor **outputs, size_t output_count, keel_error *error);
 

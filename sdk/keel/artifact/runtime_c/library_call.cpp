@@ -16,11 +16,9 @@ struct CSignature {
 };
 
 constexpr CSignature C_FUNCTIONS[] = {
-    {"aoti_torch_cpu_mm_out", CFunction::Mm, "ttt", 0},
-    {"aoti_torch_cpu_bmm_out", CFunction::Bmm, "ttt", 0},
-    {"aoti_torch_cpu_addmm_out", CFunction::Addmm, "ttttff", 0},
-    {"aoti_torch_cpu_baddbmm_out", CFunction::Baddbmm, "ttttff", 0},
-    {"aoti_torch_cpu_add_Tensor", CFunction::Add, "tsf", 1},
+    {"mm_out", CFunction::Mm, "ttt", 0},          {"bmm_out", CFunction::Bmm, "ttt", 0},
+    {"addmm_out", CFunction::Addmm, "ttttff", 0}, {"baddbmm_out", CFunction::Baddbmm, "ttttff", 0},
+    {"add_Tensor", CFunction::Add, "tsf", 1},
 };
 
 bool is_there(const Libtorch &torch, CFunction function) {
@@ -50,7 +48,7 @@ bool fits(const CSignature &known, const Call &call) {
 
 void prepare(Argument &argument, const Libtorch &torch) {
     if (argument.kind == Argument::Kind::Word) argument.code = torch.word(argument.type, argument.text);
-    if (argument.kind == Argument::Kind::Device) argument.code = torch.cpu();
+    if (argument.kind == Argument::Kind::Device) argument.code = torch.device(argument.text == "cuda");
     for (Argument &each : argument.items) prepare(each, torch);
 }
 
@@ -60,7 +58,7 @@ void prepare(Call &call, const Libtorch &torch) {
     for (Argument &each : call.arguments) prepare(each, torch);
     if (call.function.empty()) return;
     for (const CSignature &known : C_FUNCTIONS) {
-        if (call.function != known.name) continue;
+        if (call.function != "aoti_torch_" + torch.device_name() + "_" + known.name) continue;
         if (!fits(known, call)) bad_package("The package calls " + call.function + " with wrong arguments.");
         if (!is_there(torch, known.function))
             throw Failure(KEEL_NOT_HERE, "This libtorch has no " + call.function + ", which the package calls.");

@@ -21,7 +21,8 @@ using StableValue = uint64_t;
 class Libtorch {
   public:
     // Opens libtorch_cpu.so at a path, in a folder, or where the dynamic loader finds it (""). Throws KEEL_NOT_HERE.
-    explicit Libtorch(const std::string &place);
+    // With `device`, which is "cpu" or "cuda", the functions of single operators are those of that device.
+    Libtorch(const std::string &place, const std::string &device);
 
     // Throws KEEL_FAILED with libtorch's words if a function returned an error.
     void check(int32_t error, const std::string &what) const;
@@ -52,7 +53,9 @@ class Libtorch {
     int32_t (*scalar_float64)(double, Handle *);
     int32_t (*scalar_int64)(int64_t, Handle *);
     int32_t (*scalar_bool)(bool, Handle *);
-    void (*set_threads)(int);  // null if this libtorch does not export it
+    int32_t (*get_stream)(int32_t, void **);  // null without CUDA
+    int32_t (*set_stream)(void *, int32_t);   // null without CUDA
+    void (*set_threads)(int);                 // null if this libtorch does not export it
 
     // Of single operators. Null where this libtorch has none; programs that call one are refused.
     int32_t (*mm_out)(Handle, Handle, Handle);
@@ -70,7 +73,8 @@ class Libtorch {
     int32_t (*linear_add)(Handle, Handle, Handle, Handle *, const char *, Handle *);
 
     uint64_t version() const { return version_; }
-    int32_t cpu() const { return cpu_; }
+    int32_t device(bool on_device) const { return on_device ? cuda_ : cpu_; }
+    const std::string &device_name() const { return device_; }
 
     // An address in libtorch, by which its file can be found.
     const void *address() const { return reinterpret_cast<const void *>(call); }
@@ -78,6 +82,9 @@ class Libtorch {
   private:
     template <typename F>
     void find(F &function, const char *name, bool required = true);
+    template <typename F>
+    void find_of_device(F &function, const std::string &name);
+    void open_device(const std::string &path);
 
     int32_t (*from_blob_)(void *, int64_t, const int64_t *, const int64_t *, int64_t, int32_t, int32_t, int32_t,
                           Handle *, int32_t, const uint8_t *, int64_t);
@@ -91,7 +98,9 @@ class Libtorch {
     const char *(*what_)();
     void *library_ = nullptr;
     uint64_t version_ = 0;
-    int32_t cpu_ = 0, strided_ = 0, dtypes_[DTYPE_COUNT] = {};
+    std::string device_;
+    int32_t (*get_device_)(Handle, int32_t *);
+    int32_t cpu_ = 0, cuda_ = 0, strided_ = 0, dtypes_[DTYPE_COUNT] = {};
 };
 
 // A tensor of libtorch that the runtime owns.

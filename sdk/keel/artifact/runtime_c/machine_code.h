@@ -29,9 +29,9 @@ using KernelCall = void (*)(void *function, const uint64_t *arguments);
 // What calls functions of so many parameters, at most MOST_PARAMETERS.
 KernelCall kernel_call(uint32_t count);
 
-// Makes the mathematical library and an OpenMP runtime visible to kernels, which are linked without them: the one of libtorch, if an address in
-// libtorch is passed, so that the process has only one set of threads. Returns omp_set_num_threads and
-// omp_get_max_threads, or nulls if there is no runtime.
+// Makes the mathematical library and an OpenMP runtime visible to kernels, which are linked without them. The OpenMP
+// runtime is the one of libtorch, if an address in libtorch is passed, so that the process has only one set of threads.
+// Returns omp_set_num_threads and omp_get_max_threads, or nulls if there is no runtime.
 struct OpenMp {
     void (*set_threads)(int) = nullptr;
     int (*get_threads)() = nullptr;

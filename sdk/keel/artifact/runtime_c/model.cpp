@@ -18,28 +18,6 @@ constexpr size_t MOST_FRAMES = 8;  // that are retained for sizes other than tho
 constexpr const char *WEIGHTS = "weights/";
 constexpr int64_t FORMAT = 1, LARGEST = int64_t{1} << 48;
 
-bool has(const Options &options, const std::string &kind, const std::string &feature) {
-    if (kind != "cpu") return false;
-    if (options.asks_cpu) return cpu_has(feature);
-    return std::find(options.cpu_features.begin(), options.cpu_features.end(), feature) != options.cpu_features.end();
-}
-
-// What a variant needs and this machine lacks, as words; "" if it can run here.
-std::string lacking(const Json &variant, const Options &options) {
-    if (variant["program"].is_null()) {
-        const Json *why = variant.find("why_no_program");
-        return why && why->is_text() && !why->text().empty() ? "it runs in Python alone: " + why->text()
-                                                             : "it runs in Python alone";
-    }
-    for (const Json &need : variant["needs"].list()) {
-        const std::string &kind = need.list(2)[0].text(), &feature = need.at(1).text();
-        if (!has(options, kind, feature))
-            return kind == "cpu" ? "this CPU has no " + feature
-                                 : "it needs " + kind + " " + feature + ", which this runtime does not have";
-    }
-    return "";
-}
-
 std::string folder_of(const std::string &path) {
     size_t slash = path.rfind('/');
     return slash == std::string::npos ? "" : path.substr(0, slash + 1);
@@ -58,6 +36,25 @@ class NoGradients {
   private:
     const Libtorch *torch_;
     bool before_;
+};
+
+// Sets the stream of a device on which libtorch works in a call.
+class OnStream {
+  public:
+    OnStream(const Libtorch *torch, void *stream) : torch_(torch) {
+        if (!torch_ || !torch_->get_stream || !torch_->set_stream) return;
+        torch_->check(torch_->get_stream(0, &before_), "Asking for the stream");
+        changed_ = before_ != stream;
+        if (changed_) torch_->check(torch_->set_stream(stream, 0), "Setting the stream");
+    }
+    ~OnStream() {
+        if (changed_) torch_->set_stream(before_, 0);
+    }
+
+  private:
+    const Libtorch *torch_;
+    void *before_ = nullptr;
+    bool changed_ = false;
 };
 
 // Sets the number of threads for a call. OpenMP has one for each thread that calls.
@@ -92,9 +89,13 @@ Model::Model(const std::string &path, const Options &options) : package_(path), 
     variant_ = variant["name"].text();
     program_ = read_program(Json::parse(package_.member(variant["program"].text(), false)));
     load_weights(manifest, folder_of(path), options.check_weights);
+    if (program_.uses_device()) load_device();
     if (program_.calls_libraries()) {
         const char *place = getenv("KEEL_LIBTORCH");
-        torch_ = std::make_shared<Libtorch>(!options.libtorch.empty() ? options.libtorch : place ? place : "");
+        torch_ = std::make_shared<Libtorch>(!options.libtorch.empty() ? options.libtorch
+                                            : place                   ? place
+                                                                      : "",
+                                            program_.uses_device() ? "cuda" : "cpu");
         for (Step &step : program_.steps)
             if (step.kind == Step::Kind::Library) prepare(step.call, *torch_);
         for (Packed &packed : program_.packed) {
@@ -107,6 +108,32 @@ Model::Model(const std::string &path, const Options &options) : package_(path), 
     for (const keel_part_library_v1 *library : options.part_libraries) parts_.add(library);
     for (const std::string &file : options.part_files) parts_.open(file);
     for (const PartUse &part : program_.parts) parts_.load(part.backend, package_.member(part.member, false));
+}
+
+bool Model::has(const Options &options, const std::string &kind, const std::string &feature) {
+    if (kind == "cuda") {
+        if (!cuda_) cuda_ = std::make_shared<Cuda>();
+        return cuda_->has(feature);
+    }
+    if (kind != "cpu") return false;
+    if (options.asks_cpu) return cpu_has(feature);
+    return std::find(options.cpu_features.begin(), options.cpu_features.end(), feature) != options.cpu_features.end();
+}
+
+// What a variant needs and this machine lacks, as words; "" if it can run here.
+std::string Model::lacking(const Json &variant, const Options &options) {
+    if (variant["program"].is_null()) {
+        const Json *why = variant.find("why_no_program");
+        return why && why->is_text() && !why->text().empty() ? "it runs in Python alone: " + why->text()
+                                                             : "it runs in Python alone";
+    }
+    for (const Json &need : variant["needs"].list()) {
+        const std::string &kind = need.list(2)[0].text(), &feature = need.at(1).text();
+        if (!has(options, kind, feature))
+            return kind == "cpu" ? "this CPU has no " + feature
+                                 : "it needs " + kind + " " + feature + ", which this runtime does not have";
+    }
+    return "";
 }
 
 const Json &Model::choose(const Json &variants, const Options &options) {
@@ -254,6 +281,10 @@ void Model::replace(const std::string &name, const DLTensor &value) {
         from.rank = weight.rank();
         from.dtype = weight.dtype;
         own_memory(weight, from);
+        if (weight.on_device) {
+            cuda_->enter();
+            upload(weight);
+        }
         weight.version++;
         weights_version_++;
         return;
@@ -276,10 +307,45 @@ void Model::use_weights(Frame &frame) {
 
 void Model::load_code() {
     openmp_ = share_libraries(torch_ ? torch_->address() : nullptr);
-    for (const CodeMember &each : program_.code)
-        code_.push_back(std::make_unique<SharedObject>(package_.member(each.member, false), each.member));
-    for (const KernelUse &use : program_.functions)
-        functions_.emplace_back(kernel_call(use.buffers + use.symbols), code_[use.code]->function(use.name));
+    std::vector<void *> modules;
+    for (const CodeMember &each : program_.code) {
+        std::string_view content = package_.member(each.member, false);
+        bool on_device = each.kind == "cubin";
+        code_.push_back(on_device ? nullptr : std::make_unique<SharedObject>(content, each.member));
+        if (on_device && !cuda_) bad_package("The package has code of a device, and no tensors on it.");
+        modules.push_back(on_device ? cuda_->module(content) : nullptr);
+    }
+    for (const KernelUse &use : program_.functions) {
+        Loaded loaded;
+        if (!use.on_device) {
+            loaded.call = kernel_call(use.buffers + use.symbols);
+            loaded.function = code_[use.code]->function(use.name);
+        }
+        for (const DeviceLaunch &each : use.launches)
+            loaded.launches.push_back(cuda_->function(modules[each.code], each.name, each.shared));
+        functions_.push_back(std::move(loaded));
+    }
+}
+
+void Model::load_device() {
+    if (!cuda_) cuda_ = std::make_shared<Cuda>();
+    cuda_->enter();
+    for (const WeightUse &use : program_.weights)
+        if (program_.types[use.type].on_device) weights_[weight_of_slot_[use.slot]].on_device = true;
+    for (Weight &weight : weights_)
+        if (weight.on_device) upload(weight);
+    for (const Record &record : program_.records) {
+        records_.push_back(std::make_unique<Recorded>());
+        records_.back()->memory = cuda_->host_memory(record.sites.size() * sizeof(int64_t), records_.back()->data);
+    }
+}
+
+void Model::upload(Weight &weight) {
+    char *data = nullptr;
+    Held holder = cuda_->allocate(static_cast<size_t>(weight.bytes), nullptr, data);
+    cuda_->to_device(data, weight.data, static_cast<size_t>(weight.bytes));
+    weight.data = data;
+    weight.holder = std::move(holder);
 }
 
 // -- calls ----------------------------------------------------------------------------------------------------------
@@ -298,6 +364,8 @@ void Model::run(void *stream, const DLManagedTensor *const *inputs, size_t input
     std::unique_lock<std::shared_mutex> writing(weights_lock_, std::defer_lock);
     program_.writes_weights() ? writing.lock() : reading.lock();
     NoGradients off(torch_.get());
+    if (cuda_) cuda_->enter();
+    OnStream on(cuda_ ? torch_.get() : nullptr, stream);
     Threads threads(openmp_, torch_.get(), threads_);
     std::unique_ptr<Frame> frame = take_frame(std::move(key));
     std::vector<DLManagedTensor *> results;

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "cuda.h"
 #include "frame.h"
 #include "keel_runtime.h"
 #include "libtorch.h"
@@ -38,7 +39,7 @@ struct Weight {
     char *data = nullptr;       // in the file, or in memory of its own
     int64_t bytes = 0;
     Held holder;
-    bool replaceable = false, is_written = false;
+    bool replaceable = false, is_written = false, on_device = false;
     uint64_t version = 0;
 
     uint32_t rank() const { return static_cast<uint32_t>(dims.size() / 2); }
@@ -61,12 +62,16 @@ class Model {
   private:
     friend class Run;
 
+    bool has(const Options &options, const std::string &kind, const std::string &feature);
+    std::string lacking(const Json &variant, const Options &options);
     const Json &choose(const Json &variants, const Options &options);
     void load_weights(const Json &manifest, const std::string &folder, bool checked);
     Weight read_weight(const Json &row, bool checked);
     void own_memory(Weight &weight, const Tensor &from);
     void use_weights(Frame &frame);
     void load_code();
+    void load_device();
+    void upload(Weight &weight);
     std::unique_ptr<Frame> take_frame(std::vector<int64_t> key);
     void give_frame(std::unique_ptr<Frame> frame);
 
@@ -77,7 +82,19 @@ class Model {
     std::shared_ptr<Libtorch> torch_;  // null if the program calls no library
     OpenMp openmp_;
     std::vector<std::unique_ptr<SharedObject>> code_;
-    std::vector<std::pair<KernelCall, void *>> functions_;
+    std::shared_ptr<Cuda> cuda_;  // null if the program is on the host alone
+    struct Loaded {
+        KernelCall call = nullptr;
+        void *function = nullptr;
+        std::vector<void *> launches;  // of a device
+    };
+    std::vector<Loaded> functions_;
+    struct Recorded {
+        Held memory;
+        char *data = nullptr;
+        std::atomic<bool> waits{true};  // the first call waits for the device
+    };
+    std::vector<std::unique_ptr<Recorded>> records_;
     Parts parts_;
     std::vector<std::unique_ptr<PackedCall>> packed_;
     std::shared_ptr<Blocks> blocks_ = std::make_shared<Blocks>();

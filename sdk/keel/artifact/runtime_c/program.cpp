@@ -34,6 +34,11 @@ class ProgramReader {
                 define(input.slot);
         }
         for (const Json &arena : data_["arenas"].list()) program_.arenas.push_back(read_arena(arena));
+        if (const Json *records = data_.find("records"))
+            for (const Json &row : records->list()) {
+                program_.records.emplace_back();
+                read_checks(row, program_.records.back().sites, program_.records.back().places);
+            }
         for (const Json &packed : data_["packed"].list()) program_.packed.push_back(read_packed(packed, program_));
         for (const Json &row : data_["steps"].list()) {
             Step step;
@@ -109,21 +114,22 @@ class ProgramReader {
             arena.views.push_back(
                 {slot(row.at(0)), any_type(row.at(1)), slot(row.at(2)), row.at(3).index(program_.expressions.size())});
         }
-        if (const Json *sites = data.find("sites")) {
-            for (const Json &row : sites->list()) arena.sites.push_back(read_site(row));
-            for (const Json &row : data["places"].list()) {
-                ArenaView place{slot(row.list(3)[0]), any_type(row.at(1)), NOTHING,
-                                row.at(2).index(arena.sites.size())};
-                const Type &type = program_.types[place.type];
-                Values values(program_.expressions);
-                if (!type.is_static || type.shape.size() != 1 || type.dtype != dtype_named("int64") ||
-                    values.integer(type.shape[0]) > static_cast<int64_t>(arena.sites.size() - place.offset) ||
-                    values.integer(type.strides[0]) != 1)
-                    bad_package("The package has malformed checks of indices.");
-                arena.places.push_back(place);
-            }
-        }
+        if (data.find("sites")) read_checks(data, arena.sites, arena.places);
         return arena;
+    }
+
+    void read_checks(const Json &data, std::vector<CheckSite> &sites, std::vector<ArenaView> &places) const {
+        for (const Json &row : data["sites"].list()) sites.push_back(read_site(row));
+        for (const Json &row : data["places"].list()) {
+            ArenaView place{slot(row.list(3)[0]), any_type(row.at(1)), NOTHING, row.at(2).index(sites.size())};
+            const Type &type = program_.types[place.type];
+            Values values(program_.expressions);
+            if (!type.is_static || type.shape.size() != 1 || type.dtype != dtype_named("int64") ||
+                values.integer(type.shape[0]) > static_cast<int64_t>(sites.size() - place.offset) ||
+                values.integer(type.strides[0]) != 1)
+                bad_package("The package has malformed checks of indices.");
+            places.push_back(place);
+        }
     }
 
     CheckSite read_site(const Json &row) const {
@@ -164,6 +170,8 @@ class ProgramReader {
             {"clone", {Kind::Clone, &ProgramReader::read_clone}},
             {"part", {Kind::Part, &ProgramReader::read_part}},
             {"read", {Kind::Read, &ProgramReader::read_read}},
+            {"record", {Kind::Record, &ProgramReader::read_record}},
+            {"settle", {Kind::Settle, &ProgramReader::read_settle}},
         };
         auto found = readers.find(row.at(0).text());
         if (found == readers.end()) bad("is unknown to this runtime");
@@ -193,6 +201,18 @@ class ProgramReader {
     void read_compute(const Json &row, Step &step) {
         step.b = number(row.list(3)[2]);
         bind(step.a = symbol(row.at(1)));
+    }
+
+    // a: the record, whose tensors are defined from here on
+    void read_record(const Json &row, Step &step) {
+        step.a = row.list(2)[1].index(program_.records.size());
+        for (const ArenaView &each : program_.records[step.a].places) define(each.slot);
+    }
+
+    // a: the record; b: 1 if it is after the kernels
+    void read_settle(const Json &row, Step &step) {
+        step.a = row.list(3)[1].index(program_.records.size());
+        step.b = row.at(2).flag();
     }
 
     // a: the symbol; b: the slot of a tensor with one element
@@ -290,6 +310,12 @@ class ProgramReader {
             if (!bound_[step.numbers.back()]) bad("uses a size that is not known");
         }
         const KernelUse &use = program_.functions[step.a];
+        for (const DeviceLaunch &launch : use.launches) {
+            for (uint32_t condition : launch.conditions) known(condition);
+            for (uint32_t size : launch.grid) known(size);
+            for (const DeviceLaunch::Parameter &each : launch.parameters)
+                if (each.kind == DeviceLaunch::Kind::Int32 || each.kind == DeviceLaunch::Kind::Int64) known(each.at);
+        }
         if (use.buffers != step.slots.size() || use.symbols != step.numbers.size())
             bad("passes a wrong number of arguments to a kernel");
     }
@@ -394,6 +420,10 @@ Program read_program(const Json &data) { return ProgramReader(data).read(); }
 bool Program::calls_libraries() const {
     return std::any_of(steps.begin(), steps.end(),
                        [](const Step &s) { return s.kind == Kind::Library || s.kind == Kind::Packed; });
+}
+
+bool Program::uses_device() const {
+    return std::any_of(types.begin(), types.end(), [](const Type &t) { return t.on_device; });
 }
 
 bool Program::writes_weights() const {

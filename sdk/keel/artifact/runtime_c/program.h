@@ -16,13 +16,13 @@ constexpr uint32_t NOTHING = UINT32_MAX;
 struct Type {
     const DType *dtype = nullptr;
     std::vector<uint32_t> shape, strides;  // expressions
-    bool is_static = true;
+    bool is_static = true, on_device = false;
 };
 
 struct Input {
     std::string name;
     const DType *dtype = nullptr;  // of a number: int64, float64 or bool
-    bool is_number = false;
+    bool is_number = false, on_device = false;
     uint32_t symbol = 0;                   // of a number
     uint32_t slot = 0;                     // of a tensor, as the caller passes it
     std::vector<uint32_t> shape, strides;  // expressions, or NOTHING where any value is right
@@ -47,10 +47,25 @@ struct CodeMember {
     std::string kind, member;
 };
 
-struct KernelUse {
-    uint32_t code;
+// A launch of a function of a device. Of those of one step, the first whose conditions hold is launched.
+struct DeviceLaunch {
+    enum class Kind : uint8_t { Buffer, Int32, Int64, Null };
+    struct Parameter {
+        Kind kind;
+        uint32_t at = 0;  // the buffer, or the expression
+    };
+    uint32_t code = 0, step = 0, rank = 0, alignment = 1, shared = 0;
     std::string name;
-    uint32_t buffers, symbols;
+    std::vector<uint32_t> conditions, grid, block;
+    std::vector<Parameter> parameters;
+};
+
+struct KernelUse {
+    uint32_t code = 0;
+    std::string name;
+    uint32_t buffers = 0, symbols = 0;
+    std::vector<DeviceLaunch> launches;  // of a device, by step and rank; a C function has none
+    bool on_device = false;
 };
 
 // An argument of a library call.
@@ -95,6 +110,12 @@ struct Arena {
     std::vector<ArenaView> views;
     std::vector<CheckSite> sites;
     std::vector<ArenaView> places;  // of check memory; `offset` is the number of the first site, `base` is not used
+};
+
+// Memory of the host in which kernels of a device record wrong indices.
+struct Record {
+    std::vector<CheckSite> sites;
+    std::vector<ArenaView> places;
 };
 
 // A library call whose weight is packed once, with what is computed from parameters folded into it.
@@ -147,7 +168,9 @@ struct Step {
         Copy,
         Clone,
         Part,
-        Read
+        Read,
+        Record,
+        Settle
     };
     enum class Source : uint8_t { Number, Size, Stride };
     Kind kind;
@@ -171,6 +194,7 @@ struct Program {
     std::vector<CodeMember> code;
     std::vector<KernelUse> functions;
     std::vector<Arena> arenas;
+    std::vector<Record> records;
     std::vector<Packed> packed;
     std::vector<PartUse> parts;
     std::vector<Step> steps;
@@ -178,6 +202,7 @@ struct Program {
 
     bool calls_libraries() const;
     bool writes_weights() const;
+    bool uses_device() const;
 };
 
 constexpr uint32_t MOST_PARAMETERS = 128;  // of a kernel

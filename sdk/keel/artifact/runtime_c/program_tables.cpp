@@ -1,5 +1,6 @@
 #include "program_tables.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "failure.h"
@@ -18,11 +19,18 @@ std::vector<uint32_t> indices(const Json &list, size_t count) {
     return made;
 }
 
+// True for the device, false for the host.
+bool is_device(const Json &name) {
+    if (name.text() != "cpu" && name.text() != "cuda") bad_package("The package has tensors on " + name.text() + ".");
+    return name.text() == "cuda";
+}
+
 void read_types(const Json &table, Program &program) {
     program.types_of_symbol.resize(program.expressions.symbols());
     for (const Json &row : table.list()) {
         Type type;
-        type.dtype = read_dtype(row.list(3)[0]);
+        type.dtype = read_dtype(row.at(0));
+        type.on_device = row.list().size() > 3 && is_device(row.at(3));  // the first programs were all on the host
         type.shape = indices(row.at(1), program.expressions.size());
         type.strides = indices(row.at(2), program.expressions.size());
         if (type.shape.size() != type.strides.size() || type.shape.size() > MOST_DIMS)
@@ -66,6 +74,7 @@ void read_inputs(const Json &table, Program &program) {
             input.symbol = row["symbol"].index(expressions.symbols());
         } else {
             input.dtype = read_dtype(row["dtype"]);
+            if (const Json *device = row.find("device")) input.on_device = is_device(*device);
             input.slot = row["slot"].index(program.slots);
             input.shape = open_dims(row["shape"], expressions.size());
             input.strides = open_dims(row["strides"], expressions.size());
@@ -98,17 +107,65 @@ void read_outputs(const Json &table, Program &program) {
     }
 }
 
+DeviceLaunch read_launch(const Json &data, const Program &program, uint32_t buffers) {
+    size_t numbers = program.expressions.size();
+    DeviceLaunch launch;
+    launch.code = data["code"].index(program.code.size());
+    if (program.code[launch.code].kind != "cubin") bad_package("The package launches a function of other code.");
+    launch.name = data["name"].text();
+    launch.step = data["step"].index(1 << 16);
+    launch.rank = data["rank"].index(1 << 16);
+    launch.alignment = static_cast<uint32_t>(data["alignment"].integer(1, 256));
+    launch.shared = static_cast<uint32_t>(data["shared"].integer(0, 1 << 20));
+    launch.conditions = indices(data["conditions"], numbers);
+    for (const Json &each : data["grid"].list(3)) launch.grid.push_back(each.index(numbers));
+    for (const Json &each : data["block"].list(3)) launch.block.push_back(static_cast<uint32_t>(each.integer(1, 1024)));
+    for (const Json &each : data["cluster"].list(3))
+        if (each.integer() != 1)
+            throw Failure(KEEL_NOT_HERE, "The package launches clusters, which this runtime does not.");
+    for (const Json &each : data["parameters"].list()) {
+        const std::string &kind = each.at(0).text();
+        if (kind == "buffer")
+            launch.parameters.push_back({DeviceLaunch::Kind::Buffer, each.list(2)[1].index(buffers)});
+        else if (kind == "int32" || kind == "int64")
+            launch.parameters.push_back({kind == "int32" ? DeviceLaunch::Kind::Int32 : DeviceLaunch::Kind::Int64,
+                                         each.list(2)[1].index(numbers)});
+        else if (kind == "null")
+            launch.parameters.push_back({DeviceLaunch::Kind::Null});
+        else
+            bad_package("The package launches a function with an unknown kind of parameter: " + kind + ".");
+    }
+    if (launch.parameters.size() > MOST_PARAMETERS)
+        bad_package("The package launches a function with too many parameters.");
+    return launch;
+}
+
 void read_code(const Json &data, Program &program) {
     for (const Json &row : data["code"].list()) {
         program.code.push_back({row.list(2)[0].text(), row.at(1).text()});
-        if (program.code.back().kind != "elf")
+        if (program.code.back().kind != "elf" && program.code.back().kind != "cubin")
             throw Failure(KEEL_NOT_HERE, "The package has machine code of the kind " + program.code.back().kind +
                                              ", which this runtime does not run.");
     }
     for (const Json &row : data["functions"].list()) {
-        KernelUse use{row.list(4)[0].index(program.code.size()), row.at(1).text(), 0, 0};
-        use.buffers = static_cast<uint32_t>(row.at(2).integer(0, MOST_PARAMETERS));
-        use.symbols = static_cast<uint32_t>(row.at(3).integer(0, MOST_PARAMETERS - use.buffers));
+        KernelUse use;
+        use.on_device = row.is_record();
+        const Json &buffers = use.on_device ? row["buffers"] : row.list(4)[2];
+        const Json &symbols = use.on_device ? row["symbols"] : row.at(3);
+        use.buffers = static_cast<uint32_t>(buffers.integer(0, MOST_PARAMETERS));
+        use.symbols = static_cast<uint32_t>(symbols.integer(0, MOST_PARAMETERS - use.buffers));
+        if (use.on_device) {
+            for (const Json &each : row["launches"].list())
+                use.launches.push_back(read_launch(each, program, use.buffers));
+            auto earlier = [](const DeviceLaunch &a, const DeviceLaunch &b) {
+                return a.step != b.step ? a.step < b.step : a.rank < b.rank;
+            };
+            std::stable_sort(use.launches.begin(), use.launches.end(), earlier);
+        } else {
+            use.code = row.at(0).index(program.code.size());
+            use.name = row.at(1).text();
+            if (program.code[use.code].kind != "elf") bad_package("The package has a C function in other code.");
+        }
         program.functions.push_back(std::move(use));
     }
     for (const Json &row : data["parts"].list()) program.parts.push_back({row.list(2)[0].text(), row.at(1).text()});
@@ -149,8 +206,9 @@ Argument read_argument(const std::string &type, const Json &value, const Express
     } else if (type == "ScalarType" || type == "Layout" || type == "MemoryFormat" || type == "str") {
         made.kind = type == "str" ? Argument::Kind::Text : Argument::Kind::Word;
         made.text = value.text();
-    } else if (type == "Device" && value.is_text() && value.text() == "cpu") {
+    } else if (type == "Device" && value.is_text() && (value.text() == "cpu" || value.text() == "cuda")) {
         made.kind = Argument::Kind::Device;
+        made.text = value.text();
     } else {
         bad_package("The package has an unknown type of an argument of a library call: " + type + ".");
     }

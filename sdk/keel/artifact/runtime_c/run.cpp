@@ -20,7 +20,7 @@ void row_major(const DLTensor &value, std::vector<int64_t> &strides) {
 DLTensor for_part(const Tensor &tensor) {
     DLTensor made{};
     made.data = tensor.data;
-    made.device = {kDLCPU, 0};
+    made.device = {tensor.on_device ? kDLCUDA : kDLCPU, 0};
     made.ndim = static_cast<int32_t>(tensor.rank);
     made.dtype = tensor.dtype->code;
     made.shape = const_cast<int64_t *>(tensor.sizes);
@@ -67,7 +67,9 @@ void Run::all(const DLManagedTensor *const *inputs) {
 
 void Run::take(const Input &input, const DLTensor &value, size_t number) {
     const std::string &name = input.name;
-    if (value.device.device_type != kDLCPU) bad_input("The input " + name + " is not on the host.");
+    if ((value.device.device_type == kDLCPU) == input.on_device ||
+        (input.on_device && (value.device.device_type != kDLCUDA || value.device.device_id != 0)))
+        bad_input("The input " + name + " is not on " + (input.on_device ? "the first CUDA device." : "the host."));
     const DType *dtype = dtype_of(value.dtype);
     if (dtype != input.dtype)
         bad_input("The input " + name + " is of the dtype " + (dtype ? dtype->name : "unknown") + ", not " +
@@ -84,6 +86,7 @@ void Run::take(const Input &input, const DLTensor &value, size_t number) {
     tensor.dtype = dtype;
     tensor.rank = static_cast<uint32_t>(value.ndim);
     tensor.exists = true;
+    tensor.on_device = input.on_device;
     for (uint32_t d = 0; d < tensor.rank; d++)
         if (tensor.sizes[d] < 0) bad_input("The input " + name + " has a negative size.");
     tensor.bytes = extent_of(tensor.sizes, tensor.strides, tensor.rank) * dtype->bytes;
@@ -133,6 +136,8 @@ void Run::step(const Step &step) {
         case Step::Kind::Clone: return clone(step);
         case Step::Kind::Part: return part(step);
         case Step::Kind::Read: return read(step);
+        case Step::Kind::Record: return record(step);
+        case Step::Kind::Settle: return settle(step);
     }
 }
 
@@ -145,7 +150,9 @@ const Tensor &Run::existing(uint32_t slot) const {
 Tensor Run::allocated(uint32_t type) {
     const Layout &lies = frame_.layout(type);
     char *data = nullptr;
-    Held holder = model_.blocks_->allocate(static_cast<size_t>(lies.bytes), data);
+    size_t bytes = static_cast<size_t>(lies.bytes);
+    bool on_device = program_.types[type].on_device;
+    Held holder = on_device ? model_.cuda_->allocate(bytes, stream_, data) : model_.blocks_->allocate(bytes, data);
     return frame_.tensor(type, data, lies.bytes, std::move(holder));
 }
 
@@ -193,6 +200,8 @@ void Run::enter(const Step &step) {
     Tensor taken = passed;
     taken.sizes = dims.data();
     taken.strides = dims.data() + passed.rank;
+    if (!fits && taken.count() > 0 && taken.on_device)
+        bad_input("The input " + input.name + " has other strides than the model was exported for.");
     if (!fits && taken.count() > 0) {
         taken.bytes = extent_of(taken.sizes, taken.strides, taken.rank) * taken.dtype->bytes;
         taken.holder = model_.blocks_->allocate(static_cast<size_t>(taken.bytes), taken.data);
@@ -215,13 +224,55 @@ void Run::view(const Step &step) {
 }
 
 void Run::launch(const Step &step) {
+    const Model::Loaded &loaded = model_.functions_[step.a];
     uint64_t arguments[MOST_PARAMETERS];
+    char *buffers[MOST_PARAMETERS];
     size_t count = 0;
-    for (uint32_t slot : step.slots) arguments[count++] = reinterpret_cast<uint64_t>(existing(slot).data);
+    for (uint32_t slot : step.slots) {
+        buffers[count] = existing(slot).data;
+        arguments[count] = reinterpret_cast<uint64_t>(buffers[count]);
+        count++;
+    }
+    if (loaded.call == nullptr)
+        return model_.cuda_->launch(program_.functions[step.a], loaded.launches, buffers, frame_.values, stream_);
     for (uint32_t symbol : step.numbers)
         arguments[count++] = static_cast<uint64_t>(frame_.values.symbol(symbol).integer);
-    const auto &[call, function] = model_.functions_[step.a];
-    call(function, arguments);
+    loaded.call(loaded.function, arguments);
+}
+
+// -- memory of a device ---------------------------------------------------------------------------------------------
+
+// Copies a tensor to memory with these strides, on the host or on the device.
+void Run::copied(const Tensor &from, char *to, const int64_t *strides) {
+    if (!from.on_device) return copy(from, to, strides);
+    int64_t count = from.count();
+    bool dense =
+        lies_as(from.sizes, from.strides, strides, from.rank) && extent_of(from.sizes, strides, from.rank) == count;
+    if (count > 0 && !dense) failed("A tensor on the device would have to be copied to other strides.");
+    model_.cuda_->on_device(to, from.data, static_cast<size_t>(count) * from.dtype->bytes, stream_);
+}
+
+void Run::record(const Step &step) {
+    Model::Recorded &recorded = *model_.records_[step.a];
+    size_t sites = program_.records[step.a].sites.size();
+    for (const ArenaView &each : program_.records[step.a].places) {
+        char *at = recorded.data + each.offset * sizeof(int64_t);
+        frame_.slots[each.slot] = frame_.tensor(
+            each.type, at, static_cast<int64_t>((sites - each.offset) * sizeof(int64_t)), recorded.memory);
+    }
+}
+
+// Kernels record wrong indices when they run. A call reports what has been recorded by then; the first one waits.
+void Run::settle(const Step &step) {
+    Model::Recorded &recorded = *model_.records_[step.a];
+    if (step.b && recorded.waits.exchange(false)) model_.cuda_->wait(stream_);
+    volatile int64_t *record = reinterpret_cast<volatile int64_t *>(recorded.data);
+    for (size_t k = 0; k < program_.records[step.a].sites.size(); k++) {
+        int64_t value = record[k];
+        if (value == 0) continue;
+        memset(recorded.data, 0, program_.records[step.a].sites.size() * sizeof(int64_t));
+        bad_index(program_.records[step.a].sites[k], value);
+    }
 }
 
 void Run::library(const Step &step) {
@@ -266,7 +317,7 @@ void Run::lay_out(const Step &step) {
         stays = stays && !(frame_.slots[slot].exists && frame_.slots[slot].data == tensor.data);
     if (stays) return;
     Tensor made = allocated(step.b);
-    copy(tensor, made.data, made.strides);
+    copied(tensor, made.data, made.strides);
     frame_.drop(step.a);
     frame_.slots[step.a] = std::move(made);
 }
@@ -292,7 +343,7 @@ void Run::copy_to(const Step &step) {
     const Tensor &to = existing(step.a), &from = existing(step.b);
     if (to.rank != from.rank || to.dtype != from.dtype || !std::equal(to.sizes, to.sizes + to.rank, from.sizes))
         failed("New contents have other sizes than what they are written to.");
-    if (to.data != from.data) copy(from, to.data, to.strides);
+    if (to.data != from.data) copied(from, to.data, to.strides);
     if (uint32_t weight = model_.weight_of_slot_[step.a]; weight != NOTHING) model_.weights_[weight].version++;
 }
 
@@ -302,7 +353,7 @@ void Run::clone(const Step &step) {
     if (made.rank != from.rank || made.dtype != from.dtype ||
         !std::equal(made.sizes, made.sizes + made.rank, from.sizes))
         failed("A copy has other sizes than what is copied.");
-    copy(from, made.data, made.strides);
+    copied(from, made.data, made.strides);
     frame_.slots[step.a] = std::move(made);
 }
 
@@ -310,7 +361,13 @@ void Run::read(const Step &step) {
     const Tensor &tensor = existing(step.b);
     if (tensor.count() != 1)
         failed("A number is read from a tensor of sizes " + shown(tensor.sizes, tensor.rank) + ".");
-    frame_.set(step.a, element(tensor));
+    char bytes[8] = {};
+    Tensor here = tensor;
+    if (tensor.on_device) {
+        model_.cuda_->to_host(bytes, tensor.data, tensor.dtype->bytes, stream_);
+        here.data = bytes;
+    }
+    frame_.set(step.a, element(here));
 }
 
 void Run::part(const Step &step) {
@@ -355,7 +412,7 @@ DLManagedTensor *managed(const Tensor &tensor) {
     made->dims.insert(made->dims.end(), tensor.strides, tensor.strides + tensor.rank);
     DLTensor &shown = made->managed.dl_tensor;
     shown.data = tensor.data;
-    shown.device = {kDLCPU, 0};
+    shown.device = {tensor.on_device ? kDLCUDA : kDLCPU, 0};
     shown.ndim = static_cast<int32_t>(tensor.rank);
     shown.dtype = tensor.dtype->code;
     shown.shape = made->dims.data();

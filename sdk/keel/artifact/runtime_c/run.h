@@ -31,6 +31,9 @@ class Run {
     void check(const Step &step);
     void part(const Step &step);
     void read(const Step &step);
+    void record(const Step &step);
+    void settle(const Step &step);
+    void copied(const Tensor &from, char *to, const int64_t *strides);
     void clone(const Step &step);
     void copy_to(const Step &step);
     const Tensor &existing(uint32_t slot) const;

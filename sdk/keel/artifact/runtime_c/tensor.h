@@ -28,7 +28,7 @@ struct Tensor {
     const int64_t *sizes = nullptr, *strides = nullptr;  // strides in elements
     const DType *dtype = nullptr;
     uint32_t rank = 0;
-    bool exists = false;
+    bool exists = false, on_device = false;
     int64_t bytes = 0;  // of memory from `data` on
     Held holder;        // null if the memory is borrowed from the caller or belongs to the model
 
