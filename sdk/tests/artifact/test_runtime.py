@@ -159,6 +159,30 @@ def test_results_are_those_of_the_program_in_python(tmp_path: Path, name: str) -
         assert all(same(a, b) for a, b in zip(there, here, strict=True) if isinstance(a, Tensor))  # as it is written
 
 
+class Products(nn.Module):
+    """Products that are packed: with a norm folded in, a tensor added, and numbers."""
+
+    def __init__(self, variance: float) -> None:
+        super().__init__()
+        self.up, self.down, self.norm = nn.Linear(64, 128), nn.Linear(128, 64), nn.BatchNorm1d(64)
+        self.weight = nn.Parameter(R(64, 64))
+        nn.init.constant_(self.norm.running_var, variance)  # type: ignore[arg-type]
+
+    def forward(self, x: Tensor) -> Any:
+        return self.norm(self.down(self.up(x).relu())) + x, (x @ self.weight) * 2 + 1
+
+
+@pytest.mark.parametrize("variance", [2.0, torch.inf])  # nothing that is not finite is folded
+def test_packed_products_are_those_of_python(tmp_path: Path, variance: float) -> None:
+    torch.manual_seed(0)
+    case: Case = (Products(variance).eval(), (R(32, 64),), ({0: n},), ())
+    python = packaged(tmp_path / "m.keel", case, options={"mode": "max-autotune-no-cudagraphs"})
+    model = Model(tmp_path / "m.keel")
+    for rows in (32, 16, 1000, 32):  # weights are packed for the first number of rows
+        x = R(rows, 64)
+        assert all(map(same, model(x), python.call_flat([x])))
+
+
 def test_views_lie_in_the_memory_of_what_they_are_views_of(tmp_path: Path) -> None:
     packaged(tmp_path / "m.keel", CASES["views"]())
     x = R(4, 3)

@@ -42,21 +42,17 @@ class Owned {
     Handle handle_;
 };
 
+std::vector<int64_t> row_major(const std::vector<int64_t> &sizes) {
+    std::vector<int64_t> strides(sizes.size(), 1);
+    for (size_t d = sizes.size(); d-- > 1;) strides[d - 1] = strides[d] * (sizes[d] ? sizes[d] : 1);
+    return strides;
+}
+
 std::vector<double> elements(const Tensor &tensor) {  // of float32, in row-major order
-    std::vector<double> made(static_cast<size_t>(tensor.count()));
-    std::vector<int64_t> at(tensor.rank);
-    for (double &value : made) {
-        int64_t offset = 0;
-        for (uint32_t d = 0; d < tensor.rank; d++) offset += at[d] * tensor.strides[d];
-        float element;
-        memcpy(&element, tensor.data + offset * 4, 4);
-        value = element;
-        for (uint32_t d = tensor.rank; d-- > 0;) {
-            if (++at[d] < tensor.sizes[d]) break;
-            at[d] = 0;
-        }
-    }
-    return made;
+    std::vector<int64_t> sizes(tensor.sizes, tensor.sizes + tensor.rank), strides = row_major(sizes);
+    std::vector<float> plain(static_cast<size_t>(tensor.count()));
+    copy(tensor, reinterpret_cast<char *>(plain.data()), strides.data());
+    return {plain.begin(), plain.end()};
 }
 
 double combined(char sign, double a, double b) {
@@ -70,12 +66,6 @@ bool all_finite(const std::vector<float> &values) {
     for (float value : values)
         if (!std::isfinite(value)) return false;
     return true;
-}
-
-std::vector<int64_t> row_major(const std::vector<int64_t> &sizes) {
-    std::vector<int64_t> strides(sizes.size(), 1);
-    for (size_t d = sizes.size(); d-- > 1;) strides[d - 1] = strides[d] * (sizes[d] ? sizes[d] : 1);
-    return strides;
 }
 
 }  // namespace
@@ -168,7 +158,9 @@ std::shared_ptr<const PackedCall::Weights> PackedCall::made(const std::vector<Ha
         std::vector<double> scaled = elements(weight);
         int64_t inner = 1;
         for (uint32_t d = call_.channels + 1; d < weight.rank; d++) inner *= weight.sizes[d];
-        for (size_t k = 0; k < scaled.size(); k++) scaled[k] *= scale[k / static_cast<size_t>(inner) % channels];
+        size_t row = static_cast<size_t>(inner);
+        for (size_t k = 0; k < scaled.size(); k += row)
+            for (size_t at = k; at < k + row; at++) scaled[at] *= scale[k / row % channels];
         std::vector<float> folded(scaled.begin(), scaled.end()), added(shift.begin(), shift.end());
         bool finite = all_finite(folded) && all_finite(added);
         for (double value : scale) finite = finite && std::isfinite(value);
