@@ -73,7 +73,7 @@ class PackageWriter:
         self.names.add(name)
         info = zipfile.ZipInfo(name)  # of 1980
         info.file_size = len(content)
-        large = len(content) >= zipfile.ZIP64_LIMIT
+        large = len(content) * 1.05 > zipfile.ZIP64_LIMIT  # zipfile leaves room for what compression may add
         info.extra = _padding(self.archive.fp.tell(), len(name), large)  # type: ignore[union-attr]
         with self.archive.open(info, "w", force_zip64=large) as member:
             member.write(content)

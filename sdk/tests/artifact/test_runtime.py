@@ -7,6 +7,7 @@ import runpy
 import shutil
 import struct
 import threading
+import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -326,3 +327,11 @@ def test_packages_of_earlier_versions_are_run() -> None:
     for path in folder.glob("*.keel"):
         python, x = keel.load_package(path, trusted=True), made["arguments"](4)
         assert all(map(same, Model(path)(x), python.call_flat([x, 2])))
+
+
+def test_packages_of_more_than_two_gigabytes_have_another_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(zipfile, "ZIP64_LIMIT", 512)
+    monkeypatch.setattr(zipfile, "ZIP_FILECOUNT_LIMIT", 2)
+    path, x = tmp_path / "large.keel", R(3, 4)
+    keel.package(export(nn.Sequential(nn.Linear(4, 4), nn.ReLU()).eval(), (x,)), path, backends=CPP)
+    assert same(Model(path)(x)[0], keel.load_package(path, trusted=True)(x))

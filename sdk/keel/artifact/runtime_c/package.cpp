@@ -86,8 +86,7 @@ Package::Table Package::table() const {
         bad("It is not a package, or it is not complete.");
     Table all{number(tail + 10, 2), number(tail + 16, 4), tail};
     uint64_t size = number(tail + 12, 4);
-    if (all.count == 0xFFFF || size == FULL || all.start == FULL) {
-        if (tail < LOCATOR || !mark(tail - LOCATOR, "PK\6\7")) bad("Its end is damaged.");
+    if (tail >= LOCATOR && mark(tail - LOCATOR, "PK\6\7")) {  // of more than 2 GiB, or of many members
         all.end = number(tail - LOCATOR + 8, 8);
         if (!mark(all.end, "PK\6\6")) bad("Its end is damaged.");
         all.count = number(all.end + 32, 8);
