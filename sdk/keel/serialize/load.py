@@ -40,6 +40,8 @@ from keel.torch_adapter import (
 aten = torch.ops.aten
 
 
+_OF_PYTORCH = ("aten", "prims", "prim", "python")
+"""The namespaces of operators that PyTorch registers itself, and of arithmetic on numbers."""
 _BARRED: Mapping[str, str] = {name: op.barred for op in MEMBERS.values() if op.barred for name in op.overloads}
 """Operators that no file may call, and why."""
 
@@ -242,6 +244,9 @@ class _Loading:
             return decode(data, nodes.__getitem__, inner)
 
         target: Any = NUMBERS.get(node["op"]) or operator_named(node["op"])
+        if target is None and node["op"].partition(".")[0] not in _OF_PYTORCH:
+            do = "Import the package that registers the operator, and load the file again."
+            raise _lacking(node, f"No package that was imported registers {node['op']}.", do)
         if target is None:
             raise _lacking(node, f"This PyTorch has no {node['op']}.")
         if is_overload(target):
@@ -296,10 +301,8 @@ def _arguments(node: Data, target: Any) -> tuple[list[Data], dict[str, Data]]:
     )
 
 
-def _lacking(node: Data, why: str) -> KeelError:
-    return KeelError(
-        "opset-version",
-        f"PyTorch {torch.__version__} cannot run %{node['name']}.",
-        {node["op"]: why},
-        do="Load the graph with the PyTorch that it was saved with, or a newer one.",
-    )
+def _lacking(
+    node: Data, why: str, do: str = "Load the graph with the PyTorch that it was saved with, or a newer one."
+) -> KeelError:
+    what = f"PyTorch {torch.__version__} cannot run %{node['name']}."
+    return KeelError("opset-version", what, {node["op"]: why}, do=do)

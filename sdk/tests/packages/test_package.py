@@ -251,6 +251,22 @@ def test_parts_of_another_version_are_refused_or_compiled_again(tmp_path: Path) 
     assert torch.equal(load(path, backends=newer, recompile=True)(x), Model()(x)) and len(compiled) == 2
 
 
+def test_an_operator_of_a_package_that_is_not_imported_is_named(tmp_path: Path) -> None:
+    x, path = R(3), tmp_path / "a.keel"
+    with torch.library._scoped_library("acme", "FRAGMENT") as library:
+        library.define("twice(Tensor x) -> Tensor")
+        library.impl("twice", lambda x: x * 2, "CompositeExplicitAutograd")
+
+        class Twice(nn.Module):
+            def forward(self, x: Tensor) -> Tensor:
+                return torch.ops.acme.twice(x)
+
+        keel.package(export(Twice(), (x,)), path, backends=["eager"])
+        assert torch.equal(load(path)(x), x * 2)
+    with pytest.raises(KeelError, match=r"Import the package that registers"):
+        load(path)
+
+
 # -- files ------------------------------------------------------------------------------------------------------------
 
 
