@@ -229,3 +229,32 @@ def test_assertions_about_types_do_not_cut_the_graph() -> None:
         keel.compile_exported(export(Model(), (x,)), backends=[counting, whole("rest", last_resort=True)])(x), fn(x)
     )
     assert compiled == ["part"]
+
+
+class Sums(nn.Module):
+    def forward(self, x: Tensor, n: int) -> Tensor:
+        return x.sum(0) + n
+
+
+def test_arguments_that_fitted_do_not_make_others_fit() -> None:
+    shapes = {"x": {0: Dim("rows", min=2, max=5)}, "n": None}
+    compiled = keel.compile_exported(export(Sums(), (R(3, 4), 2), dynamic_shapes=shapes), backends=[whole()])
+    for _ in range(2):
+        for x in (R(3, 4), R(5, 4), R(4, 4).t().contiguous().t(), R(3, 8)[:, ::2]):
+            torch.testing.assert_close(compiled(x, 2), x.sum(0) + 2)
+        for wrong in ((R(6, 4), 2), (R(3, 4).double(), 2), (R(3, 5), 2), (R(3, 4), 3), (R(3, 4), 2.0), ([1.0], 2)):
+            with pytest.raises(KeelError, match="bad-input"):
+                compiled(*wrong)
+
+
+def test_a_number_below_its_range_is_refused() -> None:
+    class Adds(nn.Module):
+        def forward(self, x: Tensor, n: int) -> Tensor:
+            torch._check(n >= 0)
+            return x + n
+
+    program = export(Adds(), (R(3), 2), dynamic_shapes={"x": None, "n": Dim.DYNAMIC})
+    compiled = keel.compile_exported(program, backends=[whole()])
+    assert torch.equal(compiled(torch.zeros(3), 3), torch.full((3,), 3.0))
+    with pytest.raises((KeelError, RuntimeError)):
+        compiled(torch.zeros(3), -1)
