@@ -22,7 +22,7 @@ from keel.packages.boundary_data import boundary_to_data
 from keel.packages.load_package import load_package, loaded_package
 from keel.packages.package import write_package
 from keel.packages.package_file import PackageFile
-from keel.packages.package_manifest import read
+from keel.packages.package_manifest import manifest_of
 from keel.plugin import Backend
 from keel.runtime.call_boundary import CallBoundary, leaves_of
 from keel.settings import read_settings
@@ -131,9 +131,8 @@ def _loaded(content: bytes, made: ExportedGraph, backends: Sequence[str | Backen
     sizes that the graph does not have.
     """
     try:
-        package = loaded_package(
-            *read(PackageFile.of(memoryview(bytearray(content)), Path("artifact"))), backends=backends
-        )
+        file = PackageFile.of(memoryview(bytearray(content)), Path("artifact"))
+        package = loaded_package(file, manifest_of(file), backends=backends)
     except BaseException as raised:
         if is_interrupt(raised):
             raise

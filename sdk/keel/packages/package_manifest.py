@@ -70,13 +70,14 @@ def opened(path: str | os.PathLike[str]) -> tuple[PackageFile, Manifest]:
     if not path.is_file():
         raise KeelError("bad-option", f"There is no file {path}.")
     try:
-        return read(PackageFile.opened(path))
+        file = PackageFile.opened(path)
+        return file, manifest_of(file)
     except Malformed as wrong:
         raise bad_file(path, wrong, what="It is not a package that keel.package wrote.") from wrong
 
 
-def read(file: PackageFile) -> tuple[PackageFile, Manifest]:
-    """The file and its manifest. Raises Malformed, and KeelError[bad-artifact] for a package of a newer Keel."""
+def manifest_of(file: PackageFile) -> Manifest:
+    """The manifest of a package. Raises Malformed, and KeelError[bad-artifact] for a package of a newer Keel."""
     data = parsed(bytes(file.member(MANIFEST)), MANIFEST)
     number = data.get("format") if isinstance(data, dict) else None
     if type(number) is int and number > FORMAT:
@@ -86,7 +87,7 @@ def read(file: PackageFile) -> tuple[PackageFile, Manifest]:
             {"package": f"It has format {number}; this Keel reads up to format {FORMAT}."},
             do="Load it with a newer Keel.",
         )
-    return file, _manifest(Item(data, MANIFEST))
+    return _manifest(Item(data, MANIFEST))
 
 
 def _manifest(item: Item) -> Manifest:
