@@ -105,7 +105,7 @@ DISTRIBUTED: Mapping[str, Part] = {
 }
 PACKAGES: Mapping[str, Part] = {
     round_trip.PART: Part(round_trip.jobs, round_trip.measure, round_trip.bars),
-    round_trip.AOTI_PART: Part(round_trip.beside_jobs, round_trip.measure, round_trip.beside_bars),
+    round_trip.AOTI_PART: Part(round_trip.aoti_jobs, round_trip.measure, round_trip.aoti_bars),
 }
 SUITES: Mapping[str, Suite] = {
     "line": Suite(LINE),

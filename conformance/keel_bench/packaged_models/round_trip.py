@@ -42,7 +42,7 @@ BESIDE_AOTI = ("bert", "gpt2", "vit", "resnet18", "mobilenetv3")
 KEEL_PROCESSES, AOTI_PROCESSES = ("package", "load"), ("aoti_package", "aoti_load")
 
 
-def beside_jobs(chosen: Selection) -> list[Job]:
+def aoti_jobs(chosen: Selection) -> list[Job]:
     """Some models with static sizes."""
     models = [model for model in chosen.models if model in BESIDE_AOTI]
     return [chosen.job(AOTI_PART, m, "inference", along=STATIC, scale="tiny", rounds=1) for m in models]
@@ -87,39 +87,41 @@ def environment(process: PackagedCall, folder: Path) -> dict[str, str]:
 # -- the C++ runtime ---------------------------------------------------------------------------------------------------
 
 
-def program() -> Path:
-    """The program that runs packages, compiled once per machine."""
-    source = Path(__file__).with_name("run_package.cpp").read_text()
-    folder = Path(keel.runtime_sources())
-    sources = sorted(folder.glob("*.cpp"))
-    parts = [source, *(path.read_text() for path in sorted(folder.iterdir()) if path.suffix in (".cpp", ".h"))]
+def write_program(path: Path) -> None:
+    """Writes the program that runs packages, which is compiled once per machine."""
+    main, sources = Path(__file__).with_name("run_package.cpp"), keel.runtime_sources()
+    files = [main, *sorted(sources.glob("*.cpp"))]
+    texts = [each.read_text() for each in (*files, *sorted(sources.glob("*.h")))]
 
     def make() -> bytes:
-        with TemporaryDirectory() as out:
-            main, built = Path(out, "run_package.cpp"), Path(out, "run_package")
-            main.write_text(source)
-            names = [*map(str, sources), str(main)]
-            command = ["g++", "-std=c++17", "-O2", f"-I{folder}", "-o", str(built), *names, "-ldl", "-lpthread"]
+        with TemporaryDirectory() as folder:
+            made = Path(folder, "run_package")
+            command = [
+                "g++",
+                "-std=c++17",
+                "-O2",
+                f"-I{sources}",
+                "-o",
+                str(made),
+                *map(str, files),
+                "-ldl",
+                "-lpthread",
+            ]
             subprocess.run(command, check=True, capture_output=True, text=True)
-            return built.read_bytes()
+            return made.read_bytes()
 
-    content = keel.cache.Cache("bench").get_or_make([*parts, keel.cache.compiler_fingerprint("g++")], make)
-    path = Path(os.environ.get("TMPDIR", "/tmp"), f"keel-run-package-{os.getpid()}")
-    path.write_bytes(content)
+    path.write_bytes(keel.cache.Cache("bench").get_or_make([*texts, keel.cache.compiler_fingerprint("g++")], make))
     path.chmod(0o700)
-    return path
 
 
 def run_without_python(folder: Path, threads: int, device: str) -> dict[str, Any]:
     """The figures of the C++ runtime, and the results that differ from those of the compiled model."""
-    run = program()
-    try:
-        libtorch = str(Path(torch.__file__).parent / "lib")
-        command = [str(run), str(folder / PACKAGE), str(folder), str(REPEATS), str(threads), libtorch, device]
-        own = {**os.environ, "OMP_NUM_THREADS": str(threads)}
-        done = subprocess.run(command, capture_output=True, text=True, env=own, timeout=TIME_LIMIT, check=False)
-    finally:
-        run.unlink()
+    run = folder / "run_package"
+    write_program(run)
+    libtorch = Path(torch.__file__).parent / "lib"
+    command = [*map(str, (run, folder / PACKAGE, folder, REPEATS, threads, libtorch)), device]
+    own = {**os.environ, "OMP_NUM_THREADS": str(threads)}
+    done = subprocess.run(command, capture_output=True, text=True, env=own, timeout=TIME_LIMIT, check=False)
     if done.returncode != 0:
         return {"failure": (done.stderr or f"It ended with {done.returncode}.").strip()}
     wrong = []
@@ -157,7 +159,7 @@ def bars(results: Mapping[Job, Outcome]) -> Iterator[Criterion]:
     yield Criterion("packages: seconds to load, median", statistics.median(loads), "shown", None)
 
 
-def beside_bars(results: Mapping[Job, Outcome]) -> Iterator[Criterion]:
+def aoti_bars(results: Mapping[Job, Outcome]) -> Iterator[Criterion]:
     """What loading, calling and storing a package takes, in Python, without it, and by AOTInductor."""
     for job, outcome in results.items():
         if (row := outcome.row) is None:

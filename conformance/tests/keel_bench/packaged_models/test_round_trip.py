@@ -24,7 +24,7 @@ def row(wrong: list[str], runtime: dict[str, Any] | None, why: str | None = None
 def test_each_model_has_static_and_dynamic_sizes() -> None:
     jobs = round_trip.jobs(CHOSEN)
     assert [(job.model, job.along) for job in jobs] == [(m, s) for m in CHOSEN.models for s in (STATIC, DYNAMIC)]
-    assert [job.model for job in round_trip.beside_jobs(CHOSEN)] == ["resnet18", "bert"]
+    assert [job.model for job in round_trip.aoti_jobs(CHOSEN)] == ["resnet18", "bert"]
 
 
 def test_bars_count_what_came_through_and_name_what_did_not() -> None:
