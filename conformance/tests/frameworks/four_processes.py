@@ -12,7 +12,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -94,28 +94,30 @@ def accumulated(compiled: Compile) -> Trained:
     """DDP, which sums gradients in every second backward pass, and clips them."""
     model = Network()
     parallel = DistributedDataParallel(model)
-    run, optimizer, losses = compiled(parallel), torch.optim.AdamW(model.parameters(), lr=0.01), []
-    for step in range(STEPS):
-        for part in range(2):
-            with parallel.no_sync() if part == 0 else nullcontext():
-                loss = run(rows(step, SIZE * part + dist.get_rank()))
-                loss.backward()
-            losses.append(loss.detach())
-        nn.utils.clip_grad_norm_(model.parameters(), 0.1)
-        optimizer.step()
-        optimizer.zero_grad()
-    return losses, model
+    return in_two_parts(compiled(parallel), model, lambda last: nullcontext() if last else parallel.no_sync())
 
 
 def accumulated_in_shards(compiled: Compile) -> Trained:
     """The same with FSDP2."""
-    model, losses = sharded(compiled), []
-    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+    model = sharded(compiled)
+
+    def synchronizing(last: bool) -> AbstractContextManager[Any]:
+        model.set_requires_gradient_sync(last)  # type: ignore[operator]  # a method that fully_shard adds
+        return nullcontext()
+
+    return in_two_parts(model, model, synchronizing)
+
+
+def in_two_parts(
+    run: Callable[[Tensor], Tensor], model: nn.Module, synchronizing: Callable[[bool], AbstractContextManager[Any]]
+) -> Trained:
+    """Trains on two parts of each batch. ``synchronizing`` has gradients exchanged for the last part alone."""
+    optimizer, losses = torch.optim.AdamW(model.parameters(), lr=0.01), []
     for step in range(STEPS):
         for part in range(2):
-            model.set_requires_gradient_sync(part == 1)  # type: ignore[operator]  # a method that fully_shard adds
-            loss = model(rows(step, SIZE * part + dist.get_rank()))
-            loss.backward()
+            with synchronizing(part == 1):
+                loss = run(rows(step, SIZE * part + dist.get_rank()))
+                loss.backward()
             losses.append(loss.detach())
         nn.utils.clip_grad_norm_(model.parameters(), 0.1)
         optimizer.step()
