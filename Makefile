@@ -14,7 +14,12 @@ BACKEND ?= cpp
 LEVEL  ?= loop
 NAME   ?= keel_acme
 
-.PHONY: help dev test check house bless cases conform scaffolds device fuzz bench new docs demo
+# A day whose nightly build of PyTorch was good, and what finds out whether another one is.
+SINCE  ?= $(shell date -u -d '8 days ago' +%F)
+TRIAL  ?= python -m pytest -q -n $(JOBS) -m 'not slow' sdk/tests
+
+.PHONY: help dev test check house bless cases conform scaffolds device fuzz bench new docs demo dist workflows nightly \
+	bisect
 
 help:  ## show this list
 	@sed -nE 's/^([a-z]+):.*## (.*)/  \1\t\2/p' Makefile | expand -t 12
@@ -33,7 +38,7 @@ $(STAMP): pyproject.toml
 	touch $(STAMP)
 
 demo: $(STAMP)  ## a vendor plugin made, installed and used under two real models (about 4 minutes)
-	$(BIN)/python -m keel_bench.demo
+	$(BIN)/keel demo
 
 test: $(STAMP)  ## every test, and which ones took longest
 	$(BIN)/python -m pytest --tb=short -n $(JOBS) --dist loadfile --no-loadscope-reorder --durations=15 $(ARGS)
@@ -83,3 +88,24 @@ new: $(STAMP)  ## render a plugin package NAME at LEVEL=graph or loop
 docs: $(STAMP)  ## write the pages of the opset; check that every link and every snippet of docs/ holds
 	$(BIN)/keel spec docs
 	$(BIN)/python -m pytest -q conformance/tests/test_docs.py $(ARGS)
+
+dist: $(STAMP)  ## build sdist and wheel in dist/, check both, and try the wheel in a clean venv (about 6 minutes)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dist]'
+	rm -rf dist && $(BIN)/python -m build --outdir dist . && $(BIN)/twine check --strict dist/*
+	folder=$$(mktemp -d) && trap 'rm -r "$$folder"' EXIT && $(PYTHON) -m venv "$$folder/venv" \
+	  && "$$folder/venv/bin/pip" install --quiet --disable-pip-version-check \
+	       'torch==$(TORCH)' "$$(ls $$PWD/dist/*.whl)[conform]" \
+	  && cd "$$folder" && export KEEL_CACHE_DIR="$$folder/cache" PATH="$$folder/venv/bin:$$PATH" \
+	  && keel backends && keel new keel_acme --level loop && keel demo
+
+workflows: $(STAMP)  ## check the workflows in .github: actionlint for mistakes, zizmor for security
+	test -x $(BIN)/zizmor || $(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[workflows]'
+	$(BIN)/actionlint
+	$(BIN)/zizmor --offline --persona pedantic .github
+
+nightly:  ## run TRIAL with the newest nightly build of PyTorch, in .venv-nightly
+	PYTHONPATH=conformance $(PYTHON) -m keel_bench.nightlies --since $(SINCE) --install .venv-nightly
+	PATH="$$PWD/.venv-nightly/bin:$$PATH" $(TRIAL)
+
+bisect:  ## name the first nightly build of PyTorch since SINCE=2026-11-01 with which TRIAL fails (hours)
+	PYTHONPATH=conformance $(PYTHON) -m keel_bench.nightlies --since $(SINCE) -- $(TRIAL)

@@ -1,4 +1,4 @@
-"""``make demo``: a vendor's plugin made, installed and tried, then two real models placed on it, on cpp and on eager.
+"""``keel demo``: a vendor's plugin made, installed and tried, then two models placed on it, on cpp and on eager.
 
 Everything happens in a temporary folder: the plugin is installed beside the environment, not into it.
 """
@@ -18,21 +18,22 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
+import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 import keel
-from keel_conformance.models import ModelCase, build
+from keel_conformance.models import ModelCase
 
 from .accuracy_trial import leave
 from .compilers import EAGER, INDUCTOR, compiled
+from .demo_models import Shown, models
 from .error_metrics import TIMES, compare, judge
 from .training_step import MODES, Step, prepare, reference, run
 
 VENDOR, PACKAGE = "acme", "keel_acme"
 PLACED_ON = (VENDOR, "cpp", EAGER)
-MODELS = {"bert": "BERT (Hugging Face, two layers)", "resnet18": "ResNet-18 (timm)"}
 STEPS = 7
 TIMINGS = 15
 REASONS = 8
@@ -40,7 +41,7 @@ REASONS = 8
 Forward = Callable[..., Any]
 
 
-class Shown:
+class Terminal:
     """The terminal, and how far the demo is."""
 
     def __init__(self) -> None:
@@ -58,8 +59,14 @@ class Shown:
         self.console.print(f"[dim]{time.monotonic() - began:.0f} s[/]\n")
 
 
+app = typer.Typer(add_completion=False)
+
+
+@app.callback(invoke_without_command=True)
 def main() -> None:
-    shown = Shown()
+    """Create a vendor's plugin, install it and run two models on it, in a few minutes and a temporary folder."""
+    shown = Terminal()
+    chosen, sentences = models()
     with TemporaryDirectory(prefix="keel-demo-") as name:
         folder = Path(name)
         # Caches of its own: what is shown is a first run, on any machine.
@@ -69,17 +76,19 @@ def main() -> None:
             "HF_HUB_OFFLINE": "1",
         }
         make_plugin(shown, folder)
-        for model, title in MODELS.items():
-            place(shown, model, title)
-        for model, title in MODELS.items():
-            measure(shown, model, title)
+        for sentence in sentences:
+            shown.console.print(f"{sentence}\n")
+        for model in chosen:
+            place(shown, model)
+        for model in chosen:
+            measure(shown, model)
     shown.console.print(f"Done in {time.monotonic() - shown.start:.0f} s.")
 
 
 # -- the vendor's side -------------------------------------------------------------------------------------
 
 
-def make_plugin(shown: Shown, folder: Path) -> None:
+def make_plugin(shown: Terminal, folder: Path) -> None:
     """Renders, installs, discovers and tries a plugin; afterwards this process finds it too."""
     plugin, site = folder / PACKAGE, folder / "site"
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(site), os.environ.get("PYTHONPATH", "")])}
@@ -131,10 +140,10 @@ def call(arguments: Sequence[str], environment: dict[str, str]) -> str:
 # -- the models ---------------------------------------------------------------------------------------------
 
 
-def place(shown: Shown, model: str, title: str) -> None:
+def place(shown: Terminal, model: Shown) -> None:
     """Shows which backend takes which calls, the reasons for refusals, and the errors against float64."""
-    with shown.step(f"{title} on {', '.join(PLACED_ON)}"):
-        case = prepare(Step("training"), build(model))
+    with shown.step(f"{model.title} on {', '.join(PLACED_ON)}"):
+        case = prepare(Step("training"), model.make("line"))
         named: dict[str, Any] = {**case.kwargs, **case.targets}
         explanation = keel.explain(case.model, *case.args, backends=PLACED_ON, **named)
         shown.console.print(parts(explanation))
@@ -168,7 +177,7 @@ def reasons(explanation: keel.testing.Explanation) -> Table:
     return table
 
 
-def errors(model: str, on: Sequence[str] = PLACED_ON, scale: str = "line") -> Table:
+def errors(model: Shown, on: Sequence[str] = PLACED_ON, scale: str = "line") -> Table:
     """For each mode: the tensor that fares worst beside eager, and the typical one."""
     table = Table(
         "step",
@@ -183,10 +192,10 @@ def errors(model: str, on: Sequence[str] = PLACED_ON, scale: str = "line") -> Ta
     )
     for mode in MODES:
         step = Step(mode)
-        cases = [prepare(step, build(model, scale=scale)) for _ in range(2)]
+        cases = [prepare(step, model.make(scale)) for _ in range(2)]
         forwards: list[Forward] = [placed(on, cases[0].model), cases[1].model]
         left = [leave(step, case, forward) for case, forward in zip(cases, forwards, strict=True)]
-        verdicts = judge([compare(left[0], left[1], reference(step, build(model, scale=scale)))])
+        verdicts = judge([compare(left[0], left[1], reference(step, model.make(scale)))])
         worst = verdicts[0]
         table.add_row(
             mode,
@@ -205,14 +214,14 @@ def placed(backends: Sequence[str], fn: Forward) -> Forward:
     return torch.compile(fn, backend="keel", options=options)
 
 
-def measure(shown: Shown, model: str, title: str) -> None:
+def measure(shown: Terminal, model: Shown) -> None:
     """The first call and the warm call of an inference step under each compiler."""
-    with shown.step(f"{title}: speed of inference"), TemporaryDirectory(prefix="keel-demo-") as caches:
+    with shown.step(f"{model.title}: speed of inference"), TemporaryDirectory(prefix="keel-demo-") as caches:
         # What the steps before have compiled would make a first call too short.
         torch.compiler.reset()
         os.environ |= {"KEEL_CACHE_DIR": f"{caches}/keel", "TORCHINDUCTOR_CACHE_DIR": f"{caches}/inductor"}
         step = Step("inference")
-        case = prepare(step, build(model))
+        case = prepare(step, model.make("line"))
         forwards: dict[str, Forward] = {
             "eager": case.model,
             "Inductor": compiled(case.model, INDUCTOR),
@@ -243,4 +252,4 @@ def seconds(step: Step, case: ModelCase, forward: Forward) -> float:
 
 
 if __name__ == "__main__":
-    main()
+    app()

@@ -18,6 +18,7 @@ from keel.claims import claimed, claims_of, damaged, is_own
 from keel.command_help import summary
 from keel.entry_points import Carried, unreadable
 from keel.errors import KeelError, message_of
+from keel.extras import require
 
 GROUP, SPEC_GROUP = "keel.commands", "keel.spec_commands"
 COMMANDS: Mapping[str, str] = {
@@ -142,7 +143,9 @@ def _with_mounted(own: typer.Typer, group: str, first_word: str | None) -> typer
 
 
 def _command(name: str, point: Carried) -> typer.Typer:
-    """Raises KeelError[broken-plugin]."""
+    """Raises KeelError[broken-plugin], or KeelError[missing-extra] for a command of Keel's other packages."""
+    if is_own(point):
+        require("conform", f"keel {name}")
     from keel.discovery import loaded, try_imports
     from keel.quarantine import Report
 

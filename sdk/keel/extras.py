@@ -7,8 +7,12 @@ from importlib.util import find_spec
 
 from keel.errors import KeelError
 
-EXTRAS: Mapping[str, tuple[str, ...]] = {"cli": ("typer", "rich"), "placement": ("scipy",)}
-"""Each extra's packages, as pyproject.toml has them."""
+EXTRAS: Mapping[str, tuple[str, ...]] = {
+    "cli": ("typer", "rich"),
+    "placement": ("scipy",),
+    "conform": ("jsonschema", "pytest"),
+}
+"""Each extra's packages, as pyproject.toml has them, but for those that PyTorch needs anyway."""
 
 
 def missing(extra: str) -> list[str]:
