@@ -199,6 +199,12 @@ def test_fuel_finds_the_fusion() -> None:
 
 @pytest.mark.filterwarnings("ignore:.isinstance.treespec, LeafSpec:FutureWarning")
 @pytest.mark.usefixtures("own_cache")
+def test_the_wrong_operator_of_a_model_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    [wrong] = module(HOW / "my-model-is-wrong.md").found.wrong
+    assert (wrong.operator, wrong.module) == ("aten.gelu.default", "1")
+    assert capsys.readouterr().out.startswith("gelu is wrong in 1: ")
+
+
 def test_a_graph_is_saved_and_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     page, x = module(HOW / "save-a-graph.md"), torch.randn(5, 4)

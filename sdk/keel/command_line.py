@@ -25,6 +25,8 @@ COMMANDS: Mapping[str, str] = {
     "backends": "List installed backends: which can be used here, and what is wrong with the others.",
     "explain": "Compile models and report which backend takes which calls, the refusals with reasons and lines of "
     "code, the cost by the data sheets, and what to implement next.",
+    "compare": "Compare the values of a compiled model with float64, forward and backward, and name the first operator "
+    "that is over its error budget. The exit status is 1 if there is one.",
     "opt": "Read a kernel from its text and print, render or run it.",
     "package": "Compile a model and write it to one file, which Python and C++ programs load.",
     "inspect": "Show what a package is, who made it and what it needs. Nothing in it is run.",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json as js
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -17,13 +17,14 @@ from rich.markup import escape
 from rich.table import Table
 
 from keel import opt as kernels
+from keel.debug_commands import compare
 from keel.discovery import Discovery, find, installed, survey
 from keel.documents import Malformed, bad_file, text_of
 from keel.entry_points import Carried
 from keel.errors import KeelError
 from keel.explanation import Explanation
 from keel.explanation import explain as explained
-from keel.named_models import made_by
+from keel.named_models import called_model
 from keel.new import LEVELS
 from keel.new import new as render
 from keel.package_commands import inspect, package
@@ -207,7 +208,7 @@ def explain(
     }
     explanations: dict[str, Explanation] = {}
     for name in what:
-        fn, args, kwargs = _made(name)
+        fn, args, kwargs = called_model(name)
         explanations[name] = explained(fn, *args, **options, **kwargs)
     if html is not None:
         from keel.explain_page import page
@@ -235,17 +236,6 @@ def _steps(steps: Sequence[Step]) -> Table:
     for s in steps[:20]:
         table.add_row(s.backend, escape(s.operator), str(s.calls), duration(s.saved))
     return table
-
-
-def _made(what: str) -> tuple[Callable[..., Any], Sequence[Any], Mapping[str, Any]]:
-    usage = "Write MODULE:FACTORY, where the factory returns (function, (argument, ...)) or that and a dict."
-    made = made_by(what, usage)
-    match made:
-        case (fn, tuple() | list() as args) if callable(fn):
-            return fn, args, {}
-        case (fn, tuple() | list() as args, dict() as kwargs) if callable(fn):
-            return fn, args, kwargs
-    raise KeelError("bad-option", f"{what!r} returned {type(made).__name__}.", do=usage)
 
 
 @app.command()
@@ -334,5 +324,6 @@ def _table(*columns: str) -> Table:
 
 
 app.command()(ops)
+app.command()(compare)
 app.command()(package)
 app.command()(inspect)

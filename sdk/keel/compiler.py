@@ -43,7 +43,9 @@ from keel.graph.tensor_devices import device_types, devices_of
 from keel.graph.verify import verify
 from keel.interpreter import in_one_chunk, no_collection
 from keel.logs import log_event
+from keel.number_checks import number_checks
 from keel.placement.faults import Fault
+from keel.placement.part_graphs import build_part_graphs
 from keel.placement.placement import Plan
 from keel.plugin import Backend
 from keel.progress import shown_progress
@@ -55,7 +57,7 @@ from keel.runtime.freed_memory import give_back_freed_memory
 from keel.runtime.link import link
 from keel.runtime.link_program import LinkProgram, link_program
 from keel.runtime.part_context import PartContexts, common_context
-from keel.runtime.part_interface import BuiltPart
+from keel.runtime.part_interface import BuiltPart, Watch
 from keel.saved_images import saved_images
 from keel.selection import Planner, Selection
 from keel.settings import Settings, with_plugins
@@ -85,17 +87,20 @@ long: data sheets are seldom further off, and a plan that is timed has to be com
 
 @dataclass(frozen=True)
 class DynamoBackend:
-    """The backend that Dynamo calls: Keel with its settings."""
+    """The backend that Dynamo calls: Keel with its settings. ``watch`` watches the calls of parts."""
 
     __name__ = "keel"
 
     settings: Settings
     listen: Listener = ignore
+    watch: Watch | None = None
 
     @in_one_chunk
     def __call__(self, gm: fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
         settings = with_plugins(self.settings, device_types(gm.graph))
-        graphs = GraphPair() if settings.replays_graphs and not is_checking_every_call() else None
+        watch = self.watch or number_checks(strict=settings.strict)
+        is_watched = watch is not None or is_checking_every_call()
+        graphs = GraphPair() if settings.replays_graphs and not is_watched else None
 
         def compiler(captured: Captured) -> Boxed:
             if settings.freeze and captured.kind == "inference":
@@ -107,7 +112,7 @@ class DynamoBackend:
             owners, listen = Owners(), self.listen
             if graphs is not None and not all(backend.capturable for backend in settings.backends):
                 listen = each_of(owners, listen)
-            run = compile_captured(captured, settings, listen)
+            run = compile_captured(captured, settings, listen, watch)
             if graphs is None:
                 return run
             return graphs.replayed(run, captured, getattr(run, "decided", lambda: True), owners.why_not_captured)
@@ -116,7 +121,8 @@ class DynamoBackend:
         with unwrapped(), no_collection():
             reject_excluded_inputs(gm)
             images = partial(saved_images, backends=settings.backends, by_cost=settings.placement != "order")
-            saves = self._saves(settings, example_inputs)
+            is_saved = watch is None or is_saved_by_force()
+            saves = self._saves(settings, example_inputs) if is_saved else None
             with restoring_with(settings):
                 run = capture(gm, example_inputs, compiler, images, Decompositions(settings.backends), saves)
         give_back_freed_memory()
@@ -183,7 +189,9 @@ def compile_for(store: GraphStore, settings: Settings, listen: Listener) -> Boxe
 
 @in_one_chunk
 @no_collection()
-def compile_captured(captured: Captured, settings: Settings, listen: Listener = ignore) -> Boxed:
+def compile_captured(
+    captured: Captured, settings: Settings, listen: Listener = ignore, watch: Watch | None = None
+) -> Boxed:
     """Compiles a captured graph to a callable. Calls on streams, events, or values without a type are not compiled;
     each graph between them is compiled by itself. If a backend contradicts itself, or its data sheet fails, the graph
     is compiled again without the backend or the sheet, with a KeelWarning. Under ``strict`` that is
@@ -195,9 +203,9 @@ def compile_captured(captured: Captured, settings: Settings, listen: Listener = 
     if steps := segments(captured, eager):
         if eager:
             warn_of_eager_calls(eager)
-        return in_order(captured, steps, partial(compile_captured, settings=settings, listen=listen))
-    # Listeners get the whole graph, so with one the graph is always compiled.
-    entry = cache_entry(captured, settings) if listen is ignore else None
+        return in_order(captured, steps, partial(compile_captured, settings=settings, listen=listen, watch=watch))
+    # Listeners get the whole graph, and a watch those of the parts, so with one the graph is always compiled.
+    entry = cache_entry(captured, settings) if listen is ignore and watch is None else None
     began = perf_counter()
     with nullcontext() if entry is None else entry.recording():
         if entry is not None and (loaded := entry.load()) is not None:
@@ -209,18 +217,18 @@ def compile_captured(captured: Captured, settings: Settings, listen: Listener = 
         with shown_progress(captured.kind) as progress:
             without_sheet = {b.name for b in settings.backends if b.cost is None}
             reported = partial(warn_of_idle_backends, without_sheet) if listen is ignore else listen
-            return _without_faulty_backends(captured, settings, each_of(progress, log_event, reported), entry)
+            return _without_faulty_backends(captured, settings, each_of(progress, log_event, reported), entry, watch)
 
 
 def _without_faulty_backends(
-    captured: Captured, settings: Settings, listen: Listener, entry: GraphStore | None
+    captured: Captured, settings: Settings, listen: Listener, entry: GraphStore | None, watch: Watch | None = None
 ) -> Boxed:
     """Compiles a graph, and again without each backend that contradicts itself."""
     folder = dump.folder(captured.kind)
     faults: list[Fault] = []
     while True:
         try:
-            run = compile_graph(captured, settings, folder, listen, None if faults else entry)
+            run = compile_graph(captured, settings, folder, listen, None if faults else entry, watch)
         except Fault as fault:
             if settings.strict:
                 raise fault.error from fault.__cause__
@@ -238,10 +246,15 @@ def _without_faulty_backends(
 
 
 def compile_graph(
-    captured: Captured, settings: Settings, folder: Path | None, listen: Listener, entry: GraphStore | None = None
+    captured: Captured,
+    settings: Settings,
+    folder: Path | None,
+    listen: Listener,
+    entry: GraphStore | None = None,
+    watch: Watch | None = None,
 ) -> Boxed:
     """The whole pipeline for one captured graph, which is stored in its ``entry``, if it has one and no backend
-    failed. Raises ``Fault`` if a backend is unreliable.
+    failed. A ``watch`` gets its parts. Raises ``Fault`` if a backend is unreliable.
     """
     guards = len(guards_of(captured.fake_mode))
     # Capture has been done; its result is checked like that of every other stage.
@@ -262,18 +275,16 @@ def compile_graph(
     gm = selection.gm
     stages.write("legalized", lambda: dump.graph_text(gm))
     verify(gm, "legalization")
-    plan = planner.verified(gm, selection.plan)
+    plan, reliable = planner.verified(gm, selection.plan), not planner.support.warn()
     stages.write("placed", lambda: dump.json_text(plan.as_json()))
-    reliable = not planner.support.warn()
 
     # Compile parts. If a backend cannot compile one, place the graph again without that claim.
     stages.begin("compile")
     ctx = common_context(captured, dump=folder, fuel=settings.fuel, spends_memory=settings.spends_memory)
     contexts = PartContexts(ctx, dict(settings.options))
-    compiled: Runs = {}
-    failures: list[PartFailure] = []
+    compiled, failures = Runs(), list[PartFailure]()
     while True:
-        contexts = contexts.with_common(overwrites=_overwrites(captured, gm, plan, settings))
+        contexts = contexts.with_common(overwrites=_overwrites(captured, gm, plan, settings, watch))
         built, failed = compile_parts(gm, plan, contexts, compiled, strict=settings.strict, report=listen)
         if not failed:
             break
@@ -282,19 +293,18 @@ def compile_graph(
 
     # Link: one flat function that calls the parts in order.
     parts = report_failures(plan, [part.linked() for part in built], failures)
+    parts = parts if watch is None else watch(captured.kind, build_part_graphs(gm, plan), built, parts)
     stages.trace("parts", lambda: dump.json_text([part.as_json() for part in parts]))
     stages.begin("link")
     program = link_program(gm, captured.constants)
     run = link(program, parts, captured.constants)
     run = _stored(entry if reliable and not failures else None, stages, run, program, built, guards)
     stages.end()
-    graph = GraphCompiled(
-        captured.kind, captured.gm, gm, plan, tuple(parts), planner.constants, stages.seconds, planner.price
-    )
+    known = planner.constants, stages.seconds, planner.price
+    graph = GraphCompiled(captured.kind, captured.gm, gm, plan, tuple(parts), *known)
     listen(graph)
-    if settings.placement != "measured":
-        return run
-    return _autotune(graph, run, selection, planner, contexts, listen)
+    is_measured = settings.placement == "measured"
+    return _autotune(graph, run, selection, planner, contexts, listen) if is_measured else run
 
 
 def _stored(
@@ -316,12 +326,15 @@ def _stored(
     return run
 
 
-def _overwrites(captured: Captured, gm: fx.GraphModule, plan: Plan, settings: Settings) -> Mapping[str, str]:
+def _overwrites(
+    captured: Captured, gm: fx.GraphModule, plan: Plan, settings: Settings, watch: Watch | None
+) -> Mapping[str, str]:
     """The results that may be written over an input, with the input, by name. After an error each input must be whole,
     old or new, so a graph that may stop between kernels, at an assertion or another part, overwrites nothing. A graph
-    whose calls are repeated or checked overwrites nothing, either.
+    whose calls are repeated, watched or checked overwrites nothing, either.
     """
-    repeated = settings.replays_graphs or settings.placement == "measured" or is_checking_every_call()
+    is_watched = watch is not None or is_checking_every_call()
+    repeated = settings.replays_graphs or settings.placement == "measured" or is_watched
     stops = any(n.op == "call_function" and has_effect(n.target) and not is_random(n.target) for n in gm.graph.nodes)
     if not captured.overwrites or repeated or stops or len(plan.parts) != 1:
         return {}

@@ -108,7 +108,7 @@ def explain(
         None, {"backends": backends, "strict": strict, "placement": placement, "costs": costs, "pins": pins}
     )
     owned = [*fn.parameters(), *fn.buffers()] if isinstance(fn, nn.Module) else []
-    settings = with_plugins(settings, {t.device.type for t in (*_tensors((args, kwargs)), *owned)})
+    settings = with_plugins(settings, {t.device.type for t in (*tensors_in((args, kwargs)), *owned)})
     if without or assume:  # parts run in eager PyTorch, so measured times would be wrong
         settings = replace(
             settings,
@@ -120,7 +120,7 @@ def explain(
     # A new callable, so that Dynamo does not reuse earlier compiled code.
     run = torch.compile(fn, backend=DynamoBackend(settings, log), dynamic=dynamic)
     for _ in range(LONGEST * (1 + len(settings.backends))):
-        _backward(run(*args, **kwargs), fn, args, kwargs)
+        run_backward(run(*args, **kwargs), fn, args, kwargs)
         if not log.is_timing:
             break
     return Explanation(
@@ -130,23 +130,24 @@ def explain(
     )
 
 
-def _backward(results: Any, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-    """Runs the backward pass, if there is one, because its graph is compiled when it is first needed."""
-    outputs = [t for t in _tensors(results) if t.requires_grad]
-    leaves = [t for t in _tensors((args, dict(kwargs))) if t.requires_grad]
+def run_backward(results: Any, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+    """Runs the backward pass of a call, if there is one. No ``.grad`` is written."""
+    outputs = [t for t in tensors_in(results) if t.requires_grad]
+    leaves = [t for t in tensors_in((args, dict(kwargs))) if t.requires_grad]
     leaves += [p for p in (fn.parameters() if isinstance(fn, nn.Module) else ()) if p.requires_grad]
     if outputs and leaves:
         torch.autograd.grad(outputs, leaves, [torch.ones_like(t) for t in outputs], allow_unused=True)
 
 
-def _tensors(value: Any) -> list[torch.Tensor]:
+def tensors_in(value: Any) -> list[torch.Tensor]:
+    """The tensors in nested lists, tuples and dicts."""
     match value:
         case torch.Tensor():
             return [value]
         case Mapping():
-            return [t for v in value.values() for t in _tensors(v)]
+            return [t for v in value.values() for t in tensors_in(v)]
         case list() | tuple():
-            return [t for v in value for t in _tensors(v)]
+            return [t for v in value for t in tensors_in(v)]
     return []
 
 

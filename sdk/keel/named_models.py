@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import zipfile
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -54,3 +55,15 @@ def program_of(what: str) -> ExportedProgram:
         case (torch.nn.Module() as model, tuple() as args, dict() as kwargs, dynamic):
             return torch.export.export(model, args, kwargs, dynamic_shapes=dynamic)
     raise KeelError("bad-option", f"{what!r} returned something else.", do=_USAGE)
+
+
+def called_model(what: str) -> tuple[Callable[..., Any], Sequence[Any], Mapping[str, Any]]:
+    """The function or module that a factory returns, with its arguments. Raises KeelError[bad-option]."""
+    usage = "Write MODULE:FACTORY, where the factory returns (function, (argument, ...)) or that and a dict."
+    made = made_by(what, usage)
+    match made:
+        case (fn, tuple() | list() as args) if callable(fn):
+            return fn, args, {}
+        case (fn, tuple() | list() as args, dict() as kwargs) if callable(fn):
+            return fn, args, kwargs
+    raise KeelError("bad-option", f"{what!r} returned {type(made).__name__}.", do=usage)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from keel.placement.part_graphs import PartGraph
@@ -79,3 +80,9 @@ class BuiltPart:
     def forget_program(self) -> None:
         """Frees what only saving a part of a loop target needs."""
         getattr(self.compiled, "__dict__", {}).pop("loop_part", None)
+
+
+Watch = Callable[[str, Sequence[PartGraph], Sequence[BuiltPart], Sequence[CompiledPart]], list[CompiledPart]]
+"""Replaces the parts of a graph of a kind (inference, forward, backward) by parts whose calls are watched. It gets the
+graphs of the parts as they were before backends got them, because a backend may change its graph.
+"""
