@@ -37,6 +37,7 @@ def all_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KEEL_CHECK", "numbers:all")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("all_numbers")
 def test_wrong_numbers_give_one_warning_for_a_part() -> None:
     acme = Backend(name="acme", device="cpu", supports=lambda call: None, compile=wrong_sigmoid)
@@ -50,6 +51,7 @@ def test_wrong_numbers_give_one_warning_for_a_part() -> None:
     assert "return torch.sigmoid(x @ x.t())" in text and "keel compare" in text
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("all_numbers")
 def test_under_strict_wrong_numbers_are_an_error() -> None:
     acme = Backend(name="acme", device="cpu", supports=lambda call: None, compile=wrong_sigmoid)
@@ -57,6 +59,7 @@ def test_under_strict_wrong_numbers_are_an_error() -> None:
         keel.compile(model, backends=[acme], strict=True)(torch.randn(4, 4))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("all_numbers")
 @pytest.mark.parametrize("boxed", [False, True])
 def test_right_numbers_give_no_warning_in_training(boxed: bool) -> None:
@@ -82,6 +85,7 @@ def test_right_numbers_give_no_warning_in_training(boxed: bool) -> None:
             run(torch.randn(4, 8)).square().sum().backward()
 
 
+@pytest.mark.slow
 def test_nothing_is_checked_without_the_variable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("KEEL_CHECK", raising=False)
     acme = Backend(name="acme", device="cpu", supports=lambda call: None, compile=wrong_sigmoid)
@@ -125,6 +129,7 @@ def test_checks_take_their_share_of_the_time_and_parts_take_turns(slow: float) -
     assert max(part.checks for part in parts) - min(part.checks for part in parts) <= 1
 
 
+@pytest.mark.slow
 def test_a_part_that_cannot_be_judged_still_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KEEL_CHECK", "numbers:all")
 

@@ -39,6 +39,7 @@ def defects(results: list[Any], want: Callable[..., Any], *inputs: Tensor, **mor
     return [one.judgment.defect for one in judge_part(graph(want, *inputs), inputs, results, **more)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 def test_legal_evaluations_are_within_the_budget(dtype: torch.dtype) -> None:
     inputs = inputs_of(dtype)
@@ -51,6 +52,7 @@ def test_legal_evaluations_are_within_the_budget(dtype: torch.dtype) -> None:
         assert not any(defects(list(results), mixed, *inputs))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("dtype", "output"), [(torch.float32, k) for k in range(5)] + [(torch.bfloat16, k) for k in (0, 4)]
 )
@@ -161,6 +163,7 @@ def test_a_graph_with_effects_is_not_run_again() -> None:
         judge_part(gm, [x], [x + 1])
 
 
+@pytest.mark.slow
 def test_a_size_that_depends_on_rounding_is_not_judged() -> None:
     def chosen(x: Tensor, w: Tensor) -> Tensor:
         return torch.nonzero(x @ w > 0)
