@@ -9,6 +9,8 @@ TORCH  ?= $(DEFAULT_TORCH)
 VENV   := .venv$(if $(filter $(DEFAULT_TORCH),$(TORCH)),,-$(TORCH))
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
+TOWNCRIER := $(BIN)/towncrier
+VERSION ?= $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
 JOBS   ?= 2
 BACKEND ?= cpp
 LEVEL  ?= loop
@@ -18,8 +20,8 @@ NAME   ?= keel_acme
 SINCE  ?= $(shell date -u -d '8 days ago' +%F)
 TRIAL  ?= python -m pytest -q -n $(JOBS) -m 'not slow' sdk/tests
 
-.PHONY: help dev test check house bless cases conform scaffolds device fuzz bench new docs demo dist workflows nightly \
-	bisect
+.PHONY: help dev test check house bless cases conform scaffolds device fuzz bench new docs demo browse dist tutorial workflows nightly \
+	bisect changelog release releasable opset
 
 help:  ## show this list
 	@sed -nE 's/^([a-z]+):.*## (.*)/  \1\t\2/p' Makefile | expand -t 12
@@ -85,9 +87,16 @@ bench: $(STAMP)  ## measure the line's bars on BACKEND=cpp (long; see docs/bench
 new: $(STAMP)  ## render a plugin package NAME at LEVEL=graph or loop
 	$(BIN)/keel new $(NAME) --level $(LEVEL)
 
-docs: $(STAMP)  ## write the pages of the opset; check that every link and every snippet of docs/ holds
+docs: $(STAMP)  ## write the pages of the opset, check links and snippets of docs/, and build the site in build/site
 	$(BIN)/keel spec docs
 	$(BIN)/python -m pytest -q conformance/tests/test_docs.py $(ARGS)
+	test -x $(BIN)/sphinx-build || $(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[docs]'
+	$(BIN)/python docs/site/pages.py build/pages
+	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going -c docs/site build/pages build/site
+
+browse: docs  ## check the site in Chromium: links, console, phone width, accessibility; needs npm and CHROMIUM
+	npm install --silent --no-audit --no-fund --prefix build playwright-core axe-core
+	node docs/site/check.mjs build/site build/pictures
 
 dist: $(STAMP)  ## build sdist and wheel in dist/, check both, and try the wheel in a clean venv (about 6 minutes)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dist]'
@@ -97,6 +106,13 @@ dist: $(STAMP)  ## build sdist and wheel in dist/, check both, and try the wheel
 	       'torch==$(TORCH)' "$$(ls $$PWD/dist/*.whl)[conform]" \
 	  && cd "$$folder" && export KEEL_CACHE_DIR="$$folder/cache" PATH="$$folder/venv/bin:$$PATH" \
 	  && keel backends && keel new keel_acme --level loop && keel demo
+
+tutorial: dist  ## run the tutorial word by word, in a new venv with the wheel (less than 15 minutes)
+	folder=$$(mktemp -d) && trap 'rm -r "$$folder"' EXIT && export KEEL_CACHE_DIR="$$folder/cache" \
+	  PIP_FIND_LINKS="$$PWD/dist $${PIP_FIND_LINKS:-}" PIP_CONSTRAINT="$$folder/torch" PATH="$$(dirname $(PYTHON)):$$PATH" \
+	  && echo 'torch==$(TORCH)' > "$$folder/torch" \
+	  && program=$$(awk '/^```bash$$/ {on=1; next} /^```$$/ {on=0} on' docs/tutorial/README.md) \
+	  && cd "$$folder" && time bash -euxo pipefail -c "$$program"
 
 workflows: $(STAMP)  ## check the workflows in .github: actionlint for mistakes, zizmor for security
 	test -x $(BIN)/zizmor || $(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[workflows]'
@@ -109,3 +125,21 @@ nightly:  ## run TRIAL with the newest nightly build of PyTorch, in .venv-nightl
 
 bisect:  ## name the first nightly build of PyTorch since SINCE=2026-11-01 with which TRIAL fails (hours)
 	PYTHONPATH=conformance $(PYTHON) -m keel_bench.nightlies --since $(SINCE) -- $(TRIAL)
+
+changelog: $(TOWNCRIER)  ## print the section of CHANGELOG.md that the fragments give, for VERSION=0.2.0
+	$(TOWNCRIER) build --draft --version $(VERSION)
+
+release: $(TOWNCRIER)  ## write VERSION=0.2.0 into pyproject.toml, and the fragments into CHANGELOG.md
+	sed -i 's/^version = ".*"/version = "$(VERSION)"/' pyproject.toml
+	$(TOWNCRIER) build --yes --version $(VERSION)
+
+releasable: $(STAMP)  ## say what keeps TAG=v0.2.0 from being released
+	$(BIN)/python -m keel_bench.releasable $(TAG)
+
+opset: $(STAMP)  ## freeze the lock of the opset, which never changes afterwards, and write its pages
+	$(BIN)/keel spec lock --release
+	$(BIN)/keel spec docs
+
+$(TOWNCRIER): $(STAMP)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dist]'
+	touch $(TOWNCRIER)

@@ -9,6 +9,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -110,6 +111,25 @@ def test_make_lists_what_the_readme_names() -> None:
     listed = subprocess.run(["make", "-s", "-C", str(ROOT)], capture_output=True, text=True, check=True).stdout
     for target in re.findall(r"^make (\w+)", (ROOT / "README.md").read_text(), re.MULTILINE):
         assert re.search(rf"^  {target} ", listed, re.MULTILINE)
+
+
+def test_commands_that_the_readme_names_run(tmp_path: Path) -> None:
+    named = re.findall(r"`(keel [^`]*)`", (ROOT / "README.md").read_text())
+    assert "keel new keel_acme --level loop" in named
+    for command in named:
+        word, *arguments = command.split()[1:]
+        line = [*arguments, "--help"] if any(a.isupper() for a in arguments) or not arguments else arguments
+        done = subprocess.run(
+            [sys.executable, "-m", "keel.cli", word, *line], cwd=tmp_path, capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stderr
+    assert (tmp_path / "keel_acme" / "pyproject.toml").is_file()
+
+
+def test_what_the_readme_installs_is_there() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    [(name, extra)] = re.findall(r'^pip install "([\w-]+)\[(\w+)\]"$', (ROOT / "README.md").read_text(), re.MULTILINE)
+    assert name == project["name"] and extra in project["optional-dependencies"]
 
 
 @pytest.mark.parametrize(("name", "limit"), [("write-a-graph-backend", 40), ("write-a-loop-backend", 150)])

@@ -41,7 +41,7 @@ def native_launcher(
 ) -> Launcher:
     """A launcher that calls the C function at the address ``entry``, or ``otherwise`` where there can be none.
 
-    The launcher takes a tensor for each of ``buffers`` and an int for each of ``symbols``. The entry is
+    The launcher takes a tensor for each of ``buffers`` and an int for each of ``symbols``. The entry is::
 
         int entry(void *state, uint64_t *arguments, int64_t device, uint64_t queue)
 
