@@ -31,6 +31,7 @@ from keel.plugin import (
     Staged,
     with_context,
 )
+from keel.runtime.device_tensors import DeviceTensors, launcher_with_transfers, with_transfers
 from keel.runtime.launch import LoopPart, loop_function, loop_program
 from keel.schedule.layout import choose_layouts
 from keel.schedule.pack_weights import pack_weights
@@ -153,9 +154,11 @@ def begin_part(
     part = f"part{dump.count(ctx.dump, 'launched')}"
     dump.write(ctx.dump, "launched", lambda: dump.json_text(plan.as_json(hints_of(gm, plan.tensors.host))), part)
 
+    constants = _constants(gm, ctx) if target.memory else ()
+
     def finish() -> Callable[..., tuple[Any, ...]]:
         with real_tensors():
-            return build_part(target, LoopPart(loop_program(plan, target), tuple(sources)), ctx)
+            return build_part(target, LoopPart(loop_program(plan, target), tuple(sources), constants), ctx)
 
     finish.kernels = len(sources)  # type: ignore[attr-defined]
     return finish
@@ -173,9 +176,25 @@ def build_part(
     else:
         built = with_context(target.build, ctx)(list(part.sources)) if part.sources else []
         launchers = _checked_launchers(target, "build", built, part.sources)
-    run = loop_function(part.program, dict(zip(part.program.kernels(), launchers, strict=True)))
+    tensors = None if target.memory is None else DeviceTensors(with_context(target.memory, ctx)())
+    run = loop_function(part.program, dict(zip(part.program.kernels(), launchers, strict=True)), tensors)
+    run = run if tensors is None else with_transfers(run, tensors, part.constants)
     run.loop_part = part  # type: ignore[attr-defined]
     return run
+
+
+def kernel_launchers(target: LoopTarget, kernels: Sequence[Kernel]) -> list[Launcher]:
+    """A launcher for each of ``kernels``, which ``fitted`` has legalized, with the default of each option. They take
+    tensors of the target's device, also if kernels work on other memory. Raises KeelError[build-failed].
+    """
+    ctx = CompileContext(options={option.name: option.default for option in target.options})
+    sources = [Source(kernel, _rendered(target, kernel, ctx)) for kernel in kernels]
+    built = with_context(target.build, ctx)(sources) if sources else []
+    launchers = _checked_launchers(target, "build", built, sources)
+    if target.memory is None:
+        return launchers
+    tensors = DeviceTensors(with_context(target.memory, ctx)())
+    return [launcher_with_transfers(launcher, tensors) for launcher in launchers]
 
 
 def compile_kernels(
@@ -273,7 +292,14 @@ def schedule_part(target: LoopTarget, gm: fx.GraphModule, ctx: CompileContext | 
     tensors = separate_biases(build_tensor_graph(gm, lower, target.externs, packed))
     hint = hints_of(gm, tensors.host)
     tensors = pad_products(choose_layouts(tensors, hint, ctx.fuel))
-    return schedule(tensors, target.limits, hint, ctx.fuel, _overwrites(gm, ctx))
+    overwrites = {} if target.memory else _overwrites(gm, ctx)  # kernels would write to copies of inputs
+    return schedule(tensors, target.limits, hint, ctx.fuel, overwrites)
+
+
+def _constants(gm: fx.GraphModule, ctx: CompileContext) -> tuple[int, ...]:
+    """The positions of the part's inputs that are constants."""
+    names = [n.name for n in gm.graph.find_nodes(op="placeholder")]
+    return tuple(k for k, name in enumerate(names) if name in ctx.constants)
 
 
 def _overwrites(gm: fx.GraphModule, ctx: CompileContext) -> dict[int, int]:

@@ -5,7 +5,7 @@ from keel.claims import claims_of
 from keel.compiler import compiled_graphs
 from keel.discovery import Discovery, discover, find, resolve, survey
 from keel.explanation import Explanation
-from keel.loop_level import fitted
+from keel.loop_level import fitted, kernel_launchers
 from keel.refusals import refusal
 from keel.runtime.prepared_constants import compile_part
 
@@ -21,6 +21,7 @@ __all__ = [
     "discover",
     "find",
     "fitted",
+    "kernel_launchers",
     "refusal",
     "resolve",
     "survey",

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from keel import KeelError, Launcher, LoopTarget, Source
+from keel import KeelError, Launcher, LoopTarget
 from keel.loops import Kernel, Store, verify, walk
-from keel.testing import fitted
+from keel.testing import fitted, kernel_launchers
 
 from ..cases.case import Case
 from ..devices import HOST
@@ -38,8 +38,7 @@ class Builder:
 
     def __call__(self, kernels: Sequence[Kernel]) -> list[Launcher | str]:
         ready = [self.ready(k) for k in kernels]
-        sources = [Source(k, self.target.render(k)) for k in ready if isinstance(k, Kernel)]
-        built = iter(self.target.build(sources) if sources else ())
+        built = iter(kernel_launchers(self.target, [k for k in ready if isinstance(k, Kernel)]))
         return [next(built) if isinstance(k, Kernel) else k for k in ready]
 
     def ready(self, kernel: Kernel) -> Kernel | str:

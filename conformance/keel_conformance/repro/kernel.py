@@ -73,7 +73,7 @@ def _script(failure: KernelFailure, made: KernelCase, call: int, checks: tuple[s
     body = [
         f"target = keel.testing.resolve([{backend.single}])[0].target",
         "ready = keel.testing.fitted(kernel, target)",
-        "(launch,) = target.build([keel.Source(ready, target.render(ready))])",
+        "(launch,) = keel.testing.kernel_launchers(target, [ready])",
         "memory = [",
         *(f"    {tensor(m)}," for m in memory),
         "]",

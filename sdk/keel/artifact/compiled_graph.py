@@ -132,6 +132,7 @@ def _loop_data(target: LoopTarget, part: LoopPart, names: Names) -> Data:
     return {
         "program": to_data(part.program, Names(FunctionNames(target.externs), numbers, names.symbols)),
         "kernels": [[str(source.kernel), source.text] for source in part.sources],
+        "constants": list(part.constants),
     }
 
 
@@ -234,10 +235,14 @@ class _Loading:
         if not isinstance(program, LaunchProgram):
             raise Malformed(self.place, "It has no launch program.")
         verify_program(program)
+        constants = tuple(data.get("constants", ()))
+        if not all(k in range(len(program.inputs)) for k in constants):
+            raise Malformed(f"{self.place}.constants", "It names inputs that the part does not have.")
         with real_tensors():
             # Two kernels may have become one when they were fitted to the target.
             code = self.attached.code.get(self.data["name"])
-            return build_part(target, LoopPart(program, tuple(dict.fromkeys(sources))), ctx, code)
+            part = LoopPart(program, tuple(dict.fromkeys(sources)), constants)
+            return build_part(target, part, ctx, code)
 
     def graph(self, data: Data, ctx: CompileContext, last: Sequence[Backend]) -> Run:
         saved = data.get("saved")

@@ -8,6 +8,7 @@ from keel.loops.scalar_ops import ScalarText
 from keel.plugin.api import API, OLDEST_API
 from keel.plugin.backend import Backend
 from keel.plugin.compile_context import CompileContext, Constant, PreparedConstants, SizeRange, Staged, with_context
+from keel.plugin.device_memory import DeviceMemory, memory_of
 from keel.plugin.graph_claims import CallMatch, CallPattern, Fusion, Veto, Wildcard
 from keel.plugin.machine_code import CodeObject, KernelFunction
 from keel.plugin.numeric_facts import Arithmetic
@@ -38,6 +39,7 @@ __all__ = [
     "CodeObject",
     "CompileContext",
     "Constant",
+    "DeviceMemory",
     "Dim",
     "Extern",
     "Fusion",
@@ -65,6 +67,7 @@ __all__ = [
     "expression_data",
     "expression_of",
     "has_kernel",
+    "memory_of",
     "stream_handle",
     "torch_compile_backend",
     "with_context",

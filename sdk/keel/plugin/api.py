@@ -15,6 +15,7 @@ BEGINS = "it takes a graph, and may take a CompileContext as ctx, and returns a 
 BUILDS = "it takes the sources of a graph, and returns a launcher for each"
 COMPILES_KERNELS = "it takes the sources of a graph and the name of a machine, or None, and returns CodeObject values"
 LOADS_KERNELS = "it takes CodeObject values and the sources that they are of, and returns a launcher for each source"
+MAKES_MEMORY = "it returns the DeviceMemory of the device"
 CLAIMS = "it takes a graph and the set of its calls that the backend takes, and returns Fusion and Veto values"
 COMPILES = "it takes a graph, and may take a CompileContext as ctx, and returns a function of its inputs"
 PREFERS = "it takes a Call that the backend takes, and returns True or False"

@@ -19,10 +19,12 @@ from keel.plugin.api import (
     COMPILES_KERNELS,
     FINGERPRINT,
     LOADS_KERNELS,
+    MAKES_MEMORY,
     PROBE,
     WARM_UP,
     checked_api,
 )
+from keel.plugin.device_memory import DeviceMemory
 from keel.plugin.machine_code import CodeObject, CompileAndLoad
 from keel.plugin.numeric_facts import IEEE, Arithmetic
 from keel.plugin.options import Option, checked_options
@@ -189,7 +191,13 @@ class LoopTarget:
     returns one launcher for each source. It needs no compiler, and raises KeelError if this machine lacks what an
     object needs. A target with both may leave out ``build``, which is then one after the other.
 
-    ``render``, ``build``, ``compile`` and ``load`` get a ``CompileContext`` if they have a parameter named ``ctx``.
+    ``memory`` is for a device that PyTorch does not know: a function that returns its DeviceMemory. The device of the
+    target is then the one that its parts get tensors on and return tensors on, such as ``cpu``. Keel copies these, and
+    keeps the constants of a model in the device's memory. Launchers get tensors to which ``memory_of`` applies. Such a
+    target has no externs.
+
+    ``render``, ``build``, ``compile``, ``load`` and ``memory`` get a ``CompileContext`` if they have a parameter named
+    ``ctx``.
     """
 
     name: str
@@ -205,6 +213,7 @@ class LoopTarget:
     concurrent: bool = False  # True if ``build`` may run on several threads at once
     arena: bool = True  # False if intermediate tensors are allocated one by one
     writes_pinned: bool = False  # its kernels can write to pinned memory of the host, since API 2
+    memory: Callable[..., DeviceMemory] | None = None  # memory of its own, since API 2
     externs: Mapping[str, Extern] = field(default_factory=dict)  # by overload name
     limits: Limits = Limits()
     suffix: str = "txt"  # of files with its sources
@@ -239,6 +248,9 @@ class LoopTarget:
         checked_operators(what, "externs", externs, packets=False)
         for name, extern in externs.items():
             checked_type(what, f"externs[{name!r}]", extern, Extern, "keel.Extern(run=...)")
+        checked_call(what, "memory", self.memory, MAKES_MEMORY, optional=True, takes=0, by_name="ctx")
+        if self.memory is not None and externs:
+            bad(f"{what} has memory of its own and externs.", "Leave out one: libraries run on PyTorch's memory.")
         if not scalars and not folds and not externs:
             bad(f"{what} has empty tables: it computes nothing.", "Fill at least one of scalars, reductions, externs.")
         checked_call(what, "render", self.render, "it takes a Kernel, and returns its text", takes=1, by_name="ctx")

@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from keel.runtime.device_tensors import DeviceTensors
 from keel.runtime.index_errors import host_error_buffer
 from keel.runtime.launch_program import LaunchProgram
 from keel.schedule.memory_plan import Lifetime, pack
@@ -60,9 +61,10 @@ class Arenas:
         self.free[key].append(arena)
 
 
-def arena(program: LaunchProgram, values: Sequence[int]) -> list[Any]:
+def arena(program: LaunchProgram, hidden: DeviceTensors | None, values: Sequence[int]) -> list[Any]:
     """Allocates memory for calls with these values of the arena's key: the arena's tensors and the views into them. If
-    checks record in the arena, also the buffer that they record in and the function that reads it.
+    checks record in the arena, also the buffer that they record in and the function that reads it. ``hidden`` makes
+    tensors in memory that PyTorch does not know.
     """
     plan, tensors = program.arena, program.tensors
     sizes = dict(zip(plan.key, values, strict=True))
@@ -75,7 +77,8 @@ def arena(program: LaunchProgram, values: Sequence[int]) -> list[Any]:
     )
     made: dict[int, torch.Tensor] = {}
     if plan.tensors:
-        memory = torch.empty(total, dtype=torch.uint8, device=tensors[plan.tensors[0].tensor].device)
+        device = tensors[plan.tensors[0].tensor].device
+        memory = hidden.block(total) if hidden else torch.empty(total, dtype=torch.uint8, device=device)
     for retained, extent, offset in zip(plan.tensors, extents, offsets, strict=True):
         type = tensors[retained.tensor]
         flat = memory[offset : offset + extent * type.dtype.itemsize].view(type.dtype)

@@ -8,8 +8,10 @@ views into it) is made once per distinct values and kept for the next call.  Siz
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from keel.graph.module_paths import range_name
+from keel.runtime.device_tensors import META
 from keel.runtime.launch_program import (
     Allocate,
     ArenaPlan,
@@ -44,17 +46,21 @@ SHOWN = 6
 """How many operators of a kernel its label names."""
 
 
-def build_program(schedule: Schedule, arena: bool = True, owner: str = "", pinned: bool = False) -> LaunchProgram:
+def build_program(
+    schedule: Schedule, arena: bool = True, owner: str = "", pinned: bool = False, hidden: bool = False
+) -> LaunchProgram:
     """The launch program of a schedule, whose intermediate tensors lie in an arena or have memory of their own, which
     is freed, or reused, after their last use.  Labels name the backend ``owner``, whose kernels can write to ``pinned``
-    memory of the host or cannot.  Raises KeelError[bad-graph] if a size is known from nothing.
+    memory of the host or cannot. With ``hidden``, tensors are in memory that PyTorch does not know.  Raises
+    KeelError[bad-graph] if a size is known from nothing.
     """
-    return _Builder(schedule, arena, owner, pinned).build()
+    return _Builder(schedule, arena, owner, pinned, hidden).build()
 
 
 class _Builder:
-    def __init__(self, schedule: Schedule, arena: bool, owner: str, pinned: bool):
+    def __init__(self, schedule: Schedule, arena: bool, owner: str, pinned: bool, hidden: bool):
         self.schedule, self.tensors, self.owner, self.pinned = schedule, schedule.tensors, owner, pinned
+        self.hidden = hidden
         self.outputs = {o for o in self.tensors.outputs if isinstance(o, int)}
         self.symbols = LaunchSymbols(schedule)
         self.binds = self.symbols.bind_inputs()
@@ -79,7 +85,7 @@ class _Builder:
         for o in self.tensors.outputs:
             steps += self._view(o) if isinstance(o, int) else []
         steps += [SettleChecks(after=True)] if settles else []
-        types = tuple(t.type for t in self.tensors.tensors)
+        types = tuple(map(self._type, range(len(self.tensors.tensors))))
         steps = with_reuse(self._freed(steps), types)
         steps += [GiveArena()] if arena else []
         steps.append(Return(tuple(self.tensors.outputs)))
@@ -91,7 +97,8 @@ class _Builder:
         )
 
     def _type(self, tensor: int) -> TensorType:
-        return self.tensors.tensors[tensor].type
+        type = self.tensors.tensors[tensor].type
+        return replace(type, device=META) if self.hidden else type
 
     # -- what lives where ----------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ from keel.errors import KeelError
 from keel.loops.ir import Kernel
 from keel.plugin import Launcher
 from keel.runtime.arena import Arenas, arena, lasting
+from keel.runtime.device_tensors import DeviceTensors
 from keel.runtime.host_arithmetic import HostArithmetic
 from keel.runtime.index_errors import error_buffer, index_error
 from keel.runtime.launch_program import (
@@ -59,14 +60,17 @@ from keel.types import SymType
 _INT64 = -(2**63), 2**63 - 1
 
 
-def python_function(program: LaunchProgram, launchers: Mapping[Kernel, Launcher]) -> Callable[..., tuple[Any, ...]]:
+def python_function(
+    program: LaunchProgram, launchers: Mapping[Kernel, Launcher], tensors: DeviceTensors | None = None
+) -> Callable[..., tuple[Any, ...]]:
     """A function of the program's inputs, positionally, that returns the tuple of its results.  Its attribute ``boxed``
     takes them in a list, which it empties, so that each can be freed after its last use.
 
     Safe to call from several threads: each call holds memory of its own.  The program must have been verified.  While a
-    profiler is active, each launch is a range in it, with the launch's label.
+    profiler is active, each launch is a range in it, with the launch's label. ``tensors`` makes those in memory that
+    PyTorch does not know.
     """
-    boxed = _Printer(program, launchers).build()
+    boxed = _Printer(program, launchers, tensors).build()
 
     def run(*args: Any) -> tuple[Any, ...]:
         results: tuple[Any, ...] = boxed([*args])
@@ -77,13 +81,15 @@ def python_function(program: LaunchProgram, launchers: Mapping[Kernel, Launcher]
 
 
 class _Printer:
-    def __init__(self, program: LaunchProgram, launchers: Mapping[Kernel, Launcher]):
-        self.program, self.launchers = program, launchers
+    def __init__(
+        self, program: LaunchProgram, launchers: Mapping[Kernel, Launcher], tensors: DeviceTensors | None
+    ) -> None:
+        self.program, self.launchers, self.tensors = program, launchers, tensors
         self.space = Namespace()
         self.host = HostArithmetic(self.space)
         self.symbols: list[str] = []  # bound by the steps so far
         self.settle = self._settle() if program.checks.sites and not program.checks.at_once else None
-        self.pool = Arenas(partial(arena, program))
+        self.pool = Arenas(partial(arena, program, tensors))
         self.out = Function(self.space, [self._variable("args")])
 
     def build(self) -> FunctionType:
@@ -126,7 +132,10 @@ class _Printer:
         checks = self.program.checks
         with lasting():
             device = self.program.tensors[next(iter(checks.places))].device
-            memory, settle = error_buffer(checks.sites, device, checks.pinned)
+            if self.tensors is not None:
+                memory, settle = self.tensors.error_buffer(checks.sites)
+            else:
+                memory, settle = error_buffer(checks.sites, device, checks.pinned)
             for t, place in checks.places.items():
                 self.space.shared(("tensor", t), f"t{t}", memory[place])
         return self._object(settle, "settle")
@@ -200,7 +209,7 @@ class _Printer:
     def _choose_allocators(self) -> None:
         steps = self.program.steps
         for device in dict.fromkeys(self.program.tensors[s.tensor].device for s in steps if isinstance(s, Allocate)):
-            choose = self._object(allocator_on(device), "allocator")
+            choose = self._object(self.tensors.allocator if self.tensors else allocator_on(device), "allocator")
             self.out.assign(self._allocator(device), call(choose))
 
     def _allocator(self, device: torch.device) -> Name:
