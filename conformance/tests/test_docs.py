@@ -21,6 +21,7 @@ import torch
 import torch.nn.functional as F
 
 import keel
+import keel_opencl
 
 ROOT = Path(__file__).parents[2]
 HOW = ROOT / "docs" / "how"
@@ -196,13 +197,15 @@ def test_a_loop_backend_with_changing_sizes() -> None:
 
 
 @pytest.mark.usefixtures("own_cache")
-def test_a_loop_backend_with_machine_code() -> None:
+def test_a_loop_backend_with_machine_code_and_one_with_its_own_memory() -> None:
     page = HOW / "write-a-loop-backend.md"
     names: dict[str, Any] = {"__name__": page.stem}
     for block in re.findall(r"^```python\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL):
         exec(compile(block, str(page), "exec"), names)
     compiled = keel.compile(lambda x: (x * 2).sum(-1), backends=[names["backend"]], strict=True)
+    apart = keel.compile(lambda x: (x * 2).sum(-1), backends=[names["apart"]], strict=True)
     x = torch.randn(5, 4)
+    torch.testing.assert_close(apart(x), (x * 2).sum(-1))
     flags = {*re.split(r"\s+", Path("/proc/cpuinfo").read_text())}
     if missing := {*names["MACHINES"]["acme2"][1]} - flags:
         pytest.skip(f"The CPU lacks {missing}.")
@@ -261,6 +264,12 @@ def test_a_compiler_that_exists_runs_a_model() -> None:
     x = torch.randn(2, 3, 16, 16)
     with torch.no_grad():
         torch.testing.assert_close(page.compiled(x), page.model(x), rtol=1e-4, atol=1e-5)
+
+
+def test_opencl_runs_a_model() -> None:
+    if why := keel_opencl.target.probe():
+        pytest.skip(why)
+    module(HOW / "run-on-opencl.md")
 
 
 def test_every_error_code_has_its_page() -> None:

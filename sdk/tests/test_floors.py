@@ -133,6 +133,7 @@ PACKAGES: dict[str, set[str]] = {
     "keel_triton": {"keel"},
     "keel_foreign": {"keel"},
     "keel_onnxruntime": {"keel"},
+    "keel_opencl": {"keel"},
     "keel_privateuse1": {"keel", "keel_cpp"},
     "keel_templates": set(),
     "keel_conformance": {"keel", "keel_foreign"},

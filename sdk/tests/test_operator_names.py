@@ -25,6 +25,7 @@ OTHER_WORDS = {
     "reference_backends/keel_cpp": "the same",
     "reference_backends/keel_interp": "the same",
     "reference_backends/keel_triton": "the same",
+    "reference_backends/keel_opencl": "the same",
     "reference_backends/keel_onnxruntime": "the support table of a plugin, which says how it translates each operator",
     "conformance/keel_conformance/kernels": "the same",
     "conformance/keel_selftest": "a mutant is a fault of the operators that it names",
