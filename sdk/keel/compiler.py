@@ -284,7 +284,7 @@ def compile_graph(
     contexts = PartContexts(ctx, dict(settings.options))
     compiled, failures = Runs(), list[PartFailure]()
     while True:
-        contexts = contexts.with_common(overwrites=_overwrites(captured, gm, plan, settings, watch))
+        contexts = contexts.with_common(**_writable(captured, gm, plan, _repeats_calls(settings, watch)))
         built, failed = compile_parts(gm, plan, contexts, compiled, strict=settings.strict, report=listen)
         if not failed:
             break
@@ -326,21 +326,39 @@ def _stored(
     return run
 
 
-def _overwrites(
-    captured: Captured, gm: fx.GraphModule, plan: Plan, settings: Settings, watch: Watch | None
-) -> Mapping[str, str]:
-    """The results that may be written over an input, with the input, by name. After an error each input must be whole,
-    old or new, so a graph that may stop between kernels, at an assertion or another part, overwrites nothing. A graph
-    whose calls are repeated, watched or checked overwrites nothing, either.
+def _writable(captured: Captured, gm: fx.GraphModule, plan: Plan, repeats: bool) -> dict[str, Any]:
+    """What parts may write to besides their results. Nothing if a call may be repeated, so that its inputs must stay as
+    they are.
     """
+    if repeats:
+        return {"overwrites": {}, "donated": frozenset()}
+    return {"overwrites": _overwrites(captured, gm, plan), "donated": _donated(captured, gm, plan)}
+
+
+def _repeats_calls(settings: Settings, watch: Watch | None) -> bool:
+    """True if calls may be repeated, watched or compared."""
     is_watched = watch is not None or is_checking_every_call()
-    repeated = settings.replays_graphs or settings.placement == "measured" or is_watched
+    return settings.replays_graphs or settings.placement == "measured" or is_watched
+
+
+def _overwrites(captured: Captured, gm: fx.GraphModule, plan: Plan) -> Mapping[str, str]:
+    """The results that may be written over an input, with the input, by name. After an error each input must be whole,
+    old or new, so a graph that may stop between kernels, at an assertion or another part, overwrites nothing.
+    """
     stops = any(n.op == "call_function" and has_effect(n.target) and not is_random(n.target) for n in gm.graph.nodes)
-    if not captured.overwrites or repeated or stops or len(plan.parts) != 1:
+    if not captured.overwrites or stops or len(plan.parts) != 1:
         return {}
     inputs = gm.graph.find_nodes(op="placeholder")
     results: Sequence[Any] = gm.graph.output_node().args[0]  # type: ignore[assignment]
     return {results[r].name: inputs[i].name for r, i in captured.overwrites if isinstance(results[r], fx.Node)}
+
+
+def _donated(captured: Captured, gm: fx.GraphModule, plan: Plan) -> frozenset[str]:
+    """The saved tensors that a part of a backward graph may overwrite: those that only one part reads."""
+    part_of = {name: number for number, part in enumerate(plan.parts) for name in part.nodes}
+    inputs = (n for n in gm.graph.find_nodes(op="placeholder") if n.name in captured.donated)
+    readers = {n.name: {part_of.get(user.name) for user in n.users} for n in inputs}
+    return frozenset(name for name, parts in readers.items() if len(parts) == 1 and None not in parts)
 
 
 def _autotune(

@@ -292,8 +292,10 @@ def schedule_part(target: LoopTarget, gm: fx.GraphModule, ctx: CompileContext | 
     tensors = separate_biases(build_tensor_graph(gm, lower, target.externs, packed))
     hint = hints_of(gm, tensors.host)
     tensors = pad_products(choose_layouts(tensors, hint, ctx.fuel))
-    overwrites = {} if target.memory else _overwrites(gm, ctx)  # kernels would write to copies of inputs
-    return schedule(tensors, target.limits, hint, ctx.fuel, overwrites)
+    overwrites, donated = _overwrites(gm, ctx), _donated(gm, ctx)
+    if target.memory:  # kernels would write to copies of inputs
+        overwrites, donated = {}, frozenset()
+    return schedule(tensors, target.limits, hint, ctx.fuel, overwrites, donated)
 
 
 def _constants(gm: fx.GraphModule, ctx: CompileContext) -> tuple[int, ...]:
@@ -310,6 +312,12 @@ def _overwrites(gm: fx.GraphModule, ctx: CompileContext) -> dict[int, int]:
     results: Sequence[Any] = gm.graph.output_node().args[0]  # type: ignore[assignment]
     named = {o: ctx.overwrites.get(r.name) for o, r in enumerate(results) if isinstance(r, fx.Node)}
     return {o: inputs[i] for o, i in named.items() if i in inputs}
+
+
+def _donated(gm: fx.GraphModule, ctx: CompileContext) -> frozenset[int]:
+    """The numbers of the part's inputs that may be overwritten."""
+    inputs = enumerate(gm.graph.find_nodes(op="placeholder"))
+    return frozenset(k for k, n in inputs if n.name in ctx.donated)
 
 
 def verified(kernel: Kernel) -> Kernel:

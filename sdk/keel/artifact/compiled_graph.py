@@ -110,6 +110,7 @@ def _part_data(part: BuiltPart, names: Names, keep: Callable[[bytes], Data]) -> 
         "fusions": to_data(part.ctx.fusions, names),
         "device": None if part.ctx.device is None else str(part.ctx.device),
         "overwrites": dict(part.ctx.overwrites),
+        "donated": sorted(part.ctx.donated),
     }
     if at.computed is not None:
         data["computed"] = to_data(at.computed, names)
@@ -199,6 +200,7 @@ class _Loading:
             sizes=self.record("sizes"),
             fusions=self.record("fusions"),
             overwrites=data["overwrites"],
+            donated=frozenset(data.get("donated", ())),
         )
         try:
             run = self.loops(ctx) if "loops" in data else self.graph(data["graph"], ctx, last)

@@ -109,7 +109,7 @@ def _graph(captured: Captured, paths: bool) -> Iterator[str]:
             if not isinstance(getattr(graph, str(node.target), None), fx.GraphModule):
                 raise NotSerializable(f"It has the object {node.target}.")
     flags = (captured.shares, captured.frozen, torch.backends.mkldnn.enabled)
-    yield repr((captured.kind, captured.static, captured.overwrites, flags))
+    yield repr((captured.kind, captured.static, captured.overwrites, sorted(captured.donated), flags))
     yield repr([(name, each.kind, each.name, each.written) for name, each in captured.stored.items()])
     yield repr([(name, str(tensor.device)) for name, tensor in captured.constants.items()])
     yield from _values((n, c.value) for n, c in constants_of(captured).items() if c.value is not None)

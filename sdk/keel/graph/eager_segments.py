@@ -117,9 +117,9 @@ def _graph(
                 made[n] = graph.node_copy(n)  # the graph of a higher-order operator
         made[node] = graph.node_copy(node, made.__getitem__)
     graph.output(tuple(r for n in outputs for r in _parts(graph, made[n])))
-    return replace(
-        captured, gm=fx.GraphModule(captured.gm, graph), constants=constants, static=(), overwrites=(), seconds=0.0
-    )
+    gm = fx.GraphModule(captured.gm, graph)
+    nothing = frozenset[str]()
+    return replace(captured, gm=gm, constants=constants, static=(), overwrites=(), donated=nothing, seconds=0.0)
 
 
 def _parts(graph: fx.Graph, node: fx.Node) -> list[fx.Node]:

@@ -24,7 +24,7 @@ from keel.plugin.target import (
     Source,
 )
 from keel.spec.pytorch_kernels import BiasPass, Packed
-from keel.torch_adapter import expression_data, expression_of, has_kernel, stream_handle, torch_compile_backend
+from keel.torch_adapter import expression_data, expression_of, has_kernel, owned, stream_handle, torch_compile_backend
 from keel.types import Call, Dim, SymType, TensorType
 
 __all__ = [
@@ -68,6 +68,7 @@ __all__ = [
     "expression_of",
     "has_kernel",
     "memory_of",
+    "owned",
     "stream_handle",
     "torch_compile_backend",
     "with_context",

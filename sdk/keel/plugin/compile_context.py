@@ -61,6 +61,9 @@ class CompileContext:
     """Results that become the contents of an input after the call, by the names of both nodes. A part may write such a
     result to its input's memory, after it has read the input for the last time, and return the input itself: that saves
     a copy. Other results are copied."""
+    donated: frozenset[str] = frozenset()
+    """Tensors saved for a backward graph that no other part reads and the program does not see, by placeholder. A part
+    may write to the memory of what ``owned`` returns for one, after it has read it for the last time. Since API 2."""
     spends_memory: bool = False
     """True in the modes ``max-autotune``: what gains little speed for the memory that it holds is wanted, too."""
     constants: Mapping[str, Constant] = field(default_factory=dict)

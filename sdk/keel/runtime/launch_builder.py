@@ -27,6 +27,7 @@ from keel.runtime.launch_program import (
     LaunchProgram,
     LayOut,
     MakeView,
+    Own,
     Return,
     Reuse,
     SettleChecks,
@@ -75,7 +76,7 @@ class _Builder:
         self.ready |= {*self.arena_tensors, *self.views, *self.tensors.checks}
 
     def build(self) -> LaunchProgram:
-        steps: list[Step] = list(self.binds)
+        steps: list[Step] = [*self.binds, *map(Own, sorted(self.schedule.donated))]
         settles = bool(self.checks.sites) and not self.checks.at_once
         steps += [SettleChecks(after=False)] if settles else []
         arena = bool(self.arena_tensors) or self.checks.at_once
@@ -116,7 +117,7 @@ class _Builder:
         }
         known = set(self.key)
         made: dict[int, None] = {}
-        other = shown | self.tensors.checks.keys()
+        other = shown | self.tensors.checks.keys() | self.schedule.donated
         for step in self.schedule.steps:
             if isinstance(step, KernelLaunch):
                 made |= dict.fromkeys(step.writes)
@@ -236,7 +237,7 @@ class _Builder:
 def tensors_of(step: Step) -> tuple[int, ...]:
     """The tensors whose memory a step touches, in any way; those that a call returns are not touched by that."""
     match step:
-        case Allocate(tensor) | Free(tensor):
+        case Allocate(tensor) | Free(tensor) | Own(tensor):
             return (tensor,)
         case LayOut(tensor, others):
             return (tensor, *others)

@@ -30,6 +30,7 @@ from keel.runtime.launch_program import (
     LaunchProgram,
     LayOut,
     MakeView,
+    Own,
     Return,
     Reuse,
     SettleChecks,
@@ -54,7 +55,7 @@ from keel.runtime.python_source import (
 )
 from keel.schedule.tensor_graph import Slot
 from keel.symbols import bounds
-from keel.torch_adapter import allocator_on, fast_range
+from keel.torch_adapter import allocator_on, fast_range, owned
 from keel.types import SymType
 
 _INT64 = -(2**63), 2**63 - 1
@@ -152,6 +153,8 @@ class _Printer:
                 if not _in_int64(value):
                     number = call(self._object(int64, "int64"), [number])
                 out.assign(self._symbol(symbol), number)
+            case Own(tensor):
+                out.assign(self._tensor(tensor), call(self._object(owned, "owned"), [self._tensor(tensor)]))
             case TakeArena():
                 out.assign(self._variable("arena"), call(self._object(self.pool.take, "take"), [self._key()]))
                 out.unpack(self._in_arena(), self._variable("arena"))

@@ -65,6 +65,13 @@ class Compute:
 
 
 @dataclass(frozen=True, slots=True)
+class Own:
+    """Makes the donated input ``tensor`` one that the program may write to: a copy, if somebody may read it later."""
+
+    tensor: int
+
+
+@dataclass(frozen=True, slots=True)
 class TakeArena:
     """Borrows an arena for this call: all of its tensors can be used from here on."""
 
@@ -187,6 +194,7 @@ class Return:
 Step = (
     BindSymbol
     | Compute
+    | Own
     | TakeArena
     | GiveArena
     | Allocate
@@ -250,8 +258,8 @@ class CheckMemory:
 
 @dataclass(frozen=True)
 class LaunchProgram:
-    """What one call does: ``steps`` in order, on ``inputs`` (a tensor each, or a number). It writes to the inputs
-    ``overwritten`` alone, and returns them.
+    """What one call does: ``steps`` in order, on ``inputs`` (a tensor each, or a number). It writes to no inputs but
+    ``overwritten`` ones, which it returns, and those of a step ``Own``.
     """
 
     tensors: tuple[TensorType, ...]

@@ -3,9 +3,9 @@
 A name is defined before it is used and defined once. Nothing is read before it is written, used after it is freed or
 reused, or used while its memory in the arena may belong to another tensor. What a library returns has its shape checked
 before anything else is done with it than to read sizes off it. No input is written to, but for those that the program
-overwrites and returns, and no result lies in memory that the next call will overwrite. A kernel gets as many tensors as
-it has buffers, of their dtypes, and no smaller. The program is a straight line: what holds at a step holds on every
-path to it.
+overwrites and returns, and those that it has made its own. No result lies in memory that the next call will overwrite.
+A kernel gets as many tensors as it has buffers, of their dtypes, and no smaller. The program is a straight line: what
+holds at a step holds on every path to it.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from keel.runtime.launch_program import (
     LaunchProgram,
     LayOut,
     MakeView,
+    Own,
     Return,
     Reuse,
     SettleChecks,
@@ -59,6 +60,7 @@ class _Verifier:
         self.written = set(self.inputs)  # memory that holds values
         self.usable = set(self.inputs)  # tensors that a step may name
         self.inside = {t: {t} for t in self.inputs}  # of each memory: the usable tensors that lie in it
+        self.owned: set[int] = set()  # inputs that may be written to
         self.allocated: set[int] = set()
         self.freed: set[int] = set()
         self.unchecked: set[int] = set()  # what a library returned, in a shape that nobody has seen
@@ -100,6 +102,8 @@ class _Verifier:
             case Compute(symbol, value):
                 self._known(_symbols([value]))
                 self._name(symbol)
+            case Own(tensor):
+                self._own(tensor)
             case TakeArena():
                 self._take()
             case GiveArena():
@@ -166,7 +170,7 @@ class _Verifier:
 
     def _write(self, tensor: int) -> None:
         memory = self._use(tensor)
-        if memory in self.inputs and tensor not in self.program.overwritten:
+        if memory in self.inputs and memory not in self.owned and tensor not in self.program.overwritten:
             raise _Wrong(f"writes to t{tensor}, which lies in the input t{memory}")
         if self.returned.get(memory):
             raise _Wrong(f"writes to t{tensor}, which may be an argument or another result of a library")
@@ -260,6 +264,14 @@ class _Verifier:
         self.usable.remove(tensor)
         self.inside[self.memory[tensor]].discard(tensor)
         self.freed.add(tensor)
+
+    def _own(self, tensor: int) -> None:
+        self._use(tensor)
+        if tensor not in self.inputs:
+            raise _Wrong(f"makes t{tensor} its own, which is not an input")
+        if views := sorted(self.inside[tensor] - {tensor}):
+            raise _Wrong(f"makes t{tensor} its own, in which t{views[0]} lies")
+        self.owned.add(tensor)
 
     def _allocate(self, tensor: int) -> None:
         self._known(self._type(tensor).symbols)

@@ -1,7 +1,8 @@
 """Kernels that write over what they read for the last time, so that both take the memory of one.
 
 A kernel may do so where each iteration reads one element and then writes the same one. The buffer that it read from is
-``inout`` then, and what it wrote is gone from the schedule: later steps read the tensor that was overwritten.
+``inout`` then, and what it wrote is gone from the schedule: later steps read the tensor that was overwritten. Libraries
+read a view of it if they take what was written in other shapes or strides.
 """
 
 from __future__ import annotations
@@ -21,16 +22,24 @@ from keel.schedule.tensor_graph import ExternCall, TensorGraph, library_views, w
 
 
 def write_in_place(
-    graph: TensorGraph, steps: Sequence[Step], fuel: Fuel, overwrites: Mapping[int, int] = MappingProxyType({})
-) -> tuple[TensorGraph, tuple[Step, ...], frozenset[int]]:
-    """Returns the graph and its steps with results written over dead tensors of the same size, each for one ``fuel``,
-    and the inputs that are overwritten. Those are only inputs in ``overwrites``, which maps numbers of outputs to the
-    number of the input whose new contents they are.
+    graph: TensorGraph,
+    steps: Sequence[Step],
+    fuel: Fuel,
+    overwrites: Mapping[int, int] = MappingProxyType({}),
+    donated: Set[int] = frozenset(),
+) -> tuple[TensorGraph, tuple[Step, ...], frozenset[int], frozenset[int]]:
+    """Returns the graph and its steps with results written over dead tensors of the same size, each for one ``fuel``;
+    the inputs that are overwritten by their new contents; and those that are overwritten by other results. The former
+    are in ``overwrites``, which maps numbers of outputs to the number of the input whose new contents they are. The
+    latter are in ``donated``: numbers of inputs, each with its own memory, that nobody reads after the call.
     """
-    overwriting = _Overwriting(graph, steps, fuel, _replaced_inputs(graph, steps, overwrites))
+    donated_tensors = {t for i in donated if isinstance(t := graph.inputs[i], int)}
+    overwriting = _Overwriting(graph, steps, fuel, _replaced_inputs(graph, steps, overwrites), donated_tensors)
     changed = tuple(overwriting.step(k, step) for k, step in enumerate(steps))
     left = (s if isinstance(s, ExternCall) else _without_copies(s) for s in changed)
-    return overwriting.graph(), tuple(s for s in left if s is not None), frozenset(overwriting.overwritten)
+    present = tuple(s for s in left if s is not None)
+    written = overwriting.overwritten
+    return overwriting.graph(), present, frozenset(written - donated_tensors), frozenset(written & donated_tensors)
 
 
 def _replaced_inputs(graph: TensorGraph, steps: Sequence[Step], overwrites: Mapping[int, int]) -> dict[int, int]:
@@ -51,15 +60,19 @@ def _replaced_inputs(graph: TensorGraph, steps: Sequence[Step], overwrites: Mapp
 
 
 class _Overwriting:
-    def __init__(self, graph: TensorGraph, steps: Sequence[Step], fuel: Fuel, replaced: Mapping[int, int]):
-        self.tensors, self.steps, self.fuel, self.replaced = graph, steps, fuel, replaced
+    def __init__(
+        self, graph: TensorGraph, steps: Sequence[Step], fuel: Fuel, replaced: Mapping[int, int], donated: Set[int]
+    ):
+        self.tensors, self.steps, self.fuel, self.replaced, self.donated = graph, steps, fuel, replaced, donated
         self.overwritten: set[int] = set()  # inputs
         self.instead: dict[int, int] = {}  # of each result that is not there any more: the tensor with its elements
+        self.views_of: dict[int, int] = {}  # of those that libraries read as a view: the tensor that it is a view of
         self.made: set[int] = set()  # the tensors that a step has written to so far
         self.own: set[int] = set()  # those of them whose memory is theirs alone
         self.types = {n: t.type for n, t in enumerate(graph.tensors)}
         self.typed = {t for s in steps if isinstance(s, ExternCall) for t in (*s.operands, *s.results)}
         self.typed.update(o for o in graph.outputs if isinstance(o, int))  # which somebody else than kernels is given
+        self.typed |= donated
         self.views = library_views(steps)
         self.last = self._last_uses(steps)
         self.checked = self._checked_from(steps) if replaced else []
@@ -77,7 +90,8 @@ class _Overwriting:
             use(step.tensors if isinstance(step, KernelLaunch) else (*step.operands, *step.results), k)
         # An output that is such an input itself has its new contents after the call in any case.
         replaced = {*self.replaced.values()}
-        interface = (t for t in (*self.tensors.inputs, *self.tensors.outputs) if t not in replaced)
+        inputs = (t for t in self.tensors.inputs if t not in self.donated)
+        interface = (t for t in (*inputs, *self.tensors.outputs) if t not in replaced)
         use((*interface, *self.tensors.checks), len(steps))
         return last
 
@@ -113,6 +127,8 @@ class _Overwriting:
             replace(t, type=self.types[n], alias=t.alias and (self._present(t.alias[0]), t.alias[1]))
             for n, t in enumerate(self.tensors.tensors)
         ]
+        for view, memory in self.views_of.items():
+            tensors[view] = replace(tensors[view], alias=(memory, 0))
         outputs = [self._present(o) if isinstance(o, int) else o for o in self.tensors.outputs]
         return replace(self.tensors, tensors=tensors, outputs=outputs)
 
@@ -125,7 +141,7 @@ class _Overwriting:
             results = [t for t in step.results if t >= 0]
             self.own.update(() if step.extern.view else results)
             self.made.update(results)
-            return with_slots(step, self.instead)
+            return with_slots(step, {t: u for t, u in self.instead.items() if t not in self.views_of})
         launch = replace(step, tensors=tuple(map(self._present, step.tensors)))
         written = [t for t in launch.writes if t not in self.made]
         for result in written:
@@ -142,28 +158,39 @@ class _Overwriting:
         for dead, buffer in buffers.items():
             if (
                 buffer.role == "in"
-                and (dead in self.own or self._may_replace(number, launch, dead, result))
+                and (dead in self.own or dead in self.donated or self._may_replace(number, launch, dead, result))
                 and dead not in viewed
                 and self.last[dead] == number
-                and self._fits(dead, result)
+                and (self._fits(dead, result) or self._may_view(dead, result))
                 and buffers[result].role == "out"
                 and can_overwrite(launch.kernel, buffer.name, buffers[result].name)
                 and self.fuel.take()
             ):
-                self.instead[result] = dead
-                if dead not in self.own:
-                    self.overwritten.add(dead)
-                self.last[dead] = self.last[result]
-                if result in self.typed:
-                    self.typed.add(dead)
-                    self.types[dead] = self.types[result]
+                self._replace(dead, result)
                 return _merged(launch, dead, result)
         return launch
+
+    def _replace(self, dead: int, result: int) -> None:
+        """Has ``dead`` take the place of ``result`` from here on."""
+        fits = self._fits(dead, result)
+        self.instead[result] = dead
+        if dead not in self.own:
+            self.overwritten.add(dead)
+        self.last[dead] = self.last[result]
+        if not fits:
+            self.views_of[result] = dead
+        elif result in self.typed:
+            self.typed.add(dead)
+            self.types[dead] = self.types[result]
 
     def _fits(self, dead: int, result: int) -> bool:
         """Whether one tensor can be both: one that only kernels are given may have any type of its size."""
         have, need = self.types[dead], self.types[result]
         return have == need or (not self.typed.issuperset((dead, result)) and is_same_memory(have, need))
+
+    def _may_view(self, dead: int, result: int) -> bool:
+        """Whether libraries can read ``result`` as a view of ``dead``. The caller is given no such view."""
+        return result not in self.tensors.outputs and is_same_memory(self.types[dead], self.types[result])
 
 
 def can_overwrite(kernel: Kernel, source: str, target: str) -> bool:

@@ -28,11 +28,14 @@ Hint = Callable[[Dim], int]
 
 @dataclass(frozen=True)
 class Schedule:
-    """The launches in order, their tensors, and the inputs that they overwrite with their new contents."""
+    """The launches in order, their tensors, the inputs that they overwrite with their new contents, and the donated
+    inputs that they overwrite with other results.
+    """
 
     tensors: TensorGraph
     steps: tuple[Step, ...]
     overwritten: frozenset[int] = frozenset()
+    donated: frozenset[int] = frozenset()
 
     def kernels(self) -> tuple[Kernel, ...]:
         """Returns the distinct kernels, in order of first use."""
@@ -62,9 +65,11 @@ def schedule(
     hint: Hint,
     fuel: Fuel | None = None,
     overwrites: Mapping[int, int] = MappingProxyType({}),
+    donated: frozenset[int] = frozenset(),
 ) -> Schedule:
     """Fuses, emits and orders the kernels of a part. ``hint`` estimates symbolic sizes. ``overwrites`` maps numbers of
-    outputs to the number of the input that they may be written to.
+    outputs to the number of the input that they may be written to. Any result may be written over the inputs
+    ``donated``.
     """
     fuel = fuel or Fuel()
     fusion = fuse(tensors, limits, hint, fuel)
@@ -80,7 +85,7 @@ def schedule(
                 for emit in _alone(tensors, step):
                     steps += _launches(tensors, limits, hint, _kernel(tensors, fusion, emit))
     fused = fuse_horizontally(tensors, steps, limits, hint, fuel)
-    return Schedule(*write_in_place(*type_as_read(tensors, fused), fuel, overwrites))
+    return Schedule(*write_in_place(*type_as_read(tensors, fused), fuel, overwrites, donated))
 
 
 def _of_group(group: Group) -> Callable[[Emitter], Kernel]:

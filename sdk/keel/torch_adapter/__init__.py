@@ -23,6 +23,7 @@ from keel.torch_adapter.captured_work import captured_work
 from keel.torch_adapter.decompositions import LEFT_OUT, Decomposition, decomposition_of
 from keel.torch_adapter.device_graphs import GraphPair
 from keel.torch_adapter.device_kernels import has_kernel
+from keel.torch_adapter.donated import owned
 from keel.torch_adapter.fakes import Fakes, SymbolFacts, expression_data, expression_of, facts_of
 from keel.torch_adapter.foreign import asks_again, given_to, torch_compile_backend
 from keel.torch_adapter.functional_program import FunctionalProgram, SizesFrom, traced_program
@@ -184,6 +185,7 @@ __all__ = [
     "operator_named",
     "origin_of",
     "overload_names",
+    "owned",
     "pack_convolution",
     "pack_linear",
     "packed_convolution",

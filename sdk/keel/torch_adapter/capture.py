@@ -26,6 +26,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from keel.errors import KeelError
 from keel.torch_adapter.backward_mutations import keep_saved, read_late, saves_unchecked
+from keel.torch_adapter.donated import donated_names, mark_donated
 from keel.torch_adapter.dynamo_fma import replace_fma
 from keel.torch_adapter.inlined_calls import Decomposed, drop_detached, inline_calls, nothing_decomposed, outline_calls
 from keel.torch_adapter.lazy_module import lazy_module
@@ -61,7 +62,8 @@ class Captured:
     ``stored`` says which of the model's tensors an input or a constant is, by placeholder. Constants that are among
     these may be written to between calls, unless the graph is ``frozen``; other constants never change. The program
     gets the first ``results`` results of an inference or forward graph, and may hold them for as long as it likes. If
-    PyTorch saves compiled graphs, ``is_saved``, and what compiles this one should make it a ``Saveable``.
+    PyTorch saves compiled graphs, ``is_saved``, and what compiles this one should make it a ``Saveable``. Saved tensors
+    that the program does not see are ``donated``, by placeholder: a graph may write to what ``owned`` makes of them.
     """
 
     gm: fx.GraphModule
@@ -75,6 +77,7 @@ class Captured:
     frozen: bool = False
     results: int = 0
     is_saved: bool = False
+    donated: frozenset[str] = frozenset()
 
     @property
     def fake_mode(self) -> Any:
@@ -144,11 +147,10 @@ def capture(
     # DDP cuts a graph into buckets of gradients. By this count it sees that AOTAutograd has captured the piece: then it
     # makes the first call itself, whose results are fake, and keeps what the backward graph of that piece needs.
     counters["aot_autograd"]["total"] += 1
-    # Donated buffers would forbid backward(retain_graph=True), and Keel does not reuse their memory. Tokens, which
-    # order effects, are created in the graph; otherwise they would be inputs that are None. oneDNN is off, so that
-    # PyTorch decomposes operators such as LSTM on a CPU too: graphs can be lowered for any device. To repeat the random
-    # numbers of a checkpoint, an operator on a GPU would take a generator, which cannot be a value of a graph; so it
-    # takes a state. Python is written only for modules that run.
+    # PyTorch's donated buffers would forbid backward(retain_graph=True); Keel has its own. Tokens, which order effects,
+    # are created in the graph; otherwise they would be inputs that are None. oneDNN is off, so that PyTorch decomposes
+    # operators such as LSTM on a CPU too: graphs can be lowered for any device. To repeat random numbers of a
+    # checkpoint, an operator on a GPU would take a generator, not a value of a graph; so it takes a state.
     with (
         _use_lazy_graph_module(True),
         config.patch(donated_buffer=False, unlift_effect_tokens=True, graphsafe_rng_functionalization=False),
@@ -213,11 +215,10 @@ def _compile_function(
             overwrites = mutations.overwrites if mutations is not None and kind == "inference" else ()
             seconds = 0.0 if kind == "backward" else perf_counter() - began  # a backward graph waits for the forward
             named = stored_by_name(captured.gm, static, stored) if kind == "inference" else {}
-            results = _results_of_program(captured.gm, kind) - (
-                mutations.values if mutations and kind == "inference" else 0
-            )
+            results = _results_of_program(captured.gm, kind)
+            results -= mutations.values if mutations and kind == "inference" else 0
             captured = replace(captured, static=static, shares=shares, overwrites=overwrites, stored=named)
-            captured = replace(captured, results=results)
+            captured = replace(captured, results=results, donated=donated_names(captured.gm))
             start = perf_counter()
             compiled = compiler(replace(captured, seconds=seconds, is_saved=restore is not None))
             took = perf_counter() - start
@@ -278,6 +279,7 @@ def _partition(images: Images, decomposed: Decomposed, joint: fx.GraphModule, *a
     forward, backward = min_cut_rematerialization_partition(joint, *args, **kwargs)
     outline_calls(forward.graph)
     outline_calls(backward.graph)
+    mark_donated(forward, backward, kwargs["num_fwd_outputs"])
     lay_out_saved(forward, backward, kwargs["num_fwd_outputs"], images)
     keep_saved(forward, backward, kwargs["num_fwd_outputs"])
     return forward, backward

@@ -27,6 +27,7 @@ from keel.runtime.launch_program import (
     LaunchProgram,
     LayOut,
     MakeView,
+    Own,
     Return,
     Reuse,
     SettleChecks,
@@ -134,6 +135,9 @@ def number_of(program: LaunchProgram, kind: type[Step]) -> int:
         ((SettleChecks(True), Return((0,))), "looks at checks that no device records"),
         ((LayOut(1), Return((0,))), "uses t1 before it is made"),
         ((CallLibrary(torch.neg, (), {}, out=0), Return((0,))), "writes to t0, which lies in the input t0"),
+        ((Own(1), Return((0,))), "uses t1 before it is made"),
+        ((Allocate(1), Own(1), Return((0,))), "makes t1 its own, which is not an input"),
+        ((MakeView(1, 0, 0), Own(0), Return((0,))), "makes t0 its own, in which t1 lies"),
         (
             (MakeView(1, 0, 0), CallLibrary(torch.neg, (), {}, out=1), Return((0,))),
             "writes to t1, which lies in the input t0",
@@ -160,6 +164,11 @@ def test_an_input_that_is_overwritten_is_returned() -> None:
     verify_program(LaunchProgram((ROW,), (0,), (write, Return((0,))), overwritten=frozenset({0})))
     lost = LaunchProgram((ROW,), (0,), (write, Return((None,))), overwritten=frozenset({0}))
     assert "does not return t0, which it may overwrite" in refusal(lost)
+
+
+def test_an_input_that_is_made_its_own_may_be_written_to_and_lost() -> None:
+    write = CallLibrary(torch.neg, (), {}, out=0)
+    verify_program(LaunchProgram((ROW,), (0,), (Own(0), write, Return((None,)))))
 
 
 def test_memory_in_the_arena_is_used_in_its_time_only() -> None:

@@ -68,6 +68,11 @@ def test_a_result_may_lie_where_something_else_was(scheduled: Scheduled) -> None
     assert roles(schedule) == [["inout"]]
 
 
+def test_a_library_may_read_a_view_of_what_was_overwritten(scheduled: Scheduled) -> None:
+    (schedule,) = scheduled(lambda x, w: (x @ w).relu().view(2, 8).t() @ w[:2], square(), square())
+    assert roles(schedule) == [["inout"]]
+
+
 def test_elements_that_move_are_not_overwritten(scheduled: Scheduled) -> None:
     for fn in (
         lambda x, w: (x @ w).T.contiguous() @ w,
@@ -130,8 +135,10 @@ def test_what_a_library_views_is_read_with_its_views(scheduled: Scheduled) -> No
 
 def test_fuel_bounds_how_many_are_overwritten(scheduled: Scheduled) -> None:
     (schedule,) = scheduled(lambda x, w: x.relu() @ w, square(), square())
-    graph, steps, inputs = write_in_place(schedule.tensors, schedule.steps, Fuel(0))
-    assert (graph, steps, inputs) == (schedule.tensors, schedule.steps, frozenset())
+    unchanged = schedule.tensors, schedule.steps, frozenset(), frozenset()
+    assert write_in_place(schedule.tensors, schedule.steps, Fuel(0), donated={0}) == unchanged
+    _, _, overwritten, donated = write_in_place(schedule.tensors, schedule.steps, Fuel(), donated={0})
+    assert (overwritten, donated) == (frozenset(), {schedule.tensors.inputs[0]})
 
 
 def kernel(body: str) -> Kernel:
