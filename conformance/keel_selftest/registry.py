@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from types import ModuleType
 
-from . import equivalent, equivalent_norms, null_backends
+from . import equivalent, equivalent_fused, equivalent_norms, null_backends
 from .mutant import Mutant
 from .mutants import (
     data_movement,
@@ -50,6 +50,6 @@ MUTANTS: Mapping[str, Mutant] = _of(
     )
 )
 CONTROLS: Mapping[str, Mutant] = _of((null_backends,))
-BENIGN: Mapping[str, Mutant] = _of((equivalent, equivalent_norms))
+BENIGN: Mapping[str, Mutant] = _of((equivalent, equivalent_fused, equivalent_norms))
 
 __all__ = ["BENIGN", "CONTROLS", "MUTANTS", "Mutant"]

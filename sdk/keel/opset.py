@@ -3,6 +3,7 @@
 from keel.spec import MEMBERS, OPSET, About, Clause, Op, decomposition_of, overload_of
 from keel.spec.bind import bind
 from keel.spec.device_facts import GELU_BY_TANH
+from keel.spec.freedoms import Freedoms, may_be_off, may_compute, may_round
 from keel.spec.numerics import Numerics, Pole, Results
 
 __all__ = [
@@ -11,11 +12,15 @@ __all__ = [
     "OPSET",
     "About",
     "Clause",
+    "Freedoms",
     "Numerics",
     "Op",
     "Pole",
     "Results",
     "bind",
     "decomposition_of",
+    "may_be_off",
+    "may_compute",
+    "may_round",
     "overload_of",
 ]

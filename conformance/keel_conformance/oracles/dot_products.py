@@ -10,8 +10,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from keel.opset import About
-
 from ..by_member import ByMember
 from ..pytree import tree_leaves
 from . import movement
@@ -21,6 +19,7 @@ from .error_rules import (
     ErrorBound,
     NoRule,
     Rule,
+    coarser,
     magnitudes,
     ones,
     rounded,
@@ -157,8 +156,11 @@ def _sum(call: CallContext, out: Any, value: Any, mag: Any, n: Any, grown: Any, 
     if integral:  # every partial sum is an integer that the dtype holds
         error = torch.where(mag <= 2.0 ** BITS[out.dtype], 0.0, error)
     error = torch.where(~value.isfinite() & (mag + moved < overflow(over)) & moved.isfinite(), 0.0, error)
-    ulps = 0.5 if out.dtype != over else 0.0
-    return ErrorBound(value, rounded(value, error, out.dtype, ulps).where(error > 0, error) if ulps else error)
+    narrow = coarser(out.dtype, call.coarse)
+    if narrow == over:
+        return ErrorBound(value, error)
+    rounds = error > 0 if narrow == out.dtype else (error > 0) | (value.to(narrow).double() != value)
+    return ErrorBound(value, rounded(value, error, narrow, 0.5).where(rounds, error))
 
 
 def accumulated(call: CallContext, dtype: torch.dtype) -> torch.dtype:
@@ -167,7 +169,7 @@ def accumulated(call: CallContext, dtype: torch.dtype) -> torch.dtype:
     """
     if dtype in call.arithmetic.sums:
         return dtype
-    return sums_in(dtype, call.member is not None and any(About.FLOAT32 in c.about for c in call.member.clauses))
+    return sums_in(dtype, call.member is not None and call.member.in_float32)
 
 
 @rule("convolution")
@@ -341,7 +343,7 @@ def prod(call: CallContext) -> Sequence[ErrorBound]:
     zero = (value == 0) & (most < overflow(over)) & call.exact
     special = ~value.isfinite() & ~wild & call.exact
     error = torch.where(wild & ~zero, INF, torch.where(zero | special, 0.0, error))
-    return [ErrorBound(value, error.nan_to_num(INF, INF), 0.5 if out.dtype != over else 0.0)]
+    return [ErrorBound(value, error.nan_to_num(INF, INF), 0.5 if coarser(out.dtype, call.coarse) != over else 0.0)]
 
 
 def _float(x: Any) -> bool:

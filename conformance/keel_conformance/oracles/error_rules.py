@@ -18,7 +18,7 @@ from keel.opset import Op, bind
 from keel.plugin import Arithmetic
 
 from ..pytree import tree_leaves, tree_map
-from .tracked_tensor import error_of, errors, inexact, plain_of, ulp, wide
+from .tracked_tensor import BITS, error_of, errors, inexact, plain_of, ulp, wide
 
 INF = float("inf")
 IEEE = Arithmetic()
@@ -30,7 +30,9 @@ class NoRule(Exception):
 
 @dataclass(frozen=True)
 class CallContext:
-    """A call of ``op`` in an ``arithmetic``. ``outs`` are eager's results in the working dtypes, flat."""
+    """A call of ``op`` in an ``arithmetic``. ``outs`` are eager's results in the working dtypes, flat; ``coarse`` is
+    the dtype in which they may be rounded where it is less precise than their own.
+    """
 
     op: Any
     member: Op | None
@@ -38,6 +40,7 @@ class CallContext:
     kwargs: Mapping[str, Any]
     outs: tuple[Any, ...]
     arithmetic: Arithmetic = IEEE
+    coarse: torch.dtype | None = None
 
     @cached_property
     def named(self) -> Mapping[str, Any]:
@@ -130,6 +133,11 @@ def unknown(out: Tensor) -> ErrorBound:
     return ErrorBound(wide(out), torch.full(out.shape, INF, dtype=torch.float64))
 
 
+def coarser(dtype: torch.dtype, coarse: torch.dtype | None) -> torch.dtype:
+    """The less precise of two real dtypes; ``dtype`` if ``coarse`` is None."""
+    return dtype if coarse is None or dtype.is_complex or BITS[coarse] >= BITS[dtype] else coarse
+
+
 def rounded(value: Tensor, error: Tensor | None, dtype: torch.dtype, ulps: float | Tensor) -> Tensor:
     """``error`` and a rounding by ``ulps`` of ``dtype`` of whatever lies within it.
 
@@ -147,6 +155,7 @@ __all__ = [
     "ErrorBound",
     "NoRule",
     "Rule",
+    "coarser",
     "flat",
     "magnitudes",
     "ones",

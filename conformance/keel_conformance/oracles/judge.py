@@ -38,7 +38,7 @@ from .compare import Finding, compare
 from .eager_variants import eager_variants, result_of
 from .error_rules import IEEE, CallContext, NoRule, flat, narrowed, widened
 from .running_error import analyze
-from .tracked_tensor import BITS, Evaluate, Tracked, errors, inexact, tracked
+from .tracked_tensor import Evaluate, Tracked, errors, inexact, tracked
 
 
 @dataclass(frozen=True)
@@ -334,7 +334,7 @@ def expected_of(member: Op, op: Any, inputs: Inputs, eager: tuple[Any, ...], ari
         named = bind(Call(op, tuple(inputs.args), dict(inputs.kwargs), ()))
         free = unspecified.unspecified_elements(member, named, eager)
         return Expected(member, eager, tuple(map(_left_open, eager, free)), "exact", arithmetic=arithmetic)
-    evaluate: Evaluate = partial(analyze, coarse=rounding_dtype(member, eager), arithmetic=arithmetic)
+    evaluate: Evaluate = partial(analyze, arithmetic=arithmetic)
 
     def follow(x: Any) -> Any:
         return tracked(x, evaluate) if isinstance(x, Tensor) else x
@@ -379,17 +379,6 @@ def _followed(result: Any, eager: Any) -> bool:
         return True
     right = isinstance(result, Tensor) and (result.dtype, result.shape) == (eager.dtype, eager.shape)
     return right and (isinstance(result, Tracked) or not inexact(eager.dtype) or not eager.numel())
-
-
-def rounding_dtype(member: Op, eager: Sequence[Any]) -> torch.dtype | None:
-    """The dtype that a composite may round its steps to: that of its result, where it is computed by elements.
-
-    Its decomposition takes 16-bit floats to float32 first; PyTorch itself does for some, and no clause asks for it.
-    """
-    if member.kind != "composite" or "pointwise" not in member.tags:
-        return None
-    floats = [o.dtype for o in eager if isinstance(o, Tensor) and inexact(o.dtype)]
-    return min(floats, key=lambda d: BITS[d], default=None)
 
 
 def _oracle(member: Op) -> str:

@@ -23,7 +23,7 @@ from keel.plugin import Arithmetic
 
 from ..pytree import tree_leaves, tree_map
 from . import conversions, dot_products, grid_sample, movement, pointwise, resampled, special, unspecified
-from .error_rules import IEEE, INF, CallContext, ErrorBound, NoRule, Rule, flat, rounded
+from .error_rules import IEEE, INF, CallContext, ErrorBound, NoRule, Rule, coarser, flat, rounded
 from .tracked_tensor import (
     BITS,
     Evaluate,
@@ -41,6 +41,7 @@ from .tracked_tensor import (
 )
 
 FAR = 2.0**20
+SIXTEEN_BITS = (torch.float16, torch.bfloat16)
 FLUSHED = (torch.float32, torch.float64, torch.bfloat16)
 """Floats of which what is below the normal numbers may be taken for 0 on the way to a result."""
 COMPOSITE_RULES: Mapping[str, Rule] = resampled.RULES
@@ -82,10 +83,13 @@ def analyze(
 ) -> Any:
     """What ``op`` gives for tensors that may be tracked, tracked. Raises NoRule for calls that it cannot analyze.
 
-    ``coarse`` is the dtype in which intermediate results may be rounded where it is less precise than their own;
-    ``inner`` says that the results are such. ``arithmetic`` has what the device does otherwise than IEEE arithmetic.
+    ``coarse`` is the dtype in which results may be rounded where it is less precise than their own; ``inner`` says that
+    they are intermediate ones. ``arithmetic`` has what the device does otherwise than IEEE arithmetic.
     """
     member = OPSET.get(op)
+    outer: Evaluate = partial(analyze, coarse=coarse, inner=True, arithmetic=arithmetic)
+    if member is not None and member.kind == "composite":
+        coarse = intermediate_dtype(member, (args, kwargs), coarse)
     evaluate: Evaluate = partial(analyze, coarse=coarse, inner=True, arithmetic=arithmetic)
     args, kwargs = (tree_map(a, partial(_settled, evaluate=evaluate)) for a in (tuple(args), dict(kwargs)))
     if member is not None and member.kind == "primitive":
@@ -113,10 +117,20 @@ def analyze(
     if getattr(decompose, "__self__", None) is op:  # PyTorch's own, which a mode would call without end
         return decompose(*args, **kwargs)
     with TrackedFactories(evaluate):
-        result = decompose(*args, **kwargs)
+        result = tree_map(decompose(*args, **kwargs), partial(_evaluated_by, evaluate=outer))
     if member is None or member.name not in grid_sample.SAMPLERS:
         return result
     return grid_sample.loosened(bind(Call(op, tuple(args), dict(kwargs), ())), result)
+
+
+def intermediate_dtype(member: Op, operands: Any, outer: torch.dtype | None) -> torch.dtype | None:
+    """The dtype in which a composite may round what it computes on the way: the least precise of its operands' and of
+    ``outer``, that of a composite of which it is a part; None if a clause says that it computes in float32.
+    """
+    if member.in_float32:
+        return None
+    dtypes = [getattr(x, "dtype", x) for x in (*tree_leaves(operands), outer)]
+    return min((d for d in dtypes if d in SIXTEEN_BITS), key=BITS.__getitem__, default=None)
 
 
 def _folds(op: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
@@ -195,7 +209,7 @@ def _primitive(
         rule = rule_of(member)
         if rule is None:
             raise NoRule(f"{member.name} has no rule.")
-        bounds = rule(CallContext(op, member, args, kwargs, outs, arithmetic))
+        bounds = rule(CallContext(op, member, args, kwargs, outs, arithmetic, coarse))
     if member.unspecified is not None:
         bounds = _without_unspecified(CallContext(op, member, args, kwargs, outs), bounds)
     if member.numerics.identities:
@@ -273,7 +287,7 @@ def _steady(
             error = error_of(x)
             sure = torch.full((), True) if error is None else error == 0
             known, none = known & sure, none | (sure & (value == 0) & facts.zero_absorbs)
-    dtype, finite = _coarser(out.dtype, coarse), bound.error is None or bound.error.isfinite()
+    dtype, finite = coarser(out.dtype, coarse), bound.error is None or bound.error.isfinite()
     known = known & (small | idle) & (bound.value.to(dtype).double() == bound.value)
     known = known | (none & (bound.value == 0) & finite)
     if not bool(known.any()):
@@ -283,21 +297,26 @@ def _steady(
     return ErrorBound(bound.value, rounded(bound.value, error, dtype, ulps), overflowed=bound.overflowed)
 
 
-def _coarser(dtype: torch.dtype, coarse: torch.dtype | None) -> torch.dtype:
-    return dtype if coarse is None or BITS[coarse] >= BITS[dtype] else coarse
-
-
 def _wrapped(out: Any, bound: ErrorBound, evaluate: Evaluate, coarse: torch.dtype | None) -> Any:
     if not isinstance(out, Tensor):
         return out
     if not inexact(out.dtype) or bound.value is None:
         known = bound.error is None or not bool((bound.error != 0).any())
         return tracked(out, evaluate, None, None if known else bound.error)
-    error = rounded(bound.value, bound.error, _coarser(out.dtype, coarse), bound.ulps) if bound.ulps else bound.error
+    error = rounded(bound.value, bound.error, coarser(out.dtype, coarse), bound.ulps) if bound.ulps else bound.error
     if error is not None:  # 0 times what is not known, say
         error = error.nan_to_num(INF, INF)
     made = tracked(out, evaluate, bound.value, error)
     made.overflowed = bound.overflowed
+    return made
+
+
+def _evaluated_by(x: Any, evaluate: Evaluate) -> Any:
+    """A tracked tensor whose operators do what ``evaluate`` does; other things as they are."""
+    if not isinstance(x, Tracked) or not hasattr(x, "plain"):
+        return x
+    made = tracked(x.plain, evaluate, x.value, x.error)
+    made.lost, made.overflowed = x.lost, x.overflowed
     return made
 
 
@@ -310,13 +329,13 @@ def _settled(x: Any, evaluate: Evaluate) -> Any:
     if not isinstance(x, Tracked) or not hasattr(x, "plain"):
         return tracked(x, evaluate)
     if x.value is None:
-        return x
+        return _evaluated_by(x, evaluate)
     if x.overflowed is not None:
         return tracked(x.plain, evaluate, x.value, torch.where(x.overflowed, INF, 0.0 if x.error is None else x.error))
     reach = x.value.abs() if x.error is None else x.value.abs() + x.error
     lost = x.value.isfinite() & (reach >= overflow(x.dtype))
     if not lost.any():
-        return x
+        return _evaluated_by(x, evaluate)
     made = tracked(x.plain, evaluate, x.value, x.error)
     made.lost = lost
     return made

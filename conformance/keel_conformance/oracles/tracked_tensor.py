@@ -11,6 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from keel.opset import Freedoms
+
 from ..pytree import tree_leaves
 
 BITS: Mapping[torch.dtype, int] = {
@@ -31,7 +33,7 @@ BITS: Mapping[torch.dtype, int] = {
 Evaluate = Callable[[Any, Sequence[Any], Mapping[str, Any]], Any]
 
 
-class Tracked(torch.Tensor):
+class Tracked(Freedoms, torch.Tensor):
     """A tensor whose operators also compute in float64 and bound the error.
 
     ``plain`` is the tensor itself, as eager PyTorch has it. ``value`` is the exact result up to rounding of float64
@@ -53,6 +55,19 @@ class Tracked(torch.Tensor):
     ) -> Any:
         first = next(t for t in tree_leaves((args, kwargs)) if isinstance(t, Tracked) and hasattr(t, "plain"))
         return first.evaluate(func, args, kwargs or {})
+
+    def may_be_off(self, share: float, least: float) -> Tensor:
+        """``share`` of what lies within the error, and ``least``; of what is sure to be 0, nothing."""
+        value, before = wide(self), errors(self)
+        reach = value.abs().nan_to_num(0.0, 0.0, 0.0) + before.nan_to_num(0.0, 0.0, 0.0)
+        more = torch.where(reach > 0, share * reach + least, 0.0)
+        return tracked(plain_of(self), self.evaluate, value, before + more)
+
+    def may_be(self, other: Tensor) -> Tensor:
+        """As far off as the other value, and as far as that one is."""
+        value = wide(self)
+        gap = (wide(other) - value).abs().nan_to_num(0.0, 0.0, 0.0) + errors(other)
+        return tracked(plain_of(self), self.evaluate, value, torch.maximum(errors(self), gap))
 
 
 def tracked(plain: Tensor, evaluate: Evaluate, value: Tensor | None = None, error: Tensor | None = None) -> Tracked:

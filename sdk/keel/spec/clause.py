@@ -50,7 +50,9 @@ class About(Flag):
     PROMOTION = auto()
     """Arguments of different dtypes, numbers counted."""
     FLOAT32 = auto()
-    """Results, or what they are made of, are computed in float32 or better, whatever the dtype of the arguments."""
+    """Sums, and what else a result is made of, are computed in float32 or better, whatever the dtype of the arguments.
+    Without such a clause, a composite may round to 16 bits what it computes on the way.
+    """
     BATCH = auto()
     """Leading dimensions are a batch, each element of which is treated alone."""
     OUTSIDE = auto()

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import torch
 
-from keel.spec.clause import Clause, Stated, clauses_of
+from keel.spec.clause import About, Clause, Stated, clauses_of
 from keel.spec.numerics import UNSTATED, Numerics
 from keel.spec.pytorch_kernels import AS_SPECIFIED, CudaKernel, Library
 from keel.spec.rules import Args, DtypeRule, Out, ShapeRule
@@ -185,6 +185,13 @@ class Op:
     def cited(self) -> tuple[tuple[str, Clause], ...]:
         """Each clause with the label that tests and reports cite it by, as ``add.C1``."""
         return tuple((f"{self.name}.C{i}", clause) for i, clause in enumerate(self.clauses, 1))
+
+    @property
+    def in_float32(self) -> bool:
+        """Whether a clause says that 16-bit floats are computed in float32. Without one, a composite may round to
+        16 bits whatever it computes on the way.
+        """
+        return any(About.FLOAT32 in clause.about for clause in self.clauses)
 
     def types(self, args: Args) -> tuple[Type | None, ...]:
         """The types of the results for arguments by parameter name (``bind`` gives them)."""

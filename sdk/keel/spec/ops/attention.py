@@ -13,8 +13,9 @@ import torch
 
 from keel.spec.bind import by_name
 from keel.spec.clause import About, Clause
+from keel.spec.freedoms import may_be_off, may_compute, may_round
 from keel.spec.op import Family, Neutral
-from keel.spec.ops.statistics import accurate
+from keel.spec.ops.statistics import SMALL, accurate
 from keel.spec.pytorch_kernels import Library
 from keel.spec.rules import Args
 
@@ -22,6 +23,10 @@ aten = torch.ops.aten
 family = Family("attention")
 
 Tensor = torch.Tensor
+FAST_EXPONENTIAL = 2.0**-13
+"""PyTorch's kernel for processors adds the exponent's bits to a polynomial of degree 3 (Malossi et al., Fast
+Exponential Computation on SIMD Architectures, 2015), which is off by 2^-13.2.
+"""
 
 
 def _grouped(x: Tensor, heads: Any) -> Tensor:
@@ -40,6 +45,12 @@ def _ungrouped(x: Tensor, heads: Any) -> Tensor:
         return x
     many = x.shape[-3] // heads
     return aten.sum.dim_IntList(aten.reshape.default(x, [*x.shape[:-3], heads, many, *x.shape[-2:]]), [-3])
+
+
+def _each_rounded(x: Tensor, like: Tensor) -> Tensor:
+    """The gradient of ``like``, summed over queries' heads that it serves; kernels write one for each head first."""
+    heads = like.shape[-3]
+    return _ungrouped(x if x.shape[-3] == heads else may_round(x, like.dtype), heads).to(like.dtype)
 
 
 def _scores(q: Tensor, k: Tensor, is_causal: bool, mask: Tensor | None, scale: float) -> Tensor:
@@ -67,14 +78,21 @@ def scale_of(q: Tensor, scale: float | None) -> float:
     return float(q.shape[-1]) ** -0.5 if scale is None else scale
 
 
+def _exponentials(x: Tensor, dtype: torch.dtype) -> Tensor:
+    """exp(x), as precise as attention of ``dtype`` asks for."""
+    result = aten.exp.default(x)
+    return may_be_off(result, FAST_EXPONENTIAL) if dtype in SMALL else result
+
+
 def attended(scores: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
     """softmax(scores) v and the logsumexp of the scores, both 0 for a query that sees no key."""
     top = aten.amax.default(scores, [-1], True)
     top = aten.masked_fill.Scalar(top, aten.eq.Scalar(top, float("-inf")), 0.0)
-    weights = aten.exp.default(scores - top)
+    weights = _exponentials(scores - top, v.dtype)
     total = aten.sum.dim_IntList(weights, [-1], True)
     total = aten.masked_fill.Scalar(total, aten.eq.Scalar(total, 0.0), 1.0)
-    out = aten.matmul.default(weights / total, accurate(_grouped(v, scores.shape[-3])))
+    weights = may_round(weights / may_round(total, v.dtype), v.dtype)
+    out = aten.matmul.default(weights, accurate(_grouped(v, scores.shape[-3])))
     return out, aten.squeeze.dim(top + aten.log.default(total), -1)
 
 
@@ -83,19 +101,41 @@ def gradients(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Gradients with respect to query, key, value and the scores."""
     heads = q.shape[-3]
-    weights = aten.exp.default(scores - aten.unsqueeze.default(logsumexp, -1))
+    weights = may_round(_exponentials(scores - aten.unsqueeze.default(logsumexp, -1), q.dtype), q.dtype)
     g = accurate(grad)
     dv = aten.matmul.default(aten.transpose.int(weights, -2, -1), g)
     dweights = aten.matmul.default(g, aten.transpose.int(accurate(_grouped(v, heads)), -2, -1))
-    delta = aten.sum.dim_IntList(g * accurate(out), [-1], True)
+    delta = may_compute(
+        aten.sum.dim_IntList(g * accurate(out), [-1], True),
+        lambda: aten.sum.dim_IntList(weights * dweights, [-1], True),
+    )
     dscores = weights * (dweights - delta)
-    scaled = dscores * factor
+    scaled = may_round(dscores * factor, q.dtype)
     dq = aten.matmul.default(scaled, accurate(_grouped(k, heads)))
     dk = aten.matmul.default(aten.transpose.int(scaled, -2, -1), accurate(q))
-    return (dq.to(q.dtype), _ungrouped(dk, k.shape[-3]).to(k.dtype), _ungrouped(dv, v.shape[-3]).to(v.dtype), dscores)
+    return dq.to(q.dtype), _each_rounded(dk, k), _each_rounded(dv, v), dscores
 
 
 # -- forward ----------------------------------------------------------------------------------------------------------
+
+_EXACT = (
+    "Of 16-bit floats, scores, sums of exponentials and all accumulations are in float32 or better, in any order and "
+    "any blocks, and an exponential is off by at most 2^-13 of itself; "
+)
+PRECISION = Clause(
+    f"{_EXACT}only weights may be rounded to v's dtype before they are multiplied with v, before or after they are "
+    "divided by their sum, which may be that of the rounded ones.",
+    About.HALF | About.FLOAT32,
+)
+GRADIENTS_PRECISION = Clause(
+    f"{_EXACT}only weights, gradients of scores, and the gradients of keys and values for each head of queries may be "
+    "rounded to 16 bits before they are multiplied or added.",
+    About.HALF | About.FLOAT32,
+)
+SLOPES = (
+    "The gradient of a score is its weight times (grad v^T - delta); delta is the sum of grad * out, or that of "
+    "weights times grad v^T, over a row."
+)
 
 
 def _attention(
@@ -183,6 +223,7 @@ _FORWARD = {
         "A query that sees no key gives 0; its logsumexp has a meaning for sdpa_backward only.",
         "With fewer heads of keys and values than of queries, each serves equally many consecutive heads of queries.",
         "Without dropout the state of the random generator is not read, and what stands for it is not specified.",
+        PRECISION,
     ),
     forms={name: _forward(name, results) for name, results in _FORWARD.items()},
     tags=frozenset({"contraction"}),
@@ -312,6 +353,8 @@ def _over(dscores: Tensor, mask: Tensor | None) -> Tensor | None:
             "None where grad_input_mask says so.",
             About.BROADCAST,
         ),
+        SLOPES,
+        GRADIENTS_PRECISION,
     ),
     forms={name: _backward_form(name, *form) for name, form in _BACKWARD.items()},
     tags=frozenset({"contraction"}),

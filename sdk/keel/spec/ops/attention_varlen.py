@@ -13,7 +13,7 @@ import torch
 from keel.spec.bind import by_name
 from keel.spec.clause import About, Clause
 from keel.spec.op import Family
-from keel.spec.ops.attention import attended, gradients, scale_of
+from keel.spec.ops.attention import GRADIENTS_PRECISION, PRECISION, SLOPES, attended, gradients, scale_of
 from keel.spec.ops.statistics import accurate
 from keel.spec.pytorch_kernels import Library
 from keel.spec.rules import Args
@@ -154,6 +154,7 @@ def _varlen_backward(a: Args) -> Any:
         "The output is softmax(q k^T * scale) v over the keys seen, and 0 where no key is seen.",
         Clause("logsumexp is [batch, heads, tokens] or [heads, tokens], natural, in float32.", About.FLOAT32),
         "Results for tokens behind the last sequence are not specified.",
+        PRECISION,
     ),
     forms={_VARLEN: by_name(_VARLEN, _varlen)},
     tags=frozenset({"contraction"}),
@@ -196,7 +197,11 @@ def varlen_attention(
 @family(
     "_flash_attention_backward",
     "torch_attn::_varlen_attn_backward",
-    clauses=("The gradients are those of varlen_attention's definition, with weights exp(scores - logsumexp).",),
+    clauses=(
+        "The gradients are those of varlen_attention's definition, with weights exp(scores - logsumexp).",
+        SLOPES,
+        GRADIENTS_PRECISION,
+    ),
     forms={_VARLEN_BACKWARD: by_name(_VARLEN_BACKWARD, _varlen_backward)},
     tags=frozenset({"contraction"}),
     cpu=None,
@@ -243,6 +248,7 @@ family.primitive(
         "A block that the block mask leaves out is not seen; one that it calls full is seen whole, without mask_mod.",
         "The output is softmax(scores) v over the keys seen, and 0 where no key is seen.",
         Clause("logsumexp is to base 2, in float32; the third result has each query's largest score.", About.FLOAT32),
+        PRECISION,
     ),
 )
 family.primitive(
@@ -257,5 +263,6 @@ family.primitive(
         "and goes through joint_graph.",
         "A gradient of logsumexp counts, if there is one.",
         "Gradients of captured tensors are None where they need none.",
+        GRADIENTS_PRECISION,
     ),
 )

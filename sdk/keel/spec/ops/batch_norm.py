@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from keel.spec.clause import About, Clause
+from keel.spec.freedoms import may_compute, may_round
 from keel.spec.numerics import Numerics
 from keel.spec.op import Family
 from keel.spec.ops.normalization import stats_dtype
@@ -27,6 +28,11 @@ _CLAUSES = (
         "For 16-bit x, saved statistics are float32; on CPU only if the first of weight, bias, running statistics is.",
         About.HALF,
     ),
+    Clause(
+        "16-bit floats are computed in float32 or better, and rounded once; only statistics, and what is made "
+        "of them per channel, may be rounded to the dtype of saved or running statistics before it is used.",
+        About.HALF | About.FLOAT32,
+    ),
 )
 
 
@@ -40,10 +46,20 @@ def _per_channel(parameter: Tensor, x: Tensor) -> Tensor:
     return accurate(aten.view.default(parameter, [1, x.shape[1], *[1] * (x.dim() - 2)]))
 
 
-def _applied(x: Tensor, mean: Tensor, rstd: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
+def _applied(
+    x: Tensor, mean: Tensor, rstd: Tensor, weight: Tensor | None, bias: Tensor | None, dtype: torch.dtype
+) -> Tensor:
     out = (accurate(x) - mean) * rstd
     out = out if weight is None else out * _per_channel(weight, x)
-    return (out if bias is None else out + _per_channel(bias, x)).to(x.dtype)
+    out = out if bias is None else out + _per_channel(bias, x)
+
+    def by_scale_and_shift() -> Tensor:
+        scale = may_round(rstd if weight is None else rstd * _per_channel(weight, x), dtype)
+        shift = aten.neg.default(mean * scale)
+        shift = may_round(shift if bias is None else shift + _per_channel(bias, x), dtype)
+        return accurate(x) * scale + shift
+
+    return may_compute(out, by_scale_and_shift).to(x.dtype)
 
 
 def _trained(
@@ -57,28 +73,39 @@ def _trained(
 ) -> tuple[Any, ...]:
     """(result, saved mean, saved reciprocal deviation, new running mean, new running variance)"""
     var, mean = aten.var_mean.correction(accurate(x), _other(x), correction=0, keepdim=True)
-    rstd = aten.rsqrt.default(var + eps)
     saved_dtype = stats_dtype(x, weight, bias, running_mean, running_var)
+    rstd = aten.rsqrt.default(may_round(var + eps, saved_dtype))
     saved = [aten.view.default(s, [x.shape[1]]) for s in (mean, rstd, var)]
     count = x.numel() // x.shape[1]
     unbiased = saved[2] * count / (count - 1)
+    mean, rstd = may_round(mean, saved_dtype), may_round(rstd, saved_dtype)
     moved = (_moved(old, new, momentum) for old, new in ((running_mean, saved[0]), (running_var, unbiased)))
-    return (_applied(x, mean, rstd, weight, bias), saved[0].to(saved_dtype), saved[1].to(saved_dtype), *moved)
+    return (
+        _applied(x, mean, rstd, weight, bias, saved_dtype),
+        saved[0].to(saved_dtype),
+        saved[1].to(saved_dtype),
+        *moved,
+    )
 
 
 def _moved(old: Tensor | None, new: Tensor, momentum: float) -> Tensor | None:
-    return None if old is None else (accurate(old) * (1 - momentum) + new * momentum).to(old.dtype)
+    if old is None:
+        return None
+    remaining, more = (may_round(part, old.dtype) for part in (accurate(old) * (1 - momentum), new * momentum))
+    return (remaining + more).to(old.dtype)
 
 
 def _inferred(
     x: Tensor, weight: Tensor | None, bias: Tensor | None, running_mean: Tensor, running_var: Tensor, eps: float
 ) -> tuple[Tensor, Tensor, Tensor]:
     """(result, saved mean, saved reciprocal deviation); on CPU nothing is saved."""
-    rstd = aten.rsqrt.default(accurate(running_var) + eps)
-    out = _applied(x, _per_channel(running_mean, x), _per_channel(rstd, x), weight, bias)
+    saved_dtype = stats_dtype(x, weight, bias, running_mean)
+    rstd = aten.rsqrt.default(may_round(accurate(running_var) + eps, saved_dtype))
+    deviation = may_round(_per_channel(rstd, x), saved_dtype)
+    out = _applied(x, _per_channel(running_mean, x), deviation, weight, bias, saved_dtype)
     if x.device.type != "cpu":
         return out, accurate(running_mean), rstd
-    nothing = aten.full.default([0], 0.0, dtype=stats_dtype(x, weight, bias, running_mean), device=x.device)
+    nothing = aten.full.default([0], 0.0, dtype=saved_dtype, device=x.device)
     return out, nothing, nothing
 
 

@@ -12,9 +12,10 @@ from typing import Any
 import torch
 
 from keel.spec.clause import About, Clause
+from keel.spec.freedoms import may_round
 from keel.spec.numerics import Numerics, SplitSums
 from keel.spec.op import Family
-from keel.spec.ops.statistics import accurate
+from keel.spec.ops.statistics import IN_FLOAT32, SMALL, accurate
 from keel.spec.rules import ShapeRule
 from keel.spec.unspecified import infinite
 
@@ -23,7 +24,6 @@ family = Family("normalization")
 
 Tensor = torch.Tensor
 Mask = Sequence[bool]
-_SMALL = (torch.float16, torch.bfloat16)
 _SCALES = Numerics(scaled_and_shifted=("input",))
 
 
@@ -31,7 +31,7 @@ def stats_dtype(x: Tensor, *parameters: Tensor | None, alike: bool = False) -> t
     """The dtype that ATen keeps statistics of ``x`` in: float32 for 16-bit floats, but on CPU (and everywhere if
     ``alike``) that of ``x`` unless the first parameter has another.
     """
-    if x.dtype not in _SMALL:
+    if x.dtype not in SMALL:
         return x.dtype
     first = next((p.dtype for p in parameters if p is not None), x.dtype)
     return x.dtype if first == x.dtype and (alike or x.device.type == "cpu") else torch.float32
@@ -68,6 +68,7 @@ def _over(x: Tensor, dims: list[int]) -> Tensor:
             About.HALF,
             parameters=("weight",),
         ),
+        IN_FLOAT32,
     ),
     numerics=_SCALES,
     unspecified=infinite(1),
@@ -137,6 +138,7 @@ def _input_gradient(up: Tensor, normal: Tensor, rstd: Tensor, dims: list[int], c
             About.HALF,
         ),
         Clause("A NaN makes its row NaN; an infinity becomes NaN, and the rest of its row 0.", About.NONFINITE),
+        IN_FLOAT32,
     ),
 )
 def rms_norm(
@@ -187,6 +189,11 @@ def rms_norm_backward(
             parameters=("weight",),
         ),
         Clause("A NaN or infinity makes all elements of its group NaN.", About.NONFINITE),
+        Clause(
+            "16-bit floats are computed in float32 or better, and rounded once; only mean and rstd may be rounded to "
+            "the dtype in which they are saved before they are used.",
+            About.HALF | About.FLOAT32,
+        ),
     ),
     numerics=_SCALES,
     unspecified=infinite(1),
@@ -199,8 +206,9 @@ def group_norm(
     value = aten.reshape.default(accurate(x), [N, group, C // group, HxW])
     var, mean = _moments(value, [2, 3])
     rstd = aten.rsqrt.default(var + eps)
-    out = _affine((value - mean) * rstd, _in_groups(weight, C, group), _in_groups(bias, C, group))
     saved_dtype = stats_dtype(x, weight, bias, alike=True)
+    center, scale = may_round(mean, saved_dtype), may_round(rstd, saved_dtype)
+    out = _affine((value - center) * scale, _in_groups(weight, C, group), _in_groups(bias, C, group))
     mean, rstd = (aten.view.default(s, [N, group]).to(saved_dtype) for s in (mean, rstd))
     return aten.view.default(out, list(x.shape)).to(x.dtype), mean, rstd
 

@@ -13,7 +13,7 @@ from keel.spec.clause import About, Clause
 from keel.spec.dtype_groups import ALL, BOOLS, NUMBERS, REALS
 from keel.spec.numerics import Numerics, Results
 from keel.spec.op import Budget, Family, Requires
-from keel.spec.ops.statistics import accurate, all_dims, std
+from keel.spec.ops.statistics import IN_FLOAT32, accurate, all_dims, std
 from keel.spec.rules import (
     DENSE,
     INT64,
@@ -232,7 +232,7 @@ def _count(x: Tensor, dims: Sequence[int]) -> Any:
 @family(
     "std_mean.correction",
     tags=TAGS,
-    clauses=("The results are those of std and of mean.",),
+    clauses=("The results are those of std and of mean.", IN_FLOAT32),
     numerics=Numerics(updated_mean=True),
 )
 def std_mean(

@@ -341,6 +341,7 @@ for _name, _overloads, _weigh, _doc, _clauses, _libraries in (
         clauses=(
             "Each gradient is added to the elements that its result was made of, times their weights, in no specified "
             "order.",
+            Clause("16-bit floats are added in float32 or better, and rounded once.", About.HALF | About.FLOAT32),
         ),
         libraries=_libraries[1],
         cuda=NARROW_SUMS if _libraries[1] else AS_SPECIFIED,

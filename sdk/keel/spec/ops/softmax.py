@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 
+from keel import torch_adapter
 from keel.spec.clause import About, Clause
+from keel.spec.freedoms import may_compute, may_round
 from keel.spec.op import Family, Neutral
 from keel.spec.ops.statistics import accurate
 
@@ -22,30 +26,60 @@ _ROWS = (
         About.HALF | About.FLOAT32,
     ),
 )
-family.composite(
-    "softmax",
+
+
+def _in_float32(op: Any, x: Tensor, dim: int) -> Tensor:
+    """PyTorch's decomposition of ``op`` for ``x`` in the accurate dtype; row-major, as eager's result is."""
+    rows = torch_adapter.decomposition_of(op)
+    assert rows is not None
+    result: Tensor = rows(accurate(x.contiguous()), dim, False)
+    return result
+
+
+@family(
     "_softmax",
     tags=_TAGS,
     neutral=_NEUTRAL,
-    doc="exp(x) over the sum of exp(x) along a dimension.",
     clauses=(
         Clause("-inf gives 0.", About.NONFINITE),
         Clause("A row of nothing but -inf gives NaN.", About.NONFINITE),
         *_ROWS,
+        Clause("An exponential may be rounded to the result's dtype before it is divided by their sum.", About.HALF),
     ),
 )
-family.composite(
-    "log_softmax",
+def softmax(x: Tensor, dim: int, half_to_float: bool) -> Tensor:
+    """exp(x) over the sum of exp(x) along a dimension."""
+    result = _in_float32(aten._softmax.default, x, dim)
+    return result if half_to_float else may_round(result, x.dtype).to(x.dtype)
+
+
+@family(
     "_log_softmax",
     tags=_TAGS,
     neutral=_NEUTRAL,
-    doc="x minus the logarithm of the sum of exp(x) along a dimension.",
     clauses=(
         Clause("-inf gives -inf.", About.NONFINITE),
         Clause("A row of nothing but -inf gives NaN.", About.NONFINITE),
         *_ROWS,
+        Clause("The sum of exponentials, and its logarithm, may be rounded to the result's dtype.", About.HALF),
     ),
 )
+def log_softmax(x: Tensor, dim: int, half_to_float: bool) -> Tensor:
+    """x minus the logarithm of the sum of exp(x) along a dimension."""
+    result = _in_float32(aten._log_softmax.default, x, dim)
+
+    def by_rounded_sum() -> Tensor:
+        if not x.numel():
+            return result
+        shifted = accurate(x) - aten.amax.default(accurate(x), [dim], True)
+        total = may_round(aten.sum.dim_IntList(aten.exp.default(shifted), [dim], True), x.dtype)
+        return shifted - may_round(aten.log.default(total), x.dtype)
+
+    return result if half_to_float else may_compute(result, by_rounded_sum).to(x.dtype)
+
+
+_ONCE = Clause("It has input_dtype, rounded once.", About.FLOAT32)
+
 family.composite(
     "safe_softmax",
     "_safe_softmax",
@@ -59,7 +93,7 @@ family.composite(
     "_log_softmax_backward_data",
     tags=_TAGS,
     doc="The gradient of log_softmax.",
-    clauses=("The gradient is grad - exp(output) * the row's sum of grad.", "It has input_dtype, rounded once."),
+    clauses=("The gradient is grad - exp(output) * the row's sum of grad.", _ONCE),
 )
 
 
@@ -68,7 +102,7 @@ family.composite(
     tags=_TAGS,
     clauses=(
         "The gradient is output * (grad - the row's sum of output * grad).",
-        "It has input_dtype, rounded once.",
+        _ONCE,
     ),
 )
 def softmax_backward(grad: Tensor, output: Tensor, dim: int, input_dtype: torch.dtype) -> Tensor:

@@ -19,12 +19,12 @@ from keel.spec.unspecified import infinite
 aten = torch.ops.aten
 family = Family("statistics")
 
-_SMALL = (torch.float16, torch.bfloat16)
+SMALL = (torch.float16, torch.bfloat16)
 
 
 def accurate(x: torch.Tensor) -> torch.Tensor:
     """``x`` in the dtype that it is summed in: float32 for 16-bit floats."""
-    return x.to(torch.float32) if x.dtype in _SMALL else x
+    return x.to(torch.float32) if x.dtype in SMALL else x
 
 
 def all_dims(x: torch.Tensor, dims: list[int] | None) -> list[int]:
@@ -56,6 +56,7 @@ def _dropped(x: torch.Tensor, dims: list[int] | None, keepdim: bool, result: tor
     return result if keepdim or not x.dim() else aten.squeeze.dims(result, all_dims(x, dims))
 
 
+IN_FLOAT32 = Clause("16-bit floats are computed in float32 or better, and rounded once.", About.HALF | About.FLOAT32)
 _UPDATES = Numerics(updated_mean=True)
 _CLAUSES = (
     "The variance is the sum of squared deviations from the mean, divided by (count - correction).",
@@ -64,6 +65,7 @@ _CLAUSES = (
         About.NONFINITE,
     ),
     Clause("NaN or inf among the elements gives NaN.", About.NONFINITE),
+    IN_FLOAT32,
 )
 
 
@@ -84,7 +86,11 @@ def var(
     return _dropped(x, dim, keepdim, _moments(accurate(x), dim, correction)[0]).to(x.dtype.to_real())
 
 
-@family(aten.std.correction, clauses=("The standard deviation is the square root of the variance.",), numerics=_UPDATES)
+@family(
+    aten.std.correction,
+    clauses=("The standard deviation is the square root of the variance.", IN_FLOAT32),
+    numerics=_UPDATES,
+)
 def std(
     x: torch.Tensor, dim: list[int] | None = None, *, correction: Any = None, keepdim: bool = False
 ) -> torch.Tensor:

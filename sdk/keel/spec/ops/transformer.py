@@ -9,6 +9,7 @@ import torch
 
 from keel.spec.clause import About, Clause
 from keel.spec.device_facts import GELU_BY_TANH
+from keel.spec.freedoms import may_round
 from keel.spec.op import Family
 
 aten = torch.ops.aten
@@ -132,7 +133,8 @@ def _attention(
     q = q * (1 / math.sqrt(width // heads))
     scores = _products(q, aten.permute.default(k, [0, 1, 3, 2]))
     weights = aten._softmax.default(scores, 3, False) if mask is None else masked_softmax(scores, mask, 3, mask_type)
-    attended = aten.permute.default(_products(weights, v), [0, 2, 1, 3])
+    seen = may_round(weights, query.dtype)  # kernels divide by their sum after the product, too
+    attended = aten.permute.default(_products(seen, v), [0, 2, 1, 3])
     return aten.reshape.default(attended, list(query.shape)), weights
 
 
