@@ -13,7 +13,7 @@ from torch import Tensor
 class Way:
     """``order`` and ``block`` are of the keys. ``weights`` are rounded to 16 bits "never", "online" (before they are
     divided by their sum, against the maximum so far) or "divided"; with ``sum_of_rounded`` the sum is of the rounded
-    ones. ``parts`` of the keys are computed apart and joined by their logsumexps. Sums are in ``accumulator``.
+    ones. ``parts`` of the keys are computed by themselves and joined by their logsumexps. Sums are in ``accumulator``.
     """
 
     order: str = "forwards"
@@ -58,10 +58,10 @@ def scores(s: Setting, chosen: Tensor, way: Way) -> Tensor:
 
 def attention(s: Setting, way: Way) -> tuple[Tensor, Tensor]:
     """The output and the logsumexp."""
-    apart = [_part(s, part, way) for part in places(s.k.shape[-2], way).chunk(way.parts)]
-    total = torch.logsumexp(torch.stack([lse for _, lse in apart]), 0)
+    results = [_part(s, part, way) for part in places(s.k.shape[-2], way).chunk(way.parts)]
+    total = torch.logsumexp(torch.stack([lse for _, lse in results]), 0)
     finite = torch.where(total == float("-inf"), 0.0, total)
-    out = sum(o * (lse - finite).exp()[..., None] for o, lse in apart)
+    out = sum(o * (lse - finite).exp()[..., None] for o, lse in results)
     assert isinstance(out, Tensor)
     return out.to(s.q.dtype), finite
 

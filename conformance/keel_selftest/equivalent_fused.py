@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, fx
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.overrides import TorchFunctionMode
 
 from keel.opset import OPSET, Op, decomposition_of
 from keel_conformance.pytree import tensor_leaves, tree_map
@@ -28,8 +28,8 @@ def setting(q: Tensor, k: Tensor, v: Tensor, causal: bool, mask: Tensor | None, 
         return None
     bias = None
     if causal:
-        seen = torch.arange(k.shape[-2]) <= torch.arange(q.shape[-2])[:, None]
-        bias = torch.where(seen, 0.0, float("-inf"))
+        visible = torch.arange(k.shape[-2]) <= torch.arange(q.shape[-2])[:, None]
+        bias = torch.where(visible, 0.0, float("-inf"))
     if mask is not None:
         added = torch.where(mask, 0.0, float("-inf")) if mask.dtype == torch.bool else mask.float()
         bias = added if bias is None else added + bias
@@ -129,22 +129,24 @@ def log_softmax_of_a_rounded_sum(op: Any, x: Tensor, dim: int, half: bool) -> An
 
 
 @replacing("aten.addmm", "aten.baddbmm")
-def epilogue_of_a_rounded_product(op: Any, x: Tensor, a: Tensor, b: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Any:
+def epilogue_of_a_rounded_product(
+    op: Any, x: Tensor, a: Tensor, b: Tensor, *dtype: Any, beta: Any = 1, alpha: Any = 1
+) -> Any:
     """Products of matrices in 16 bits are written in 16 bits, and so is what is added to them."""
-    if a.dtype not in HALVES or x.dtype != a.dtype:
-        return op(x, a, b, beta=beta, alpha=alpha)
+    if dtype or a.dtype not in HALVES or x.dtype != a.dtype:
+        return op(x, a, b, *dtype, beta=beta, alpha=alpha)
     product = torch.matmul(a, b) if alpha == 1 else torch.matmul(a, b) * alpha
     return product if beta == 0 else product + (x if beta == 1 else x * beta)
 
 
-class RoundedSteps(TorchDispatchMode):
+class RoundedSteps(TorchFunctionMode):
     """Rounds a random half of what operators compute in float32 to 16 bits, keeping the range of float32."""
 
     def __init__(self, dtype: torch.dtype, seed: int):
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()
         self.dtype, self.random = dtype, random.Random(seed)
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         return tree_map(func(*args, **(kwargs or {})), self.rounded)
 
     def rounded(self, x: Any) -> Any:
@@ -154,13 +156,15 @@ class RoundedSteps(TorchDispatchMode):
         return torch.where(near.isfinite(), near, x)
 
 
-WHOLE = frozenset({"random", "shape", "view", "sort", "data-dependent", "collective", "effect", "indexing", "creation"})
+EXACT_TAGS = frozenset(
+    {"random", "shape", "view", "sort", "data-dependent", "collective", "effect", "indexing", "creation"}
+)
 """Tags of composites that round nothing, or whose results are not numbers that follow from their operands."""
 
 
 def rounds_its_steps(member: Op | None) -> bool:
     """Whether a member is a composite that may round what it computes on the way."""
-    return member is not None and member.kind == "composite" and not member.in_float32 and not member.tags & WHOLE
+    return member is not None and member.kind == "composite" and not member.in_float32 and not member.tags & EXACT_TAGS
 
 
 @compiled

@@ -133,8 +133,8 @@ def _attention(
     q = q * (1 / math.sqrt(width // heads))
     scores = _products(q, aten.permute.default(k, [0, 1, 3, 2]))
     weights = aten._softmax.default(scores, 3, False) if mask is None else masked_softmax(scores, mask, 3, mask_type)
-    seen = may_round(weights, query.dtype)  # kernels divide by their sum after the product, too
-    attended = aten.permute.default(_products(seen, v), [0, 2, 1, 3])
+    rounded = may_round(weights, query.dtype)  # kernels divide by their sum after the product, too
+    attended = aten.permute.default(_products(rounded, v), [0, 2, 1, 3])
     return aten.reshape.default(attended, list(query.shape)), weights
 
 
