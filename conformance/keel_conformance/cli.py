@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
+from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 from rich.console import Console
 
 from keel import KeelError, documents
 
+from . import conform_options as options
 from .cases.case import Case
-from .cases.plan import PROFILES, TIERS
-from .certificate.cli import certify_command, verify_command
+from .cases.plan import TIERS
+from .certificate.cli import COMMANDS
 from .cli_options import CORES, choose
 from .devices import check_registered
 from .harness import merge_shards as shards
@@ -27,46 +30,40 @@ from .harness.journal import FILE, Journal, stating
 from .harness.parallel_plan import plan_in_parallel
 from .harness.protocol import Settings
 from .harness.run import RunResult, Shard, digest, run
+from .levels.level import model_profile, profile_names, profile_of
+from .levels.level_plan import needs_of_model
+from .levels.needs import Needs, needs_in, write_needs
+from .levels.standing import headline, standings, unmet
 from .report import join_names
 from .reporting.write_reports import SECONDS, reports
-from .results.verdict import Verdict, conforms, declarations, totals
-from .workers.command_run import Interruption, interruptible, progress_on
+from .results.verdict import BAD, Verdict, conforms, declarations, totals
+from .workers.command_run import Interruption, PlainProgress, interruptible, progress_on
 
 app = typer.Typer(add_completion=False)
-app.command("certify")(certify_command)
-app.command("verify")(verify_command)
+for name, command in COMMANDS.items():
+    app.command(name)(command)
 GIB = 2**30
 MAKER = "keel conform"
-Waivers = Annotated[Path | None, typer.Option(help="Failures that are known and accepted for a while, as TOML.")]
 
 
 @app.callback(invoke_without_command=True)
 def conform(
     ctx: typer.Context,
-    backend: Annotated[
-        str,
-        typer.Option(help="The one to judge: an installed backend, module:attribute, or a backend of torch.compile."),
-    ] = "",
-    profile: Annotated[str, typer.Option(help=f"What it has to hold: {', '.join(PROFILES)}.")] = "core",
-    tier: Annotated[str, typer.Option(help=f"How many cases: {', '.join(TIERS)}.")] = "standard",
-    op: Annotated[list[str] | None, typer.Option(help="Only what fits this pattern; repeatable.")] = None,
-    seed: Annotated[int, typer.Option(help="Seed for choosing the cases and drawing their values.")] = 0,
-    out: Annotated[Path | None, typer.Option(help="The folder of the run: its log and its reports.")] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in the --out folder.")] = False,
-    shard: Annotated[str, typer.Option(help="Only the cases of this host, number i of n: i/n.")] = "1/1",
-    jobs: Annotated[int, typer.Option(min=1, help="Processes at a time that run cases.")] = CORES,
-    waived: Annotated[
-        Path | None, typer.Option("--waivers", help="Failures that are known and accepted for a while, as TOML.")
-    ] = None,
-    time_limit: Annotated[float, typer.Option(help="Seconds that one case may take.")] = Settings.limit,
-    memory: Annotated[float, typer.Option(help="GiB that a process may take beyond those that it starts with.")] = 6.0,
-    threads: Annotated[int, typer.Option(min=1, help="Threads that a process may run cases with.")] = Settings.threads,
-    minimize: Annotated[
-        float,
-        typer.Option(
-            "--minimize", "--minimise", help="Seconds for making failures smaller and for running their scripts."
-        ),
-    ] = SECONDS,
+    backend: options.Backend = "",
+    profile: options.ProfileName = "core",
+    model: options.For = "",
+    tier: options.Tier = "standard",
+    op: options.Ops = None,
+    seed: options.Seed = 0,
+    out: options.Out = None,
+    resume: options.Resume = False,
+    shard: options.ShardText = "1/1",
+    jobs: options.Jobs = CORES,
+    waived: options.Waivers = None,
+    time_limit: options.TimeLimit = Settings.limit,
+    memory: options.Memory = 6.0,
+    threads: options.Threads = Settings.threads,
+    minimize: options.Minimize = SECONDS,
 ) -> None:
     """Judge a backend. Exits with 0 if it conforms, with 1 if it does not, with 2 if nothing was run."""
     if ctx.invoked_subcommand is not None:
@@ -75,46 +72,68 @@ def conform(
         raise typer.BadParameter("Which backend is to be judged? --backend says it.")
     if resume and out is None:
         raise typer.BadParameter("--resume goes on with the run in a folder: which one, --out says.")
-    about: dict[str, Any] = {
-        "profile": choose("profile", [profile], tuple(PROFILES))[0],
-        "tier": choose("tier", [tier], tuple(TIERS))[0],
-        "seed": seed,
-        "ops": list(op or []),
-    }
+    choose("profile", [profile], profile_names())
+    choose("tier", [tier], TIERS)
     part, console = Shard.read(shard), _console()
     under_test = load_backend(backend)  # a wrong name is said before anything takes time
     check_registered(backend, under_test.device)
+    needs, facts = needs_of_model(model) if model else (None, [])
+    about = About(model_profile(model, needs) if needs else profile, tier, seed, tuple(op or ()), needs)
     if out is not None:
         documents.claim(out, MAKER)
     accepted = waivers.read(waived, backend) if waived else ()
     settings = Settings(backend, int(memory * GIB), threads, time_limit)
-    cases = plan_in_parallel(**about, jobs=jobs)
-    if facts := under_test.backend.arithmetic.sentences():
-        about["declared"] = ", ".join(facts)
+    about = replace(about, declared=", ".join(under_test.arithmetic.sentences()))
     _run_and_report(
-        console, cases, settings, part, accepted, out=out, minimize=minimize, jobs=jobs, resume=resume, **about
+        console,
+        about,
+        settings,
+        part,
+        accepted,
+        facts,
+        out=out,
+        minimize=minimize,
+        jobs=jobs,
+        resume=resume,
     )
+
+
+@dataclass(frozen=True)
+class About:
+    """What a run is about: which cases, and by what its verdict is reached. ``needs`` are those of a model."""
+
+    profile: str
+    tier: str
+    seed: int
+    ops: tuple[str, ...]
+    needs: Needs | None = None
+    declared: str = ""
+
+    @property
+    def head(self) -> dict[str, Any]:
+        """The fields of the log's first line."""
+        fields = {"profile": self.profile, "tier": self.tier, "seed": self.seed, "ops": list(self.ops)}
+        return fields | ({"declared": self.declared} if self.declared else {})
+
+    def plan(self, jobs: int) -> tuple[Case, ...]:
+        fields = {"profile": self.profile, "tier": self.tier, "seed": self.seed, "ops": self.ops}
+        return plan_in_parallel(**fields, jobs=jobs, needs=self.needs)  # type: ignore[arg-type]
 
 
 @app.command()
 def merge(
-    folders: Annotated[list[Path], typer.Argument(help="The --out folders of all shards.")],
-    out: Annotated[Path | None, typer.Option(help="The folder of the run that they are together.")] = None,
-    waived: Waivers = None,
-    backend: Annotated[
-        str,
-        typer.Option(
-            help="The one that the runs have to be of; a module:attribute has to be said, "
-            "because it is imported to write scripts of failures."
-        ),
-    ] = "",
+    folders: options.Folders,
+    out: options.Merged = None,
+    waived: options.Waivers = None,
+    backend: options.Importable = "",
 ) -> None:
     """Make one run of the runs of all shards. Exits as that run would have."""
     together = shards.merge_shards(folders)
     head = stating(folders[0] / FILE, together.head, "profile", "tier", "seed", "ops", "digest")
     if backend and backend != head["backend"]:
         raise KeelError("bad-option", f"The runs are of the backend {head['backend']}, not of {backend}.")
-    cases = plan_in_parallel(**{k: head[k] for k in ("profile", "tier", "seed", "ops")}, jobs=CORES)
+    about = About(head["profile"], head["tier"], head["seed"], tuple(head["ops"]), needs_in(folders[0]))
+    cases = about.plan(CORES)
     if digest(cases) != head["digest"]:
         raise KeelError(
             "bad-option",
@@ -127,6 +146,7 @@ def merge(
         journal = Journal.opened(out, head)
         journal.end(finished)
         journal.close()
+        write_needs(out, about.needs)
     accepted = waivers.read(waived, head["backend"]) if waived else ()
     verdicts, problems = _accepted(finished, accepted, cases, full_plan=not head["ops"])
     if together.missing:
@@ -134,10 +154,28 @@ def merge(
     if len(finished) < len(cases) and not together.missing:
         problems.append(f"{len(cases) - len(finished)} cases of the shards were not run to their end.")
     facts = [f"{len(folders)} shards, judged: {head['backend']}.", *declarations(head.get("declared", ""), verdicts)]
+    line = _levels(about, head["backend"], cases, verdicts, problems, complete=not together.missing)
     if out is not None:
         facts += reports(out, cases, verdicts, problems, importing=bool(backend) or ":" not in head["backend"])
-    summary.show(_console(), verdicts, len(cases), facts, problems)
+    summary.show(_console(), verdicts, len(cases), facts, problems, line)
     raise typer.Exit(status(verdicts, problems))
+
+
+def _levels(
+    about: About,
+    subject: str,
+    cases: Sequence[Case],
+    verdicts: Sequence[Verdict],
+    problems: list[str],
+    *,
+    complete: bool,
+) -> str:
+    """The verdict on the run in a line. Adds to ``problems`` if the level that the run was for is not reached."""
+    profile = profile_of(about.profile, about.needs)
+    reached = standings(profile, cases, verdicts)
+    right = conforms(totals(verdicts)) and not problems
+    problems += unmet(profile, reached, subject, complete=complete and not about.ops)
+    return headline(subject, profile, right, reached)
 
 
 def status(verdicts: Sequence[Verdict], problems: Sequence[str]) -> int:
@@ -150,30 +188,36 @@ def status(verdicts: Sequence[Verdict], problems: Sequence[str]) -> int:
 
 def _run_and_report(
     console: Console,
-    cases: Sequence[Case],
+    about: About,
     settings: Settings,
     part: Shard,
     accepted: Sequence[waivers.Waiver],
+    facts: Sequence[str],
     *,
     out: Path | None,
     minimize: float,
     **how: Any,
 ) -> None:
     """Runs the cases of a shard, writes reports into ``out`` and shows a summary.  Raises typer.Exit."""
+    begin = time.monotonic()
+    cases = about.plan(how["jobs"])
     with ExitStack() as stack:
         folder = out or Path(stack.enter_context(TemporaryDirectory(prefix="keel-conform-")))
+        write_needs(folder, about.needs)
         interruption = stack.enter_context(interruptible())
-        ran = _watched(console, cases, settings, interruption, part, out=folder, **how)
+        ran = _watched(console, cases, settings, interruption, part, out=folder, **how, **about.head)
         planned = part.of_plan(cases)
-        facts = [_cost(ran), *([f"The log is in {out}."] if out else [])]
-        verdicts, problems = _accepted(ran.verdicts, accepted, planned, full_plan=not how["ops"], part=part.of > 1)
-        facts += declarations(how.get("declared", ""), verdicts)
+        facts = [*facts, _cost(ran), *([f"The log is in {out}."] if out else [])]
+        verdicts, problems = _accepted(ran.verdicts, accepted, planned, full_plan=not about.ops, part=part.of > 1)
+        facts += declarations(about.declared, verdicts)
         if interruption.by is not None:
             problems.append(f"Stopped by {interruption.by.name}{'; --resume goes on' if out else ''}.")
+        line = _levels(about, settings.subject, planned, verdicts, problems, complete=part.of == 1)
         if out is not None:
             seconds = 0.0 if interruption.by is not None else minimize
             facts += reports(out, planned, verdicts, problems, spent=ran.seconds, seconds=seconds)
-        summary.show(console, verdicts, len(planned), facts, problems)
+        facts.append(f"The command took {time.monotonic() - begin:.1f} s, planning and reports included.")
+        summary.show(console, verdicts, len(planned), facts, problems, line)
     if interruption.by is not None:
         raise typer.Exit(128 + interruption.by)
     raise typer.Exit(status(verdicts, problems))
@@ -182,11 +226,16 @@ def _run_and_report(
 def _watched(
     console: Console, cases: Sequence[Case], settings: Settings, interruption: Interruption, shard: Shard, **how: Any
 ) -> RunResult:
-    with progress_on(console) as progress:
-        task = progress.add_task(settings.subject, total=len(shard.of_plan(cases)))
+    total = len(shard.of_plan(cases))
+    lines = None if console.is_terminal else PlainProgress(console, settings.subject, total)
+    with progress_on(console) if lines is None else nullcontext() as progress:
+        task = None if progress is None else progress.add_task(settings.subject, total=total)
 
         def on_verdicts(verdicts: Sequence[Verdict]) -> None:
-            progress.advance(task, len(verdicts))
+            if lines is not None:
+                lines.advance(len(verdicts), sum(v.status in BAD for v in verdicts))
+            elif progress is not None and task is not None:
+                progress.advance(task, len(verdicts))
 
         return run(
             cases,

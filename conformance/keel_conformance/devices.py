@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import fields
 from functools import cache
 from typing import Any
 
 import torch
 
 from keel import KeelError
+from keel.plugin import Arithmetic
 
 HOST = "cpu"
+FACTS = "numeric_facts"
 OF_PYTORCH = ("cpu", "cuda", "meta", "mps", "xpu")
 """Devices that PyTorch itself registers."""
 
@@ -45,6 +49,27 @@ def check_registered(backend: str, device: str) -> None:
             do="Register the device in an entry point of group torch.backends, install that package, and leave "
             "TORCH_DEVICE_BACKEND_AUTOLOAD unset (docs/how/bring-up-a-device.md).",
         )
+
+
+def declared_facts(device: str) -> Arithmetic:
+    """What a device declares of its arithmetic: ``torch.<device>.numeric_facts``, a dict of fields of ``Arithmetic``.
+    IEEE arithmetic if it declares nothing. Raises KeelError[bad-plugin] for facts that no device can have.
+    """
+    try:
+        facts = getattr(torch.get_device_module(device), FACTS, None)
+    except (RuntimeError, AttributeError):  # PyTorch has no module of the device
+        return Arithmetic()
+    if facts is None:
+        return Arithmetic()
+    known = {f.name for f in fields(Arithmetic)}
+    if not isinstance(facts, Mapping) or (unknown := sorted(map(str, facts.keys() - known))):
+        raise KeelError(
+            "bad-plugin",
+            f"torch.{device}.{FACTS} cannot be read.",
+            {"facts": f"Unknown: {', '.join(unknown)}." if isinstance(facts, Mapping) else "It is not a dict."},
+            do=f"It has {', '.join(sorted(known))}, as keel.plugin.Arithmetic takes them.",
+        )
+    return Arithmetic(**facts)
 
 
 def read_value(device: str) -> None:

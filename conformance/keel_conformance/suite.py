@@ -23,6 +23,7 @@ from .harness.executor import Executor
 from .harness.parallel_plan import plan_in_parallel
 from .harness.protocol import Settings
 from .harness.scheduler import Scheduler, batches, queues, run_inline
+from .levels.level import profile_of
 from .results.verdict import BAD, Verdict
 
 __all__ = ["keel_backend", "keel_verdicts", "pytest_generate_tests", "test_conforms", "test_waivers_hold"]
@@ -101,6 +102,9 @@ def test_conforms(keel_case: Case, keel_verdicts: Verdicts, keel_backend: str, p
             " ".join(filter(None, [f"{verdict.status}: {verdict.sentence}", verdict.clause and f"[{verdict.clause}]"])),
             pytrace=False,
         )
+    level = profile_of(str(pytestconfig.getini("keel_profile"))).level
+    if verdict.status == "not claimed" and level is not None and level.requires(keel_case):
+        pytest.fail(f"missing: {level.name} requires it. {verdict.sentence}", pytrace=False)
     if verdict.status in NOT_JUDGED:
         pytest.skip(f"{verdict.status}: {verdict.sentence}")
     if verdict.status in ("waived", "xfail"):

@@ -117,6 +117,7 @@ _MODULES: Mapping[str, str] = {
     "coverage": "keel.coverage",
     "documents": "keel.documents",
     "harvest": "keel.torch_adapter.harvest",
+    "named_models": "keel.named_models",
     "partition": "keel.placement",
     "placement": "keel.placement",
     "serialise": "keel.serialise",

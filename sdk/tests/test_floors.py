@@ -117,11 +117,13 @@ CONFORMANCE = (
     "programs",
     "graphs",
     "kernels",
+    "levels",
     "harness",
     "repro",
     "reporting",
     "certificate",
     "suite",
+    "conform_options",
     "cli",
 )
 # What each package imports of the others. A backend that a third party could have written imports nothing but keel.

@@ -129,6 +129,7 @@ def sheets() -> list[bytes]:
 
 WAIVERS = b"""[[waiver]]
 case = "neg/i64/*"
+clause = "neg.C1"
 reason = "It rounds twice."
 url = "https://example.org/1"
 owner = "me"
@@ -136,6 +137,7 @@ expires = 2999-01-01
 
 [[waiver]]
 case = "add/f16/[a-c]*"
+clause = "oracle:ulp"
 reason = 'no f16 "adder"'
 url = "https://example.org/2"
 owner = "ada"
@@ -200,7 +202,7 @@ def _lines(entries: Sequence[Any]) -> bytes:
 
 def certificates() -> list[bytes]:
     manifest = {
-        "format": 2,
+        "format": 3,
         "made": "2026-11-24T12:00:00+00:00",
         "subject": "acme",
         "run": {k: HEAD[k] for k in ABOUT},
@@ -212,6 +214,7 @@ def certificates() -> list[bytes]:
         "plugin": {"package": "acme", "distribution": "acme", "version": "1", "files": "4" * 64},
         "torch": {"version": "2.13.0", "commit": "x", "files": "5" * 64},
         "environment": {"torch": "2.13.0", "cores": 2},
+        "levels": [{"level": "inference-1", "state": "lacks", "required": 63, "held": 4}],
         "waivers": None,
         "waived": [],
         "verdicts": "6" * 64,

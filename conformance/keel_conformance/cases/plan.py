@@ -55,17 +55,17 @@ def cases_of_members(names: Sequence[str], tier: str, seed: int) -> Iterator[Cas
 
 def plan(
     *,
-    profile: str = "core",
+    profile: str | Set[str] = "core",
     tier: str = "standard",
     ops: Sequence[str] = (),
     seed: int = 0,
     draw: Draw = cases_of_members,
 ) -> tuple[Case, ...]:
     """The cases of a run, in an order that is the same each time.  ``ops`` are the members, programs and kernels it is
-    about; all, if empty; what fits any of them, if one is a pattern.  Raises KeelError[bad-option] for a profile, tier
-    or name that there is not.
+    about; all, if empty; what fits any of them, if one is a pattern. ``profile`` is a name, or the profiles of cases
+    that are included. Raises KeelError[bad-option] for a profile, tier or name that there is not.
     """
-    if profile not in PROFILES or tier not in TIERS:
+    if (isinstance(profile, str) and profile not in PROFILES) or tier not in TIERS:
         raise KeelError(
             "bad-option",
             f"There is no profile {profile!r} with a tier {tier!r}.",
@@ -75,7 +75,8 @@ def plan(
     selected = _select(ops, named(rooms))
     members = [name for name in MEMBERS if name in selected]
     cases = (*draw(members, tier, seed), *(case for case in rooms if case.op in selected))
-    results = [case for case in cases if case.profile in PROFILES[profile]]
+    included = PROFILES[profile] if isinstance(profile, str) else profile
+    results = [case for case in cases if case.profile in included]
     return tuple({case.digest: case for case in results}.values())
 
 

@@ -16,25 +16,40 @@ from ..harness import waivers
 from ..harness.journal import FILE, read, stating
 from ..harness.parallel_plan import plan_in_parallel
 from ..harness.run import digest
+from ..levels.level import profile_of
+from ..levels.needs import FILE as NEEDS
+from ..levels.needs import needs_in
+from ..levels.standing import standings, unmet
 from ..report import machine
 from ..results.verdict import Verdict, conforms, totals
 from . import hashes
 
 CERTIFICATE, WAIVERS = "certificate.json", "waivers.toml"
-FORMAT = 2
-OPTIONAL = ("report.json", "junit.xml", "report.html")
+FORMAT = 3
+OPTIONAL = ("report.json", "junit.xml", "report.html", NEEDS)
 """Files of a run that a certificate covers where they are there."""
 ABOUT = ("profile", "tier", "seed", "ops", "shard", "cases", "digest")
 
 
-def planned_of(head: Mapping[str, Any]) -> tuple[Case, ...]:
-    """Returns the cases of a run with this head.  Raises KeelError[bad-option] if it has no cases."""
-    return _planned(str(head["profile"]), str(head["tier"]), int(head["seed"]), tuple(head["ops"]))
+def planned_of(head: Mapping[str, Any], folder: Path) -> tuple[Case, ...]:
+    """Returns the cases of the run in ``folder`` with this head. Raises KeelError[bad-option] if it has no cases."""
+    return _planned(str(head["profile"]), str(head["tier"]), int(head["seed"]), tuple(head["ops"]), folder)
 
 
 @cache
-def _planned(profile: str, tier: str, seed: int, ops: tuple[str, ...]) -> tuple[Case, ...]:
-    return plan_in_parallel(profile=profile, tier=tier, seed=seed, ops=ops)
+def _planned(profile: str, tier: str, seed: int, ops: tuple[str, ...], folder: Path) -> tuple[Case, ...]:
+    return plan_in_parallel(profile=profile, tier=tier, seed=seed, ops=ops, needs=needs_in(folder))
+
+
+def levels_of(
+    folder: Path, head: Mapping[str, Any], cases: Sequence[Case], verdicts: Sequence[Verdict]
+) -> list[dict[str, Any]]:
+    """How the run in ``folder`` stands to its level, or to all levels: counts, and what is missing in short."""
+    profile = profile_of(str(head["profile"]), needs_in(folder))
+    return [
+        {"level": one.level, "state": one.state, "required": one.required, "held": one.held}
+        for one in standings(profile, cases, verdicts)
+    ]
 
 
 def accepted(folder: Path, subject: str, verdicts: Sequence[Verdict], day: date) -> list[Verdict]:
@@ -59,7 +74,7 @@ def certify(folder: Path, *, waived: Path | None = None, now: datetime | None = 
         raise KeelError("bad-option", f"There is no run in {folder}.", do=f"Its --out folder holds {FILE}.")
     head, verdicts, _ = read(folder / FILE)
     head = stating(folder / FILE, head, "backend", "torch", *ABOUT)
-    cases = planned_of(head)
+    cases = planned_of(head, folder)
     if waived is not None and waived.resolve() != (folder / WAIVERS).resolve():
         documents.replace_file(folder / WAIVERS, _waivers(waived))
     judged = accepted(folder, str(head["backend"]), [verdicts[c.id] for c in cases if c.id in verdicts], now.date())
@@ -77,6 +92,7 @@ def certify(folder: Path, *, waived: Path | None = None, now: datetime | None = 
         "subject": head["backend"],
         "run": {k: head[k] for k in ABOUT},
         "conforms": conforms(counts),
+        "levels": levels_of(folder, head, cases, judged),
         "totals": dict(counts),
         "specification": hashes.specification(),
         "suite": hashes.of_package("keel_conformance"),
@@ -117,6 +133,9 @@ def _hindrances(
     if not conforms(counts):
         bad = ", ".join(f"{n} {s}" for s, n in counts.items() if n and s not in ("pass", "not claimed"))
         reasons["verdicts"] = f"It does not conform: {bad or 'nothing was run'}."
+    profile = profile_of(str(head["profile"]), needs_in(folder))
+    if missing := unmet(profile, standings(profile, cases, verdicts), str(head["backend"]), complete=not head["ops"]):
+        reasons["level"] = " ".join(missing)
     if wrong := wrong_waivers(folder, head, cases, verdicts, day):
         reasons["waivers"] = " ".join(wrong)
     return reasons

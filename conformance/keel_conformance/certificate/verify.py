@@ -11,17 +11,18 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, get_args
 
 from keel import KeelError, documents
 
 from ..cases.case import Case
-from ..cases.plan import PROFILES, TIERS
+from ..cases.plan import TIERS
 from ..harness.journal import FILE, MOST_BYTES, entries
 from ..harness.protocol import Settings
 from ..harness.run import digest, run
 from ..harness.waivers import used
-from ..report import join_names
+from ..levels.standing import State
+from ..report import join_names, machine
 from ..results.verdict import BAD, STATUSES, Verdict, conforms, totals
 from . import hashes
 from .manifest import (
@@ -31,11 +32,13 @@ from .manifest import (
     WAIVERS,
     accepted,
     held,
+    levels_of,
     of_run,
     of_verdicts,
     planned_of,
     wrong_waivers,
 )
+from .signing import read_signature, wrong_signature
 
 SHARE, LEAST = 0.01, 20
 """The fraction of the cases in the run that is run again, and the smallest number of them."""
@@ -46,6 +49,7 @@ FIELDS = frozenset(
         "subject",
         "run",
         "conforms",
+        "levels",
         "totals",
         "specification",
         "suite",
@@ -77,13 +81,14 @@ def verify(
     least: int = LEAST,
     jobs: int = 1,
     backend: str = "",
+    key: str = "",
     draw: random.Random | None = None,
 ) -> list[str]:
     """Returns what is wrong with the certificate in the folder, in sentences; an empty list means that it holds.
 
     A fraction ``share`` of the cases is run again, but at least ``least`` of them; 0 and 0 run nothing. ``backend``, if
     given, must be the backend that the certificate names. A backend of the form ``module:attribute`` is imported only
-    if ``backend`` names it.
+    if ``backend`` names it. ``key``, if given, is the public key of the one who must have signed it.
     """
     if not (folder / CERTIFICATE).exists():
         return [f"There is no {CERTIFICATE}."]
@@ -102,7 +107,7 @@ def verify(
         return [*wrong, f"The run cannot be read: {e.place}: {e.why}"]
     except (KeelError, OSError) as e:
         return [*wrong, f"The run cannot be read: {e}"]
-    wrong += wrong_claims
+    wrong += [*wrong_claims, *wrong_signature(folder, manifest, key)]
     subject = str(manifest["subject"])
     if backend and backend != subject:
         wrong.append(f"The certificate is of the backend {subject}, not of {backend}.")
@@ -122,6 +127,16 @@ def read(path: Path) -> Any:
         return documents.parsed(documents.text_of(path))
     except documents.Malformed as e:
         raise documents.bad_file(path, e, what="It is not a certificate.") from e
+
+
+def facts(folder: Path) -> list[str]:
+    """Says who signed a certificate that holds, and in what this machine differs from the one that it was made on."""
+    manifest, held = read(folder / CERTIFICATE), read_signature(folder)
+    there, here = manifest["environment"], machine()
+    differ = [k for k in ("cpu", "cores", "system", "python") if there.get(k) != here[k]]
+    other = [f"{k} {there.get(k)}, here {here[k]}" for k in differ]
+    signed = "It is not signed." if held is None else f"It is signed by the key {held['key']}, on {held['signed']}."
+    return [signed, *([f"It was made on another machine: {'; '.join(other)}."] if other else [])]
 
 
 def form(path: Path) -> list[str]:
@@ -153,7 +168,13 @@ def _check(manifest: documents.Item) -> None:
     for count in fields["totals"].record(STATUSES).values():
         count.integer(0, 1 << 40)
     about = fields["run"].record(ABOUT)
-    about["profile"].one_of([*PROFILES], f"one of {', '.join(PROFILES)}")
+    about["profile"].prose(1 << 10)
+    for one in fields["levels"].items(64):
+        standing = one.record(("level", "state", "required", "held"))
+        standing["level"].prose(1 << 10)
+        standing["state"].one_of(get_args(State), "the state of a level")
+        for count in (standing["required"], standing["held"]):
+            count.integer(0, 1 << 40)
     about["tier"].one_of([*TIERS], f"one of {', '.join(TIERS)}")
     about["seed"].integer(-(1 << 63), 1 << 63)
     about["cases"].integer(0, 1 << 40)
@@ -169,6 +190,9 @@ def _check(manifest: documents.Item) -> None:
 
 def _form(manifest: Any) -> Iterator[str]:
     """The manifest by itself: its fields and its seal."""
+    if isinstance(manifest, dict) and manifest.get("format") in range(1, FORMAT):
+        yield f"It is a certificate of format {manifest['format']}, which names no level: certify its run again."
+        return
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
         yield f"It is not a certificate of format {FORMAT}."
         return
@@ -228,7 +252,7 @@ def _claims(folder: Path, manifest: Mapping[str, Any]) -> tuple[Sequence[Case], 
         wrong.append(f"The log is of the backend {head.get('backend')}, not of {manifest['subject']}.")
     if head.get("torch") != manifest["torch"]["version"]:
         wrong.append(f"The log is of PyTorch {head.get('torch')}, not of {manifest['torch']['version']}.")
-    cases = planned_of(manifest["run"])
+    cases = planned_of(manifest["run"], folder)
     if digest(cases) != manifest["run"]["digest"] or len(cases) != manifest["run"]["cases"]:
         wrong.append("The cases are not those that this suite plans.")
     lacking = [c.id for c in cases if c.id not in logged]
@@ -248,6 +272,8 @@ def _claims(folder: Path, manifest: Mapping[str, Any]) -> tuple[Sequence[Case], 
     ][:3]
     if of_verdicts(verdicts) != manifest["verdicts"]:
         wrong.append("The verdicts are not those that were certified.")
+    if levels_of(folder, manifest["run"], cases, verdicts) != manifest["levels"]:
+        wrong.append("The levels are not those that the verdicts reach.")
     counts = totals(verdicts)
     if dict(counts) != manifest["totals"]:
         wrong.append("The totals are not those of the verdicts.")

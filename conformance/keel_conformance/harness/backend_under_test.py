@@ -12,8 +12,11 @@ import torch
 
 import keel
 from keel import Backend, KeelError
+from keel.plugin import Arithmetic
 from keel.testing import claims_of
 from keel_foreign import foreign
+
+from ..devices import declared_facts
 
 GROUP = "keel.backends"
 
@@ -33,6 +36,12 @@ class BackendUnderTest:
     def device(self) -> str:
         """Where its tensors live: the host's memory, for a backend that works on any device."""
         return "cpu" if self.backend.device == "*" else self.backend.device
+
+    @property
+    def arithmetic(self) -> Arithmetic:
+        """What the backend declares of its arithmetic, or else what its device does."""
+        own = self.backend.arithmetic
+        return own if own.sentences() else declared_facts(self.device)
 
     @property
     def with_eager(self) -> list[str | Backend]:

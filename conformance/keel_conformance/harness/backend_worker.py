@@ -84,7 +84,7 @@ def run_batch(job: RunRequest, tell: ReportPhase) -> RunResponse:
         except Exception as e:
             result = RunResponse([], _exception_info("watching it", e))
         result.device, result.spent = under_test.device, not is_alive(under_test.device)
-        result.arithmetic = under_test.backend.arithmetic
+        result.arithmetic = under_test.arithmetic
     result.clock = dict(clock.seconds)
     return result
 
@@ -133,7 +133,10 @@ def _run_calls(job: RunRequest, under_test: BackendUnderTest, clock: Clock, tell
             )
         for c, owners, refusals, results in zip(calls, batch.owners, batch.refusals, batch.results, strict=True):
             c.result.claimed = under_test.name in owners
-            c.result.refusals = "" if c.result.claimed else " ".join(refusals) or NOTHING
+            own_refusals = [why for why in refusals if why.startswith(f"{under_test.name}: ")]
+            c.result.refusals = " ".join(own_refusals if c.result.claimed else refusals) or (
+                "" if c.result.claimed else NOTHING
+            )
             c.result.types = types_on(under_test.device, results)
         try:
             _run(calls, batch, job.settings.threads, under_test, clock, tell)

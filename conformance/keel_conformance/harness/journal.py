@@ -13,7 +13,7 @@ from typing import Any
 from keel import KeelError, documents
 
 from ..results.histogram import LABELS
-from ..results.verdict import STATUSES, Verdict
+from ..results.verdict import PARTS, REFUSED, STATUSES, Verdict
 
 FILE = "log.jsonl"
 
@@ -165,7 +165,7 @@ def _verdict(item: documents.Item) -> Verdict:
 
 
 _MEASURES, _PLACES = ("ulps", "ratio", "masked"), ("call", "result", "other", "other_call")
-_FIGURES = (*_MEASURES, *_PLACES, "wrong", "fault", "fact", "index", "histogram")
+_FIGURES = (*_MEASURES, *_PLACES, "wrong", PARTS, "fault", "fact", REFUSED, "index", "histogram")
 
 
 def _figure(figure: str, item: documents.Item) -> Any:
@@ -173,11 +173,13 @@ def _figure(figure: str, item: documents.Item) -> Any:
     match figure:
         case "fault" | "fact":
             return item.prose(200)
+        case "refused":
+            return item.prose(1 << 12)
         case "index":
             return [place.integer(0) for place in item.items(64)]
         case "histogram":
             return [count.integer(0) for count in item.items(count=len(LABELS))]
-        case "wrong":
+        case "wrong" | "parts":
             return item.integer(0)
     if figure in _PLACES:
         return item.integer(0, 1 << 16)

@@ -25,11 +25,14 @@ from ..oracles.error_rules import IEEE, flat
 from ..oracles.judge import judge, judge_independence
 from ..programs.observation import Observation
 from ..pytree import tree_map
-from ..results.verdict import BAD, Verdict
+from ..results.verdict import BAD, PARTS, REFUSED, Verdict
 from ..workers.pool import ReportPhase
 from . import attribution
 from .backend_worker import Clock, inputs_on, overload
 from .protocol import DRAWS, OURS, CaseResult, ExceptionInfo, JudgeRequest, JudgeResponse
+
+MOST_WORDS = 400
+"""Characters of the reasons that a verdict keeps."""
 
 
 def judge_batch(job: JudgeRequest, tell: ReportPhase) -> JudgeResponse:
@@ -56,8 +59,14 @@ def judge_batch(job: JudgeRequest, tell: ReportPhase) -> JudgeResponse:
                 ]
                 if spent := not is_alive(device):
                     verdicts = [_fatal(v, device) for v in verdicts]
-    verdicts = [replace(v, seconds=round(t.seconds, 6)) for v, t in zip(verdicts, job.response.results, strict=True)]
+    verdicts = [_with_figures(v, t) for v, t in zip(verdicts, job.response.results, strict=True)]
     return JudgeResponse(verdicts, dict(clock.seconds), spent)
+
+
+def _with_figures(verdict: Verdict, result: CaseResult) -> Verdict:
+    """The verdict with the seconds of the backend, and with its reasons if it took the case in part."""
+    more = {REFUSED: result.refusals[:MOST_WORDS]} if result.claimed and result.refusals else {}
+    return replace(verdict, seconds=round(result.seconds, 6), figures={**verdict.figures, **more})
 
 
 def _verdict_of_run(case: Case, result: CaseResult, device: str) -> Verdict | None:
@@ -222,8 +231,10 @@ def _judge_program(
     tell(f"judging {case.id}")
     with clock.at("judging"):
         where = device if has_eager(device) else HOST
-        verdict: Verdict = package_of(case.kind).judge(case, Observation.load(Path(file)), where)
-    return verdict
+        observed = Observation.load(Path(file))
+        verdict: Verdict = package_of(case.kind).judge(case, observed, where)
+    parts = {} if observed.parts is None else {PARTS: observed.parts}
+    return replace(verdict, figures={**verdict.figures, **parts})
 
 
 def _fatal(verdict: Verdict, device: str) -> Verdict:

@@ -8,7 +8,10 @@ from dataclasses import dataclass
 from keel import KeelError
 
 from ..cases.case import Case
-from ..cases.plan import Draw, cases_of_members, plan
+from ..cases.plan import Draw, cases_of_members
+from ..levels.level import profile_of
+from ..levels.level_plan import plan_of
+from ..levels.needs import Needs
 from ..workers.pool import run_all
 from ..workers.spawn import forked
 from .executor import PRELOAD
@@ -30,11 +33,14 @@ class Share:
     seed: int
 
 
-def plan_in_parallel(*, profile: str, tier: str, seed: int, ops: Sequence[str], jobs: int = 1) -> tuple[Case, ...]:
-    """The plan, of what fits one of the patterns ``ops``, drawn by ``jobs`` processes. Raises KeelError[bad-option]
-    where nothing does.
+def plan_in_parallel(
+    *, profile: str, tier: str, seed: int, ops: Sequence[str], jobs: int = 1, needs: Needs | None = None
+) -> tuple[Case, ...]:
+    """The plan of a profile, of what fits one of the patterns ``ops``, drawn by ``jobs`` processes. ``needs`` are those
+    of the model, if the profile is a model's. Raises KeelError[bad-option] where no case is left.
     """
-    result = plan(profile=profile, tier=tier, seed=seed, ops=ops, draw=parallel_drawer(jobs))
+    chosen = profile_of(profile, needs)
+    result = plan_of(chosen, tier=tier, seed=seed, ops=ops, draw=parallel_drawer(jobs))
     if not result:
         raise KeelError(
             "bad-option",

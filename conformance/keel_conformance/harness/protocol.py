@@ -48,6 +48,26 @@ class RunRequest:
 
 
 @dataclass(frozen=True)
+class EagerRequest:
+    """Run a case in eager PyTorch on a device, without any backend."""
+
+    case: Case
+    device: str
+    threads: int = 1
+
+
+@dataclass(frozen=True)
+class EagerResponse:
+    """Eager PyTorch came through: ``error`` is what it raised, if it did. It was not ``attempted`` if it does not run
+    on the device. ``spent`` ends the process, which has used the device.
+    """
+
+    error: str = ""
+    attempted: bool = True
+    spent: bool = False
+
+
+@dataclass(frozen=True)
 class ExceptionInfo:
     """An exception, in words, and whether it says that memory has run out. ``code`` is that of a KeelError, ``aspect``
     what such a one says is wrong of a result: its strides, say.
@@ -64,10 +84,11 @@ class ExceptionInfo:
 class CaseResult:
     """What a backend did with one case.
 
-    ``refusals`` says why the backend took no part of the case. ``faults`` can only be seen where the case ran: memory
-    that was written to, and results that share memory although they must not. ``nondeterministic`` lists the results
-    whose bits differ when the call is repeated. ``types`` are the traced types of the results, for a device whose
-    results may have other types than the host's; None for a result whose sizes only a run tells.
+    ``refusals`` says why the backend took no part of the case, or why it left pieces of it to others. ``faults`` can
+    only be seen where the case ran: memory that was written to, and results that share memory although they must not.
+    ``nondeterministic`` lists the results whose bits differ when the call is repeated. ``types`` are the traced types
+    of the results, for a device whose results may have other types than the host's; None for a result whose sizes only
+    a run tells.
     """
 
     case: str

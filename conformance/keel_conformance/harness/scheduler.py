@@ -16,9 +16,19 @@ from typing import TypeVar
 from ..cases.case import Case
 from ..results.verdict import BAD, Status, Verdict
 from ..workers.pool import STARTING, Outcome
+from .backend_under_test import load_backend
 from .backend_worker import run_batch
+from .eager_alone import Blame, is_doubtful, run_alone
 from .judge_worker import exception_verdict, judge_batch
-from .protocol import JudgeRequest, JudgeResponse, RunRequest, RunResponse, Settings
+from .protocol import (
+    EagerRequest,
+    EagerResponse,
+    JudgeRequest,
+    JudgeResponse,
+    RunRequest,
+    RunResponse,
+    Settings,
+)
 
 TOGETHER = 16
 """Calls of an operator in one graph, or kernels that are built at once."""
@@ -30,15 +40,20 @@ JUDGING = 600.0
 """Seconds that judging a batch may take."""
 
 
+STARTUP = 5.0
+"""Seconds that a process which runs eager PyTorch alone has beyond the limit of a case."""
 RETRIED: frozenset[Status] = frozenset({"fail", "crash", "timeout", "resource"})
 """What is tried again in a fresh process before it is believed."""
+
+
+Job = RunRequest | JudgeRequest | EagerRequest
 
 
 @dataclass(frozen=True)
 class Request:
     """A job, the seconds it may take, and whether a process of its own has to do it."""
 
-    job: RunRequest | JudgeRequest
+    job: Job
     limit: float
     fresh: bool = False
 
@@ -133,11 +148,11 @@ class Scheduler:
     def _bisect(self, cases: tuple[Case, ...], end: Verdict, parent: Status | None) -> Steps[list[Verdict]]:
         """A batch that ended without results: its halves, or each case where it took too long."""
         if len(cases) == 1:
-            if self.once or parent == end.status or end.status == "harness error":
-                return [replace(end, case=cases[0].id)]
-            again = yield from self._run_and_judge(cases, fresh=True)
-            second = again if isinstance(again, Verdict) else again[0]
-            return [_verdict_after_retry(replace(end, case=cases[0].id), second)]
+            first = replace(end, case=cases[0].id)
+            if not (self.once or parent == end.status or end.status == "harness error"):
+                again = yield from self._run_and_judge(cases, fresh=True)
+                first = _verdict_after_retry(first, again if isinstance(again, Verdict) else again[0])
+            return [(yield from self._blame(cases[0], first))]
         size = 1 if end.status == "timeout" else (len(cases) + 1) // 2
         parts = [cases[k : k + size] for k in range(0, len(cases), size)]
         results: list[Verdict] = []
@@ -151,6 +166,18 @@ class Scheduler:
             return [together, *results[1:]]
         again = yield from self._run_and_judge(cases, fresh=True)
         return [_verdict_after_retry(together, again if isinstance(again, Verdict) else again[0]), *results[1:]]
+
+    def _blame(self, case: Case, verdict: Verdict) -> Steps[Verdict]:
+        """The verdict on a case that ended a process: eager PyTorch is tried alone before it is the backend's."""
+        if not is_doubtful(verdict, case):
+            return verdict
+        under_test = load_backend(self.settings.subject)
+        if under_test.backend.last_resort:  # it is eager PyTorch
+            return verdict
+        limit = self.settings.limit + STARTUP
+        job = EagerRequest(case, under_test.device, self.settings.threads)
+        outcome = yield Request(job, limit, fresh=True)
+        return Blame(verdict, under_test.device).after(outcome)
 
     def _run_and_judge(self, cases: tuple[Case, ...], fresh: bool = False) -> Steps[list[Verdict] | Verdict]:
         """The verdicts, on the first of the cases alone if their device died; or the one that holds for the batch as a
@@ -218,11 +245,18 @@ def run_inline(steps: Steps[T]) -> T:
                 outcome = Outcome(run_batch(ask.job, lambda text: None))
             case JudgeRequest():
                 outcome = Outcome(judge_batch(ask.job, lambda text: None))
+            case EagerRequest():
+                outcome = Outcome(run_alone(ask.job, lambda text: None))
 
 
-def work(job: RunRequest | JudgeRequest, tell: Callable[[str], None]) -> RunResponse | JudgeResponse:
+def work(job: Job, tell: Callable[[str], None]) -> RunResponse | JudgeResponse | EagerResponse:
     """What processes do; one that performs is never asked to judge."""
-    return run_batch(job, tell) if isinstance(job, RunRequest) else judge_batch(job, tell)
+    match job:
+        case RunRequest():
+            return run_batch(job, tell)
+        case EagerRequest():
+            return run_alone(job, tell)
+    return judge_batch(job, tell)
 
 
 def _died(outcome: Outcome) -> Verdict:

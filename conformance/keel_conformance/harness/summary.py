@@ -26,10 +26,15 @@ SHOWN = 30
 
 
 def show(
-    console: Console, verdicts: Sequence[Verdict], planned: int, facts: Sequence[str] = (), problems: Sequence[str] = ()
+    console: Console,
+    verdicts: Sequence[Verdict],
+    planned: int,
+    facts: Sequence[str] = (),
+    problems: Sequence[str] = (),
+    headline: str = "",
 ) -> None:
     """Prints the failures in groups, the reasons for cases that are not claimed or not run, the counts, and
-    ``problems``, which do not belong to a case.
+    ``problems``, which do not belong to a case, and the ``headline``, which is the verdict on the run.
     """
     _failures(console, [v for v in verdicts if v.status in BAD])
     for status in ("not claimed", "not run"):
@@ -47,6 +52,8 @@ def show(
         console.print(text, highlight=False, markup=False)
     for text in problems:
         console.print(Text(text, "bold red"))
+    if headline:
+        console.print(Text(headline, "bold"))
 
 
 def _failures(console: Console, bad: Sequence[Verdict]) -> None:

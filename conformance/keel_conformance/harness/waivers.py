@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -17,18 +18,25 @@ from ..results.verdict import Status, Verdict
 
 WAIVED: frozenset[Status] = frozenset({"fail", "crash", "timeout", "resource"})
 """What can be waived. What is flaky or vacuous cannot: nobody knows what of it is accepted."""
-FIELDS = ("case", "reason", "url", "owner", "expires")
-_DO = "A waiver has case (a pattern), reason, url, owner, expires (a date) and, if it is expected to fail, expect."
+_FAILED: frozenset[Status] = WAIVED | {"waived"}
+FIELDS = ("case", "clause", "reason", "url", "owner", "expires")
+_DO = (
+    "A waiver has case (a pattern of one operator), clause (as the verdict has it in brackets, or oracle:NAME where it "
+    "has none), reason, url, owner, expires (a date) and, if it is expected to fail, expect."
+)
+ORACLE = "oracle:"
 
 
 @dataclass(frozen=True)
 class Waiver:
-    """``case`` is a pattern of case ids, ``backend`` one of backends. With ``expect = "fail"`` each of the cases has to
-    fail: it is counted as xfail, and as xpass, which is bad, once it does not. Else one that fails is counted as
-    waived.
+    """``case`` is a pattern of case ids of one operator, ``backend`` one of backends. ``clause`` is the one that the
+    failures break, as verdicts name it, or ``oracle:`` and the oracle of failures that name none. With ``expect =
+    "fail"`` each of the cases has to fail: it is counted as xfail, and as xpass, which is bad, once it does not. Else
+    one that fails is counted as waived.
     """
 
     case: str
+    clause: str
     reason: str
     url: str
     owner: str
@@ -39,8 +47,12 @@ class Waiver:
     def matches(self, case: str) -> bool:
         return fnmatchcase(case, self.case)
 
+    def waives(self, v: Verdict) -> bool:
+        """True if this failure is the one that it is about."""
+        return self.matches(v.case) and self.clause == (v.clause or f"{ORACLE}{v.oracle}")
+
     def __str__(self) -> str:
-        return f"The waiver of {self.case} ({self.url}, {self.owner})"
+        return f"The waiver of {self.clause} in {self.case} ({self.url}, {self.owner})"
 
 
 MOST_BYTES = 1 << 20
@@ -87,6 +99,9 @@ def _waiver(entry: documents.Item) -> Waiver:
     if not texts["url"].startswith(("https://", "http://")):
         fields["url"].refuse(f"{texts['url']!r} is not a web address.")
     operator = texts["case"].partition("/")[0]
+    if not _CLAUSE.fullmatch(texts["clause"]):
+        why = "is not one clause, as softmax.C2, or one oracle, as oracle:ulp."
+        fields["clause"].refuse(f"{texts['clause']!r} {why}")
     if not operator or any(c in operator for c in _WILD):
         fields["case"].refuse(
             f"{texts['case']!r} does not name the operator or the program that it is of: a pattern has "
@@ -96,6 +111,7 @@ def _waiver(entry: documents.Item) -> Waiver:
 
 
 _WILD = "*?["
+_CLAUSE = re.compile(r"oracle:[a-z ]{1,40}|[A-Za-z0-9_.]{1,200}\.[A-Za-z][A-Za-z0-9_]{0,40}")
 
 
 def apply_waivers(verdicts: Sequence[Verdict], waivers: Sequence[Waiver], today: date) -> list[Verdict]:
@@ -103,13 +119,11 @@ def apply_waivers(verdicts: Sequence[Verdict], waivers: Sequence[Waiver], today:
     valid = [w for w in waivers if today <= w.expires]
 
     def one(v: Verdict) -> Verdict:
-        waiver = next((w for w in valid if w.matches(v.case)), None)
-        if waiver is None:
-            return v
-        if v.status in WAIVED:
+        if v.status in WAIVED and (waiver := next((w for w in valid if w.waives(v)), None)) is not None:
             status: Status = "xfail" if waiver.expect else "waived"
             return replace(v, status=status, sentence=f"{waiver.reason} ({waiver.url}) {v.status}: {v.sentence}")
-        if v.status in ("pass", "quality warning") and waiver.expect:
+        waiver = next((w for w in valid if w.expect and w.matches(v.case)), None)
+        if v.status in ("pass", "quality warning") and waiver is not None:
             return replace(v, status="xpass", sentence=f"It does not fail any more: {waiver.reason} ({waiver.url})")
         return v
 
@@ -150,7 +164,7 @@ def used(verdicts: Iterable[Verdict], waivers: Sequence[Waiver], today: date) ->
     cases: dict[int, list[str]] = {}
     for v in verdicts:
         if v.status in ("waived", "xfail"):
-            cases.setdefault(next(k for k, w in enumerate(valid) if w.matches(v.case)), []).append(v.case)
+            cases.setdefault(next(k for k, w in enumerate(valid) if w.waives(v)), []).append(v.case)
     return [{**asdict(valid[k]), "expires": valid[k].expires.isoformat(), "cases": cases[k]} for k in sorted(cases)]
 
 
@@ -166,14 +180,15 @@ def problems(
     or no case that it matches fails any more. Only the first is reported for a run that is not ``full_plan``, a part of
     the plan.
     """
-    by_case = {v.case: v.status for v in verdicts}
+    by_case = {v.case: v for v in verdicts}
     cases, result = list(planned), []
     for w in waivers:
-        statuses = [by_case.get(c, "not run") for c in cases if w.matches(c)]
+        matching = [by_case.get(c) for c in cases if w.matches(c)]
+        fails = [v is None or v.status == "not run" or (v.status in _FAILED and w.waives(v)) for v in matching]
         if today > w.expires:
             result.append(f"{w} has expired on {w.expires}.")
-        elif full_plan and not statuses:
+        elif full_plan and not matching:
             result.append(f"{w} matches no case.")
-        elif full_plan and not w.expect and not {*statuses} & {*WAIVED, "waived", "not run"}:
-            result.append(f"{w} is stale: none of its {len(statuses)} cases fails.")
+        elif full_plan and not w.expect and not any(fails):
+            result.append(f"{w} is stale: none of its {len(matching)} cases fails by that clause.")
     return result

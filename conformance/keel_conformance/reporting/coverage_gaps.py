@@ -14,6 +14,7 @@ from ..cases.case import Case
 from ..cases.domains import domain_of
 from ..cases.exclusions import why_excluded
 from ..cases.plan import PROFILES
+from ..levels.level import FOR, levels
 from ..programs.contract import CLAUSES
 from ..results.verdict import Verdict
 
@@ -100,7 +101,9 @@ def _open(cited: bool) -> str:
 def _caseless(op: Op, profile: str) -> str:
     if (why := why_excluded(op)) is not None:
         return why
-    if op.profile not in PROFILES.get(profile, frozenset()):
+    if profile.startswith(FOR):
+        return "The model does not call it."
+    if op.profile not in (levels()[profile].includes if profile in levels() else PROFILES.get(profile, frozenset())):
         return f"Profile {profile} does not ask for it; {op.profile} does."
     return "No call of it is known, or this part of the run has none."
 

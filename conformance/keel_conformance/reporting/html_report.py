@@ -13,6 +13,7 @@ from jinja2 import Environment, StrictUndefined
 from keel import documents
 from keel.loops import DTYPE_NAMES
 
+from ..levels.standing import highest
 from ..results.histogram import bars
 from ..results.verdict import BAD
 
@@ -91,7 +92,10 @@ def _title(report_data: Mapping[str, Any]) -> tuple[str, str, str]:
     """A class, a sign, and the verdict in words."""
     if not report_data["ran"]:
         return "open", "○", "Nothing was run"
-    return ("pass", "✓", "Conforms") if report_data["conforms"] else ("bad", "✗", "Does not conform")
+    if not report_data["conforms"]:
+        return "bad", "✗", "Does not conform"
+    reached = highest(one["level"] for one in report_data["levels"] if one["state"] == "conforms")
+    return "pass", "✓", f"Conforms to {' and '.join(reached)}" if reached else "Right in all that it claims"
 
 
 def _scale(report_data: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -18,11 +18,14 @@ from typing import Any
 from keel import documents
 
 from ..cases.case import Case
+from ..levels.level import Profile, profile_of
+from ..levels.needs import Needs
+from ..levels.standing import headline, standings
 from ..report import machine
 from ..results.verdict import BAD, STATUSES, Verdict, conforms, declarations, totals
 from .coverage_gaps import Untested, untested
 
-FORMAT = 1
+FORMAT = 2
 REPORT, JUNIT = "report.json", "junit.xml"
 SKIPPED = frozenset({"not claimed", "not run", "waived", "xfail"})
 _NO_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
@@ -34,7 +37,7 @@ class Run:
 
     ``head`` is the head of the log, ``planned`` the cases in order. ``verdicts`` are the verdicts reached so far, with
     waivers applied. ``problems`` do not belong to a case. ``scripts`` maps a case to the path of its script below the
-    folder of the run.
+    folder of the run. ``needs`` are those of a model, if the run was for one.
     """
 
     head: Mapping[str, Any]
@@ -43,6 +46,7 @@ class Run:
     problems: Sequence[str] = ()
     seconds: float = 0.0
     scripts: Mapping[str, str] = field(default_factory=dict)
+    needs: Needs | None = None
 
 
 def document(
@@ -63,6 +67,9 @@ def document(
     verdicts = [*known, *sorted(lacking, key=lambda v: v.case)]
     counts, planned = totals(verdicts), len(by_id)
     ran = planned - counts["not run"] - counts["not claimed"]
+    profile = profile_of(str(run.head["profile"]), run.needs) if "profile" in run.head else Profile("", frozenset())
+    reached = standings(profile, run.planned, verdicts)
+    right = conforms(counts) and not run.problems
     return {
         "format": FORMAT,
         "made": (made or datetime.now(UTC)).isoformat(timespec="seconds"),
@@ -70,7 +77,9 @@ def document(
         "subject": run.head["backend"],
         "environment": dict(environment if environment is not None else machine()),
         "run": {k: v for k, v in run.head.items() if k != "backend"},
-        "conforms": conforms(counts) and not run.problems,
+        "conforms": right,
+        "headline": headline(str(run.head["backend"]), profile, right, reached),
+        "levels": [one.as_json() for one in reached],
         "ran": ran,
         "planned": planned,
         "problems": list(run.problems),

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from ..cases.case import Case
 from ..harness.journal import FILE, read
+from ..levels.needs import needs_in
 from ..report import join_names
 from ..repro.write_scripts import paths
 from ..repro.write_scripts import write as write_scripts
@@ -36,7 +37,9 @@ def reports(
         raise ValueError(f"The log in {folder} has no head.")
     subject = str(head["backend"])
     scripts = write_scripts(folder, subject, cases, verdicts, seconds=seconds) if importing else []
-    document = json_report.document(json_report.Run(head, cases, verdicts, problems, spent, paths(scripts)))
+    document = json_report.document(
+        json_report.Run(head, cases, verdicts, problems, spent, paths(scripts), needs_in(folder))
+    )
     json_report.write(folder, document, verdicts)
     where = html_report.write(folder, document)
     facts = [f"The report is {where}; {json_report.REPORT} and {json_report.JUNIT} lie beside it."]

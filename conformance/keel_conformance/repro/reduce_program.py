@@ -37,6 +37,7 @@ from . import script
 from .minimize import Deadline, greedy_descent
 from .replay import ReplayPool
 from .tensor_literals import tensor, text_of
+from .whole_program import write_whole
 from .written_script import Written, name_of
 
 Line = tuple[str, str, tuple[str, ...]]
@@ -335,10 +336,14 @@ def of_program(
         )
     part = bench.value(record_failing_part, (subject, case))
     if part is None:
+        path = write_whole(folder, subject, case, v)
+        if bench.status(str(path)) == 1:
+            return Written(case.id, name_of(case), shown=True)
+        path.unlink()
         return Written(
             case.id,
             lacking="No part that the backend compiled gives anything else than eager PyTorch by "
-            f"itself; keel conform --op {case.op} shows the failure.",
+            f"itself, nor does the program alone; keel conform --op {case.op} shows the failure.",
         )
 
     def kind_of(one: Part) -> tuple[str, int]:

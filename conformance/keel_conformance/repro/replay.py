@@ -182,7 +182,7 @@ def _judge_call(
     def verdict(operands: Inputs = inputs, **how: Any) -> Verdict:
         return judge(case, operands, results, calls=calls, types=types, device=under_test.device, **how)
 
-    facts = under_test.backend.arithmetic
+    facts = under_test.arithmetic
     return judge_by_facts(verdict(), inputs, facts, lambda operands, by: verdict(operands, arithmetic=by))
 
 

@@ -24,6 +24,8 @@ Status = Literal[
     "not run",
 ]
 STATUSES: tuple[Status, ...] = get_args(Status)
+REFUSED, PARTS = "refused", "parts"
+"""Figures of a verdict: why the backend left pieces of a call to others, and how many pieces of a program it took."""
 BAD: frozenset[Status] = frozenset({"fail", "xpass", "crash", "timeout", "resource", "flaky", "harness error"})
 """A run with one of these does not conform. A vacuous case is not evidence for or against the backend."""
 

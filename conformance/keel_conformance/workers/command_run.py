@@ -120,6 +120,32 @@ def progress_on(console: Console) -> Progress:
     )
 
 
+@dataclass
+class PlainProgress:
+    """Progress as lines, for an output that is not a terminal: at the first count, then each ``every`` seconds."""
+
+    console: Console
+    title: str
+    total: int
+    every: float = 30.0
+    now: Callable[[], float] = time.monotonic
+    done: int = 0
+    bad: int = 0
+
+    def __post_init__(self) -> None:
+        self.begin = self.now()
+        self.due = self.begin + self.every
+
+    def advance(self, count: int, bad: int = 0) -> None:
+        """Counts what has ended, ``bad`` of it with a bad end."""
+        self.done, self.bad = self.done + count, self.bad + bad
+        if self.now() >= self.due:
+            self.due = self.now() + self.every
+            share = f"{self.done:,} of {self.total:,}, {report.percent(self.done, self.total)}"
+            text = f"{self.title}: {share}, {self.bad:,} bad, after {self.now() - self.begin:.0f} s"
+            self.console.print(text, highlight=False, markup=False)
+
+
 @contextmanager
 def running(
     file: Path | None,

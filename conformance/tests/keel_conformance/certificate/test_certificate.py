@@ -30,6 +30,7 @@ from keel_conformance.results.verdict import Verdict
 ABOUT: dict[str, Any] = {"profile": "core", "tier": "smoke", "seed": 0, "ops": ["neg"]}
 WAIVER = """[[waiver]]
 case = "neg/i64/*"
+clause = "oracle:exact"
 reason = "It rounds twice."
 url = "https://example.org/1"
 owner = "me"
@@ -38,7 +39,7 @@ expires = 2999-01-01
 
 
 def cases() -> tuple[Case, ...]:
-    return planned_of(ABOUT)
+    return planned_of(ABOUT, Path("no run"))
 
 
 def made(
@@ -125,7 +126,8 @@ def first(**change: Any) -> Callable[[list[dict[str, Any]]], None]:
 TAMPERING: dict[str, tuple[Callable[[Path], Any], str]] = {
     "no certificate": (lambda f: (f / CERTIFICATE).unlink(), "There is no certificate.json."),
     "no JSON": (lambda f: (f / CERTIFICATE).write_text("{"), "cannot be read"),
-    "another format": (lambda f: manifest(f, lambda m: m.update(format=1)), "not a certificate of format 2"),
+    "another format": (lambda f: manifest(f, lambda m: m.update(format=9)), "not a certificate of format 3"),
+    "an older format": (lambda f: manifest(f, lambda m: m.update(format=2)), "of format 2, which names no level"),
     "a field more": (lambda f: manifest(f, lambda m: m.update(gold=True)), "lacking or unknown: 'gold'"),
     "a field less": (lambda f: manifest(f, lambda m: m.pop("plugin")), "lacking or unknown: 'plugin'"),
     "changed and not sealed": (lambda f: manifest(f, lambda m: m.update(subject="cpp"), seal=False), "The seal is not"),
@@ -138,6 +140,10 @@ TAMPERING: dict[str, tuple[Callable[[Path], Any], str]] = {
     "another profile": (lambda f: manifest(f, lambda m: m["run"].update(profile="dynamic")), "another profile"),
     "no limit": (lambda f: manifest(f, lambda m: m["run"].update(ops=[])), "another ops: ['neg'], not []."),
     "fewer cases": (lambda f: manifest(f, lambda m: m["run"].update(cases=1)), "another cases"),
+    "a level that is not reached": (
+        lambda f: manifest(f, lambda m: m["levels"][0].update(state="conforms")),
+        "The levels are not those that the verdicts reach.",
+    ),
     "other totals": (lambda f: manifest(f, lambda m: m["totals"].update(waived=0)), "The totals are not those"),
     "the specification": (
         lambda f: manifest(f, lambda m: m["specification"].update(lock="0" * 64)),
@@ -282,6 +288,7 @@ def test_a_certificate_shows_what_was_waived(run: Path) -> None:
         "environment",
         "waived",
         "plugin",
+        "levels",
         "subject",
         "made",
         "waivers",

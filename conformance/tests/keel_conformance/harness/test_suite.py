@@ -34,9 +34,9 @@ def test_what_is_not_claimed_is_skipped(tmp_path: Path) -> None:
 
 def test_cases_are_named_by_their_ids_and_waivers_are_held_to(tmp_path: Path) -> None:
     (tmp_path / "waivers.toml").write_text(
-        '[[waiver]]\ncase = "neg/*"\nreason = "zeros"\nurl = "https://example.com"\nowner = "ada"\n'
-        'expires = 2099-01-01\n[[waiver]]\ncase = "abs/*"\nreason = "old"\nurl = "https://example.com"\nowner = "ada"\n'
-        "expires = 2020-01-01\n"
+        '[[waiver]]\ncase = "neg/*"\nclause = "oracle:exact"\nreason = "zeros"\nurl = "https://example.com"\n'
+        'owner = "ada"\nexpires = 2099-01-01\n[[waiver]]\ncase = "abs/*"\nclause = "abs.C1"\nreason = "old"\n'
+        'url = "https://example.com"\nowner = "ada"\nexpires = 2020-01-01\n'
     )
     said = tried(tmp_path, backend="faulty_backends:zeros", in_process=True, more="keel_waivers = waivers.toml\n")
     assert "XFAIL test_conformance.py::test_conforms[neg/f" in said and "has expired on 2020-01-01." in said, said

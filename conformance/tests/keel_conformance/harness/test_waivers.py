@@ -15,6 +15,7 @@ TODAY = date(2026, 11, 21)
 FILE = """
 [[waiver]]
 case = "neg/*"
+clause = "neg.C1"
 reason = "the driver flushes subnormals"
 url = "https://example.com/1"
 owner = "ada"
@@ -22,6 +23,7 @@ expires = 2027-01-01
 
 [[waiver]]
 case = "add/f16/*"
+clause = "oracle:process"
 reason = "no f16 adder"
 url = "https://example.com/2"
 owner = "ada"
@@ -30,11 +32,11 @@ expect = "fail"
 backend = "acme*"
 """
 VERDICTS = [
-    Verdict("neg/f32/1", "fail", sentence="off by 1."),
+    Verdict("neg/f32/1", "fail", "ulp", "off by 1.", "neg.C1"),
     Verdict("neg/f32/2", "pass"),
-    Verdict("add/f16/1", "crash"),
+    Verdict("add/f16/1", "crash", "process"),
     Verdict("add/f16/2", "pass"),
-    Verdict("mul/f32/1", "fail"),
+    Verdict("mul/f32/1", "fail", "ulp"),
     Verdict("neg/f32/3", "flaky"),
 ]
 CASES = [v.case for v in VERDICTS]
@@ -46,14 +48,23 @@ def written(folder: Path, text: str) -> Path:
     return file
 
 
-def waiver(case: str, expires: date = date(2027, 1, 1), expect: str = "") -> Waiver:
-    return Waiver(case, "a reason", "https://example.com", "ada", expires, expect=expect)  # type: ignore[arg-type]
+CLAUSE = {"neg": "neg.C1", "add": "oracle:process", "mul": "oracle:ulp"}
+
+
+def waiver(case: str, expires: date = date(2027, 1, 1), expect: str = "", clause: str = "") -> Waiver:
+    clause = clause or CLAUSE.get(case.partition("/")[0], "neg.C1")
+    return Waiver(case, clause, "a reason", "https://example.com", "ada", expires, expect=expect)  # type: ignore[arg-type]
 
 
 def test_what_is_waived_is_counted_as_that(tmp_path: Path) -> None:
     found = apply_waivers(VERDICTS, read(written(tmp_path, FILE), "acme-2"), TODAY)
     assert [v.status for v in found] == ["waived", "pass", "xfail", "xpass", "fail", "flaky"]
     assert found[0].sentence == "the driver flushes subnormals (https://example.com/1) fail: off by 1."
+
+
+def test_a_waiver_is_of_one_clause() -> None:
+    other = Verdict("neg/f32/1", "fail", "contract", "It wrote.", "contract.mutation.C1")
+    assert [v.status for v in apply_waivers([VERDICTS[0], other], [waiver("neg/*")], TODAY)] == ["waived", "fail"]
 
 
 def test_a_waiver_is_of_a_backend(tmp_path: Path) -> None:
@@ -63,13 +74,14 @@ def test_a_waiver_is_of_a_backend(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ('[[waiver]]\ncase = "x"', "waiver[0]: It lacks reason, url, owner, expires."),
+        ('[[waiver]]\ncase = "x"', "waiver[0]: It lacks clause, reason, url, owner, expires."),
         (FILE.replace("2027-01-01", '"soon"'), "'soon' is not a date"),
         (FILE.replace("2027-01-01", "0x" + "f" * 8000), "an integer of more than 64 bits is not a date"),
         (FILE.replace("expires = 2027-01-01", "expires" + ".a" * 3000 + " = 1"), "nested more than 100 times"),
         (".".join(["a"] * 400_000) + " = 1", "a line of more than 8192 characters"),
         (FILE.replace("expect", "expects"), "It has an unknown key 'expects'."),
         (FILE.replace('"fail"', '"pass"'), 'is not "fail"'),
+        *((FILE.replace("neg.C1", c), "is not one clause") for c in ("*", "neg.*", "neg.C1, neg.C2", "oracle:*", "C1")),
         (FILE.replace("https", "ftp"), "is not a web address"),
         ("[[waiver", "cannot be read"),
         ("waiver = 3", "waiver: It is 3, not a list."),
@@ -99,6 +111,7 @@ def test_a_waiver_that_lacks_something_is_none(text: str, said: str, tmp_path: P
         (waiver("neg/f32/2"), "is stale"),
         (waiver("mul/*", date(2026, 11, 20)), "has expired on 2026-11-20."),
         (waiver("add/f16/1", expect="fail"), None),
+        (waiver("neg/*", clause="neg.C2"), "is stale: none of its 3 cases fails by that clause."),
         (waiver("neg/*", TODAY), None),
     ],
 )

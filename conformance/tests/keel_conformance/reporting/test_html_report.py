@@ -115,7 +115,7 @@ def test_it_needs_no_other_file() -> None:
 
 def test_verdicts_of_all_kinds_have_a_title() -> None:
     some = cases(1)
-    assert "acme: conforms" in read(html_report.render(made([Verdict(some[0].id, "pass")], some)))
+    assert "acme: right in all that it claims" in read(html_report.render(made([Verdict(some[0].id, "pass")], some)))
     assert "acme: nothing was run" in read(html_report.render(made([], some)))
 
 

@@ -130,7 +130,7 @@ def test_all_passing_conforms_and_a_problem_that_is_no_cases_does_not() -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        {"format": 2},
+        {"format": 1},
         {"totals": []},
         {"conforms": "yes"},
         {"more": 1},

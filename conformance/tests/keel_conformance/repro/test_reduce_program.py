@@ -50,8 +50,22 @@ def test_a_script_fails_where_it_should_and_passes_where_it_should(
 
 def test_what_no_part_shows_is_said(tmp_path: Path, bench: ReplayPool) -> None:
     case = next(c for c in cases("smoke") if c.op.startswith("gradients"))
+    (tmp_path / "repro").mkdir()
     found = of_program(tmp_path, "failing_backends:right", case, Verdict(case.id, "fail"), bench, Deadline(5.0))
     assert not found.path and "No part that the backend compiled" in found.lacking
+    assert not list((tmp_path / "repro").glob("*.py"))
+
+
+def test_a_program_that_fails_only_as_a_whole_has_a_script(
+    tmp_path: Path, bench: ReplayPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = next(c for c in cases("standard") if c.op.startswith("mutation"))
+    (tmp_path / "repro").mkdir()
+    v = Verdict(case.id, "fail", "exact", "It differs.", case.clauses[0])
+    monkeypatch.setattr(bench, "value", lambda work, *args: None)  # no part of it is wrong
+    found = of_program(tmp_path, "failing_backends:error", case, v, bench, Deadline(5.0))
+    text = (tmp_path / found.path).read_text()
+    assert found.shown and text.count("\n") <= LINES and f"show('failing_backends:error', '{case.op}'" in text
 
 
 def renamed(node: fx.Node, name: str) -> fx.Node:

@@ -9,15 +9,17 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
 import typer
 import worker_tasks
+from rich.console import Console
 
 from keel_conformance.report import Criterion
-from keel_conformance.workers.command_run import running
+from keel_conformance.workers.command_run import PlainProgress, running
 from keel_conformance.workers.pool import Outcome
 
 HERE = Path(__file__).parent
@@ -116,3 +118,12 @@ def test_a_bar_that_falls_short_is_an_exit(tmp_path: Path) -> None:
     assert json.loads(file.read_text())["rows"] == [{"name": "sin"}]
     with pytest.raises(typer.Exit):
         run.finish([Criterion("broken", 0, "1", False)])
+
+
+def test_without_a_terminal_progress_is_lines() -> None:
+    clock = iter([0.0, 1.0, 31.0, 31.0, 31.0, 40.0])
+    out = StringIO()
+    progress = PlainProgress(Console(file=out, width=100), "acme", 4000, now=lambda: next(clock))
+    for bad in (0, 2, 0):
+        progress.advance(500, bad)
+    assert out.getvalue() == "acme: 1,000 of 4,000, 25.0 %, 2 bad, after 31 s\n"
