@@ -214,6 +214,15 @@ def test_a_loop_backend_with_machine_code_and_one_with_its_own_memory() -> None:
         names["compile"]([], "acme9")
 
 
+@pytest.mark.slow  # starts Python five times
+def test_a_failing_model_is_reduced(tmp_path: Path) -> None:
+    (tmp_path / "network.py").write_text(code(HOW / "my-model-crashes.md"))
+    command = [sys.executable, "-m", "keel.cli", "minify", "network:model", "--backends", "network:acme"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0 and "stage: plugin" in done.stdout and "exits with 1" in done.stdout, done
+    assert "aten.native_layer_norm" in (tmp_path / "minified" / "report.md").read_text()
+
+
 def test_fuel_finds_the_fusion() -> None:
     find = module(HOW / "find-a-wrong-kernel.md").first_bad_fusion
     x = torch.randn(4, 4)

@@ -2,8 +2,8 @@
 
 The rest is in the public rooms: ``keel.plugin`` (all that a vendor writes), ``keel.loops`` (kernels as data),
 ``keel.opset`` (the operators), ``keel.testing`` (what a backend's tests need), ``keel.cost`` (data sheets),
-``keel.cache`` (compiled code in files), ``keel.launcher`` (launchers of kernels in C) and ``keel.serialize`` (graphs as
-files).
+``keel.cache`` (compiled code in files), ``keel.launcher`` (launchers of kernels in C), ``keel.serialize`` (graphs as
+files) and ``keel.minify`` (delta debugging, and tensors as text).
 
 ``import keel`` loads neither PyTorch nor the rooms of Keel: a name loads its room when it is first used (PEP 562).
 The imports under ``TYPE_CHECKING`` say the same as the tables below to type checkers and editors.
@@ -108,7 +108,7 @@ _MOVED: Mapping[str, tuple[str, ...]] = {
     ),
 }
 """Names that were public here, by the room where they are now.  They are found for one more release."""
-_ROOMS = ("cache", "cost", "launcher", "loops", "opset", "plugin", "serialize", "testing")
+_ROOMS = ("cache", "cost", "launcher", "loops", "minify", "opset", "plugin", "serialize", "testing")
 """The public rooms, which are loaded when they are first used, like names."""
 _MODULES: Mapping[str, str] = {
     **{room: f"keel.{room}" for room in _ROOMS},

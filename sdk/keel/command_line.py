@@ -28,6 +28,7 @@ COMMANDS: Mapping[str, str] = {
     "compare": "Compare the values of a compiled model with float64, forward and backward, and name the first operator "
     "that is over its error budget. The exit status is 1 if there is one.",
     "opt": "Read a kernel from its text and print, render or run it.",
+    "minify": "Reduce a model that fails to a script of at most 40 lines, and say which stage is at fault.",
     "package": "Compile a model and write it to one file, which Python and C++ programs load.",
     "inspect": "Show what a package is, who made it and what it needs. Nothing in it is run.",
     "new": "Render a plugin package that installs and passes its own tests.",

@@ -24,6 +24,7 @@ from keel.entry_points import Carried
 from keel.errors import KeelError
 from keel.explanation import Explanation
 from keel.explanation import explain as explained
+from keel.minify_command import minify
 from keel.named_models import called_model
 from keel.new import LEVELS
 from keel.new import new as render
@@ -325,5 +326,6 @@ def _table(*columns: str) -> Table:
 
 app.command()(ops)
 app.command()(compare)
+app.command()(minify)
 app.command()(package)
 app.command()(inspect)

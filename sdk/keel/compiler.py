@@ -50,6 +50,7 @@ from keel.placement.placement import Plan
 from keel.plugin import Backend
 from keel.progress import shown_progress
 from keel.refusal_reports import warn_of_idle_backends
+from keel.repro_folder import written_ahead
 from keel.runtime.autotune import Candidate, PlanTiming, autotuned, reason
 from keel.runtime.compile_parts import PartFailure, Runs, compile_parts, report_failures
 from keel.runtime.contract_checks import is_checking_every_call
@@ -112,7 +113,7 @@ class DynamoBackend:
             owners, listen = Owners(), self.listen
             if graphs is not None and not all(backend.capturable for backend in settings.backends):
                 listen = each_of(owners, listen)
-            run = compile_captured(captured, settings, listen, watch)
+            run = written_ahead(captured, settings, listen, lambda to: compile_captured(captured, settings, to, watch))
             if graphs is None:
                 return run
             return graphs.replayed(run, captured, getattr(run, "decided", lambda: True), owners.why_not_captured)

@@ -130,13 +130,19 @@ def explain(
     )
 
 
-def run_backward(results: Any, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-    """Runs the backward pass of a call, if there is one. No ``.grad`` is written."""
+def run_backward(
+    results: Any, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> list[torch.Tensor]:
+    """Runs the backward pass, if there is one, because its graph is compiled when it is first needed. Returns the
+    gradients of all tensors that require them and are used. No ``.grad`` is written.
+    """
     outputs = [t for t in tensors_in(results) if t.requires_grad]
     leaves = [t for t in tensors_in((args, dict(kwargs))) if t.requires_grad]
     leaves += [p for p in (fn.parameters() if isinstance(fn, nn.Module) else ()) if p.requires_grad]
-    if outputs and leaves:
-        torch.autograd.grad(outputs, leaves, [torch.ones_like(t) for t in outputs], allow_unused=True)
+    if not outputs or not leaves:
+        return []
+    gradients = torch.autograd.grad(outputs, leaves, [torch.ones_like(t) for t in outputs], allow_unused=True)
+    return [g for g in gradients if g is not None]
 
 
 def tensors_in(value: Any) -> list[torch.Tensor]:

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from keel.loops import show
+from keel.minify import assemble, tensor
 
 from ..cases.case import Case
 from ..harness.backend_under_test import load_backend
@@ -14,8 +15,7 @@ from ..kernels.compare_memory import expectation, off
 from ..kernels.kernel_case import ZONE
 from ..results.verdict import Verdict
 from .replay import ReplayPool
-from .script import assemble, backend_of, title
-from .tensor_literals import tensor
+from .script import backend_of, title
 
 SHOWN = 8
 """Elements that a script compares."""

@@ -12,6 +12,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from keel.minify import Deadline, assemble, cut_where, cuts, ddmin, greedy_descent, tensor
+
 from ..cases.case import Case
 from ..devices import HOST
 from ..graphs import graph_ir, program_of
@@ -23,9 +25,7 @@ from ..programs.observation import Observation, same
 from ..programs.restricted_compiler import Compiler
 from ..results.verdict import Verdict
 from . import script
-from .minimize import Deadline, cut_where, cuts, ddmin, greedy_descent
 from .replay import ReplayPool
-from .tensor_literals import tensor
 from .written_script import Written, name_of
 
 CALLS, NOISE = 3, 8
@@ -288,7 +288,7 @@ def of(graph: Graph, verdict: Verdict, which: int) -> str:
             "near = ((found.double() - expected).abs() <= bound) | ~expected.isfinite()",
             "sys.exit(not bool(near.all()))",
         ]
-    return script.assemble(script.title(verdict, graph.subject), [*functional, *backend.imports], body)
+    return assemble(script.title(verdict, graph.subject), [*functional, *backend.imports], body)
 
 
 def of_graph(

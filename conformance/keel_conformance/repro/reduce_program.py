@@ -19,6 +19,7 @@ from torch import Tensor, fx
 
 import keel
 from keel import KeelError
+from keel.minify import Deadline, assemble, greedy_descent, tensor, text_of
 from keel.plugin import CompileContext
 from keel.testing import compile_part
 
@@ -34,9 +35,7 @@ from ..programs.observation import same
 from ..programs.restricted_compiler import Compiler
 from ..results.verdict import Verdict
 from . import script
-from .minimize import Deadline, greedy_descent
 from .replay import ReplayPool
-from .tensor_literals import tensor, text_of
 from .whole_program import write_whole
 from .written_script import Written, name_of
 
@@ -297,11 +296,11 @@ def of(part: Part, verdict: Verdict, kind: str, which: int) -> str:
             'print("expected arguments as before", before, "found", args0)',
             "sys.exit(not all(torch.equal(a, b) for a, b in zip(args0, before)))",
         ]
-        return script.assemble(script.title(verdict, part.subject), backend.imports, body)
+        return assemble(script.title(verdict, part.subject), backend.imports, body)
     body += [f"found = run(*args{k})" for k in range(len(calls))]
     if kind in ("raises", "died"):
         body += ['print("expected no exception, and found none")']
-        return script.assemble(script.title(verdict, part.subject), backend.imports, body)
+        return assemble(script.title(verdict, part.subject), backend.imports, body)
     want = build_function(part.on_host)(*(_copy(last[p]) for p in part.params))[which]
     body += [f"found = found[{which}]{'.cpu()' if isinstance(want, Tensor) else ''}"]
     bounded = bound_of(part, last, which)
@@ -320,7 +319,7 @@ def of(part: Part, verdict: Verdict, kind: str, which: int) -> str:
             "sys.exit(found.dtype != expected.dtype or found.shape != expected.shape or not torch.equal("
             "found.nan_to_num(7), expected.nan_to_num(7)))",
         ]
-    return script.assemble(script.title(verdict, part.subject), backend.imports, body)
+    return assemble(script.title(verdict, part.subject), backend.imports, body)
 
 
 def of_program(

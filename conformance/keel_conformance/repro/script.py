@@ -5,8 +5,6 @@ The expectation is computed here, by the oracles, and stands in the script as nu
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from textwrap import shorten
 from typing import Any
@@ -14,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from keel.minify import assemble, on, tensor, text_of
 from keel.opset import MEMBERS
 from keel.testing import claims_of
 
@@ -29,9 +28,7 @@ from ..pytree import tree_map
 from ..results.fault import WRITTEN
 from ..results.verdict import Verdict
 from .replay import FailingCalls
-from .tensor_literals import UNPACK, on, tensor, text_of
 
-LINES = 40
 ZONE = 64
 """Elements of memory beside an argument, in scripts that show that they are written to."""
 CHILD = ("crash", "timeout", "resource")
@@ -69,39 +66,6 @@ def title(verdict: Verdict, subject: str) -> str:
     sentence = " ".join(filter(None, [verdict.sentence, verdict.clause and f"[{verdict.clause}]"]))
     line = f"{subject}: {verdict.status} at {verdict.case}. {shorten(sentence, 300)}"
     return '"""' + line.replace("\\", "/").replace('"""', "'''") + ' """'
-
-
-def assemble(head: str, imports: Sequence[str], body: Sequence[str]) -> str:
-    """A script of these parts, with what its expressions need of ``math`` and of packed tensors.  Raises ValueError for
-    one of more than forty lines.
-    """
-    text = "\n".join(body)
-    packed = "unpack(" in text
-    plain = {
-        *(i for i in imports if i.startswith("import ")),
-        "import sys",
-        *(["import base64", "import zlib"] if packed else []),
-    }
-    numbers = [n for n in ("inf", "nan") if re.search(rf"(?<![\w.]){n}(?!\w)", re.sub(r"'[^']*'|\"[^\"]*\"", "", text))]
-    ours = [i for i in imports if i not in plain]
-    keel = ["import keel"] if "keel." in text else []
-    lines = [
-        head,
-        *sorted(plain),
-        *([f"from math import {', '.join(numbers)}"] if numbers else []),
-        "",
-        "import torch",
-        "",
-        *keel,
-        *ours,
-        *([""] if keel or ours else []),
-        *([*UNPACK, ""] if packed else []),
-        *body,
-    ]
-    result = "\n".join(lines).replace("\n\n\n", "\n\n") + "\n"
-    if result.count("\n") > LINES:
-        raise ValueError(f"The script would have {result.count(chr(10))} lines.")
-    return result
 
 
 def of_calls(calls: FailingCalls, verdict: Verdict, *, plain: bool = False) -> str:

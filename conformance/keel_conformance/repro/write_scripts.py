@@ -9,6 +9,7 @@ from pathlib import Path
 
 import torch
 
+from keel.minify import Deadline
 from keel.testing import claims_of
 
 from ..cases.case import Case, Kind
@@ -18,7 +19,6 @@ from ..harness.protocol import DRAWS
 from ..results.verdict import Status, Verdict
 from . import minimize, script
 from .kernel import of_kernel
-from .minimize import Deadline
 from .reduce_graph import of_graph
 from .reduce_program import of_program
 from .replay import FailingCalls, ReplayPool, reason

@@ -56,7 +56,7 @@ from keel.torch_adapter.operators import (
     signature,
     writes,
 )
-from keel.torch_adapter.overload_calls import Asked, captured_calls, recorded
+from keel.torch_adapter.overload_calls import Asked, captured_calls, captured_function, recorded
 from keel.torch_adapter.packed_convolution import (
     pack_convolution,
     packed_convolution,
@@ -136,6 +136,7 @@ __all__ = [
     "bug_of",
     "capture",
     "captured_calls",
+    "captured_function",
     "captured_work",
     "compiled_graphs",
     "constant_of",

@@ -24,10 +24,7 @@ def captured_calls(calls: Sequence[Asked]) -> tuple[Captured, tuple[int, ...]]:
     each call. Results that are not tensors count too. All sizes of inputs are known. Raises NotRecorded for a call
     without a functional graph.
     """
-    mode = FakeTensorMode(shape_env=ShapeEnv())  # for results with data-dependent sizes
     tensors = [v for _, args, kwargs in calls for v in flat(args, kwargs) if isinstance(v, torch.Tensor)]
-    with mode:  # a tensor that is passed twice becomes two inputs
-        fakes = [torch.empty_strided(v.shape, v.stride(), dtype=v.dtype, device=v.device) for v in tensors]
     counts: list[int] = []
 
     def run(*tensors: Any) -> list[Any]:
@@ -35,14 +32,27 @@ def captured_calls(calls: Sequence[Asked]) -> tuple[Captured, tuple[int, ...]]:
         left, results = iter(tensors), list[Any]()
         for op, args, kwargs in calls:
             again = map_leaves(lambda v: next(left) if isinstance(v, torch.Tensor) else v, (tuple(args), dict(kwargs)))
-            with torch._C._AutoDispatchBelowAutograd():  # below autograd PyTorch decomposes some operators
-                returned = flat((op(*again[0], **again[1]),), {})
+            returned = flat((op(*again[0], **again[1]),), {})
             counts.append(len(returned))
             results += returned
         return results
 
-    graph = record(run, fakes, {}, mode)
-    return tidied(fx.GraphModule(torch.nn.Module(), graph), "inference"), tuple(counts)
+    return captured_function(run, tensors), tuple(counts)
+
+
+def captured_function(fn: Callable[..., Any], tensors: Sequence[torch.Tensor]) -> Captured:
+    """Returns an inference graph of the operators that ``fn`` calls on these tensors. All sizes of inputs are known.
+    Raises NotRecorded for a function without a functional graph.
+    """
+    mode = FakeTensorMode(shape_env=ShapeEnv())  # for results with data-dependent sizes
+    with mode:  # a tensor that is passed twice becomes two inputs
+        fakes = [torch.empty_strided(v.shape, v.stride(), dtype=v.dtype, device=v.device) for v in tensors]
+
+    def below_autograd(*inputs: Any) -> Any:
+        with torch._C._AutoDispatchBelowAutograd():  # below autograd PyTorch decomposes some operators
+            return fn(*inputs)
+
+    return tidied(fx.GraphModule(torch.nn.Module(), record(below_autograd, fakes, {}, mode)), "inference")
 
 
 def recorded(fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> fx.Graph:

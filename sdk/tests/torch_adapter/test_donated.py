@@ -24,7 +24,12 @@ from keel.torch_adapter import donated, owned
 def overwritten(monkeypatch: pytest.MonkeyPatch) -> list[Tensor]:
     """The saved tensors that graphs did not copy before they wrote to them."""
     counted: list[Tensor] = []
-    monkeypatch.setattr(donated.torch.autograd.graph, "increment_version", counted.append)
+
+    def count(changed: Any) -> None:
+        if isinstance(changed, Tensor):  # some versions of PyTorch give it other things
+            counted.append(changed)
+
+    monkeypatch.setattr(donated.torch.autograd.graph, "increment_version", count)
     return counted
 
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from keel.minify import LINES
 from keel_conformance import kernels
 from keel_conformance.harness.backend_under_test import load_backend
 from keel_conformance.repro.replay import ReplayPool
-from keel_conformance.repro.script import LINES
 from keel_conformance.repro.write_scripts import write
 
 CASES = list(kernels.cases())

@@ -7,14 +7,13 @@ from pathlib import Path
 import pytest
 import torch
 
+from keel.minify import LINES, Deadline
 from keel_conformance.cases.case import Case
 from keel_conformance.graphs import program_of
 from keel_conformance.graphs.graph_ir import OPS, Input, Node, RandomGraph, random_inputs, run
 from keel_conformance.repro import reduce_graph as graphs
-from keel_conformance.repro.minimize import Deadline
 from keel_conformance.repro.reduce_graph import Graph, expression, minimize, of_graph, replay, with_outputs
 from keel_conformance.repro.replay import ReplayPool
-from keel_conformance.repro.script import LINES
 from keel_conformance.results.verdict import Verdict
 
 PROGRAM = RandomGraph(

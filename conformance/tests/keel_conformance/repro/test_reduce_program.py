@@ -10,11 +10,10 @@ import torch
 from torch import fx
 from torch.fx.experimental.proxy_tensor import make_fx
 
+from keel.minify import LINES, Deadline
 from keel_conformance.programs import cases
-from keel_conformance.repro.minimize import Deadline
 from keel_conformance.repro.reduce_program import _part, of_program
 from keel_conformance.repro.replay import ReplayPool
-from keel_conformance.repro.script import LINES
 from keel_conformance.results.verdict import Verdict
 
 

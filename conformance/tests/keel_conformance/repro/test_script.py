@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from keel.minify import assemble
 from keel_conformance.cases.case import Case
 from keel_conformance.cases.inputs import draw_inputs
 from keel_conformance.cases.plan import plan
@@ -37,10 +38,10 @@ def test_aot_eager_passes(
 
 def test_a_script_of_more_than_forty_lines_is_refused() -> None:
     with pytest.raises(ValueError, match="41 lines"):
-        script.assemble('"""A title."""', [], ["x = 1"] * 36)
+        assemble('"""A title."""', [], ["x = 1"] * 36)
 
 
 def test_names_of_numbers_are_imported_where_they_stand_alone() -> None:
-    text = script.assemble('"""A."""', [], ["x = [inf, -nan]", "y = x.isnan(), 'inf'"])
+    text = assemble('"""A."""', [], ["x = [inf, -nan]", "y = x.isnan(), 'inf'"])
     assert "from math import inf, nan" in text
-    assert "math" not in script.assemble('"""A."""', [], ["y = x.isinf(), 'nan'"])
+    assert "math" not in assemble('"""A."""', [], ["y = x.isinf(), 'nan'"])

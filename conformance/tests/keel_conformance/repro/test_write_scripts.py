@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
+from keel.minify import LINES, Deadline
 from keel_conformance.cases.case import Case
 from keel_conformance.cases.inputs import draw_inputs
 from keel_conformance.cases.plan import plan
 from keel_conformance.pytree import tree_leaves
-from keel_conformance.repro.minimize import Deadline
 from keel_conformance.repro.replay import FailingCalls, ReplayPool
-from keel_conformance.repro.script import LINES, of_calls
+from keel_conformance.repro.script import of_calls
 from keel_conformance.repro.write_scripts import of_call, write
 from keel_conformance.repro.written_script import Written
 from keel_conformance.results.verdict import Verdict

@@ -11,8 +11,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from keel_conformance.harness.red_zones import same_bits
-from keel_conformance.repro.tensor_literals import UNPACK, text_of
+from keel.minify import UNPACK, text_of
+from keel.minify.failure import same
 
 SPACE: dict[str, Any] = {"torch": torch, "inf": inf, "nan": nan, "base64": base64, "zlib": zlib}
 exec("\n".join(UNPACK), SPACE)
@@ -43,7 +43,7 @@ def test_tensors(name: str) -> None:
     found = eval(text_of(x), SPACE)
     assert isinstance(found, Tensor) and found.stride() == x.stride() and found.dtype == x.dtype
     plain = x.resolve_conj()
-    assert same_bits(found.contiguous(), plain.contiguous()) or bool(((found == plain) | found.isnan()).all())
+    assert same(found, plain) or bool(((found == plain) | found.isnan()).all())
 
 
 @pytest.mark.parametrize("name", TENSORS)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keel_conformance.repro.minimize import Deadline, ddmin, greedy_descent
+from keel.minify import Deadline, ddmin, greedy_descent
 
 
 @given(st.sets(st.integers(0, 63), max_size=6), st.integers(1, 64))

@@ -13,8 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..devices import HOST
-
+HOST = "cpu"
 SMALL = 64
 """Elements of memory that are written out; more of them are packed."""
 UNPACK = (
@@ -22,7 +21,7 @@ UNPACK = (
     "    data = bytearray(zlib.decompress(base64.b85decode(text)))",
     "    return torch.frombuffer(data, dtype=torch.uint8).view(dtype)",
 )
-"""What a script needs for texts that call ``unpack``, beside ``base64`` and ``zlib``."""
+"""What a script needs for texts that call ``unpack``, in addition to ``base64`` and ``zlib``."""
 FILL = 77
 """Stands in gaps between the elements of tensors that have no NaN."""
 

@@ -1,0 +1,139 @@
+"""At which stage the truth is lost: each stage is swapped for its reference, and the failure stays or goes away."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from keel.minify.failure import Subject, Trial
+from keel.minify.graph_program import Program
+from keel.minify.program_trials import Facts, facts
+from keel.minify.reduce import Search
+
+KEELS = ("decomposition", "type rule", "lowering", "fusion", "loop transformation", "runtime", "conversion")
+"""The stages that are Keel's own."""
+MOST_FUEL = 1 << 10
+STAGES = {
+    "capture": "PyTorch's capture of the model",
+    "decomposition": "the decomposition of an operator into others",
+    "type rule": "the rule for the type of a result",
+    "lowering": "the lowering of an operator to loops",
+    "fusion": "the fusion of loops",
+    "loop transformation": "a transformation of loops for the target",
+    "rendering": "the rendering of a kernel as source",
+    "compiler": "the target's compiler, when it optimizes",
+    "extern": "a library call of the target",
+    "plugin": "the plugin's compiler of graphs",
+    "conversion": "the conversion of a plugin's results",
+    "runtime": "the runtime: order, aliasing or memory",
+}
+
+
+@dataclass(frozen=True)
+class Blame:
+    """The stage, one of STAGES or '' if no swap tells; a sentence; and the swaps that were made, with what came of
+    each, and those that were not made, with the reason.
+    """
+
+    stage: str
+    sentence: str
+    outcomes: tuple[tuple[str, str], ...]
+    skipped: tuple[tuple[str, str], ...] = ()
+
+
+class Swaps:
+    """Tries swaps of stages on one program, and notes what comes of them."""
+
+    def __init__(self, search: Search, program: Program) -> None:
+        self.search, self.program = search, program
+        self.outcomes: dict[str, str] = {}
+        self.skipped: dict[str, str] = {}
+
+    def helps(self, swap: str = "", *, fuel: int | None = None, subject: Subject | None = None, name: str = "") -> bool:
+        """True if the failure goes away."""
+        failure = self.search.failure(self.program, subject, swap, fuel)
+        name = name or swap
+        if failure.kind == "":
+            self.outcomes[name] = "The failure goes away."
+        elif failure.key == self.search.key or failure.kind == self.search.key[0]:
+            self.outcomes[name] = "The failure stays."
+        else:
+            self.skipped[name] = f"With it, the program fails in another way: {failure.sentence}"
+        return failure.kind == ""
+
+    def blame(self, stage: str, more: str = "") -> Blame:
+        sentence = f"The truth is lost in {STAGES[stage]}. {more}".strip() if stage else "No swap of a stage tells."
+        return Blame(stage, sentence, tuple(self.outcomes.items()), tuple(self.skipped.items()))
+
+
+def blame(search: Search, program: Program) -> Blame:
+    """The stage that loses the truth of a small program."""
+    swaps = Swaps(search, program)
+    outcome = search.process.run(facts, Trial(program, search.subject), seconds=search.seconds)
+    known: Facts = outcome.result if isinstance(outcome.result, Facts) else Facts()
+    if known.stage:
+        return swaps.blame(known.stage, known.sentence)
+    if not swaps.helps("eager parts"):
+        return swaps.blame("runtime", "Eager PyTorch runs all parts, and the failure stays.")
+    if known.loop_level or (not known.owners and _is_loop_level(search.subject)):
+        return _in_loops(swaps, known)
+    for option, least in known.levels:
+        subject = replace(search.subject, options=(*search.subject.options, (option, least)))
+        if swaps.helps(subject=subject, name=f"{option}={least}"):
+            return swaps.blame("compiler", f"With {option}={least} the failure goes away.")
+    if not known.levels:
+        swaps.skipped["optimization"] = "The backend has no option `level`."
+    if swaps.helps("corrected"):
+        return swaps.blame("plugin")
+    if search.key[0] in ("wrong", "nan", "type") and "corrected" in swaps.outcomes:
+        return swaps.blame("conversion", "The plugin's results are right before Keel converts them.")
+    return swaps.blame("plugin")
+
+
+def _is_loop_level(subject: Subject) -> bool:
+    return not subject.backends
+
+
+def _in_loops(swaps: Swaps, known: Facts) -> Blame:
+    """The stage of a backend that takes loops."""
+    if swaps.helps("separate memory"):
+        return swaps.blame("runtime", "It goes away when intermediate tensors share no memory.")
+    if swaps.helps("serial"):
+        return swaps.blame("runtime", "It goes away when parts are built one after the other.")
+    if swaps.helps("eager externs"):
+        return swaps.blame("extern")
+    if swaps.helps("interpreted"):
+        for option, least in known.levels:
+            subject = replace(swaps.search.subject, options=(*swaps.search.subject.options, (option, least)))
+            if swaps.helps(subject=subject, name=f"{option}={least}"):
+                return swaps.blame("compiler", f"With {option}={least} the failure goes away.")
+        if not known.levels:
+            swaps.skipped["optimization"] = "The backend has no option `level`, so its compiler counts as rendering."
+        return swaps.blame("rendering", "The interpreter of loops runs the same kernels without it.")
+    if swaps.helps(fuel=0, name="no fusion"):
+        return swaps.blame("fusion", f"Fusion {_first_bad_fusion(swaps)} is the first that shows it.")
+    if swaps.helps("unexpanded"):
+        return swaps.blame("loop transformation", "It goes away if no scalar operation is expanded for the target.")
+    if swaps.helps("plain loops"):
+        return swaps.blame("loop transformation", "It goes away if loops are not fitted to the target's limits.")
+    return swaps.blame("lowering")
+
+
+def _first_bad_fusion(swaps: Swaps) -> int:
+    """The number of the first fusion with which the program fails."""
+    low, high = 0, 1
+    while high < MOST_FUEL and swaps.search.failure(swaps.program, fuel=high).kind == "":
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        right = swaps.search.failure(swaps.program, fuel=middle).kind == ""
+        low, high = (middle, high) if right else (low, middle)
+    return high
+
+
+def hardware_free(search: Search, program: Program, stage: str) -> Subject | None:
+    """Loops on the host in place of the vendor's device, if a defect of Keel's own shows there too."""
+    subject = Subject(("interp",))
+    if stage not in KEELS or search.subject == subject:
+        return None
+    host = replace(program, inputs=tuple(tuple(x.cpu() for x in each) for each in program.inputs))
+    return subject if search.failure(host, subject).kind == search.key[0] else None

@@ -1,0 +1,233 @@
+"""How a program fails on backends: a trial compares them with eager PyTorch, and names the kind of failure."""
+
+from __future__ import annotations
+
+import re
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from keel.compiler import compile_captured
+from keel.discovery import installed, resolve
+from keel.errors import KeelError, KeelWarning, message_of
+from keel.events import EventLog
+from keel.graph.tensor_devices import device_types
+from keel.minify.error_budget import Judgment, judged
+from keel.minify.graph_program import Program, evaluate
+from keel.plugin import Backend
+from keel.runtime.contract_checks import Run
+from keel.settings import Settings, read_settings, with_plugins
+from keel.torch_adapter import Captured, captured_function, without_autocast
+
+KINDS = ("crash", "hang", "memory", "raises", "type", "writes", "stale", "nan", "wrong", "slow")
+SLOWER, LEAST = 3.0, 5e-4
+"""A slow program takes this many times as long as eager PyTorch, and this many seconds more."""
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What is tried: backends as text, by preference, with options of theirs. A text is the name of an installed
+    backend, or ``module:attribute`` of a Backend.
+    """
+
+    backends: tuple[str, ...]
+    options: tuple[tuple[str, Any], ...] = ()
+
+
+@dataclass(frozen=True)
+class Failure:
+    """``kind`` is one of KINDS, '' for none, or 'invalid' for a program that eager PyTorch cannot run. Reductions keep
+    the ``key``. ``output`` is the number of the result that is wrong, in the run ``run``.
+    """
+
+    kind: str
+    sentence: str = ""
+    detail: str = ""
+    run: int = 0
+    output: int = 0
+
+    @property
+    def key(self) -> tuple[str, str]:
+        return self.kind, self.detail
+
+
+NONE = Failure("")
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A program to try on backends. ``when`` names the kinds that count: slow and wrong exclude each other."""
+
+    program: Program
+    subject: Subject
+    swap: str = ""
+    fuel: int | None = None
+    when: str = ""
+
+
+def backend_named(text: str) -> str | Backend:
+    """The backend of a text, or the text itself if it names an installed one. Raises KeelError[unknown-backend]."""
+    module, _, path = text.partition(":")
+    if not path:
+        return text
+    try:
+        value: Any = import_module(module)
+        for name in path.split("."):
+            value = getattr(value, name)
+    except (ImportError, AttributeError) as e:
+        raise KeelError("unknown-backend", f"There is no backend {text!r}.", {module: message_of(e)}) from e
+    if not isinstance(value, Backend):
+        raise KeelError("unknown-backend", f"{text!r} is a {type(value).__name__}, not a Backend.")
+    return value
+
+
+def settings_of(subject: Subject, fuel: int | None = None) -> Settings:
+    """The settings with which a subject is tried: a backend that fails is an error. Raises what resolving raises."""
+    backends = [backend_named(text) for text in subject.backends]
+    if not any(b.last_resort for b in resolve(backends, strict=True)):
+        backends.append("eager")
+    options = {"backends": backends, "strict": True, "placement": "order", "fuel": fuel, **dict(subject.options)}
+    return read_settings(None, options)
+
+
+def captured(program: Program) -> Captured:
+    """The program as a captured graph, with known sizes."""
+    return captured_function(lambda *inputs: evaluate(program, *inputs), program.inputs[0])
+
+
+def compiled(program: Program, settings: Settings, log: EventLog | None = None) -> Run:
+    """The program compiled with these settings, as a function of its inputs."""
+    graph = captured(program)
+    run = compile_captured(graph, with_plugins(settings, device_types(graph.gm.graph)), log or EventLog())
+
+    def call(*inputs: Any) -> Sequence[Any]:
+        with torch.no_grad(), without_autocast():
+            return run(list(inputs))
+
+    return call
+
+
+def observe(trial: Trial, settings: Settings, say: Callable[[str], None] = lambda text: None) -> Failure:
+    """How the program fails with these settings."""
+    program = trial.program
+    try:
+        with torch.no_grad():
+            want = [evaluate(program, *map(fresh, inputs)) for inputs in program.inputs]
+    except Exception as e:
+        return Failure("invalid", f"Eager PyTorch cannot run it: {message_of(e)[:200]}")
+    say("compiling")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", KeelWarning)
+        try:
+            run = compiled(program, settings)
+            say("running")
+            return _failure_of_runs(program, run, want, trial.when)
+        except MemoryError as e:
+            return Failure("memory", f"It ran out of memory: {message_of(e)[:200]}")
+        except Exception as e:
+            if "not enough memory" in message_of(e) or "can't allocate memory" in message_of(e):
+                return Failure("memory", f"It ran out of memory: {message_of(e)[:200]}")
+            return Failure("raises", f"It raised {type(e).__name__}: {message_of(e).strip()[:300]}", _reason(e))
+
+
+def _reason(e: Exception) -> str:
+    """Why something was raised, without the names and numbers that change as a program becomes smaller."""
+    code = f"[{e.code}]" if isinstance(e, KeelError) else ""
+    cause: BaseException = e
+    while cause.__cause__ is not None:
+        cause = cause.__cause__
+    words = re.sub(r"0x[0-9a-f]+|%\w+|\b\w*\d\w*\b|[^A-Za-z ]", " ", message_of(cause))
+    return f"{type(e).__name__}{code} {type(cause).__name__} {' '.join(words.split()[:12])}"
+
+
+def fresh(value: Any) -> Any:
+    """A copy of a tensor with its strides."""
+    return value.clone() if isinstance(value, Tensor) and value.is_contiguous() else _strided(value)
+
+
+def _strided(value: Any) -> Any:
+    if not isinstance(value, Tensor) or 0 in value.stride():
+        return value.clone() if isinstance(value, Tensor) else value
+    made = torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=value.device)
+    return made.copy_(value)
+
+
+def _failure_of_runs(program: Program, run: Run, want: Sequence[Sequence[Any]], when: str) -> Failure:
+    results, copies = [], list[list[Any]]()
+    for number, inputs in enumerate(program.inputs):
+        own = [fresh(x) for x in inputs]
+        results.append(list(run(*own)))
+        copies.append([fresh(x) for x in results[-1]])
+        if k := next((k for k, (a, b) in enumerate(zip(own, inputs, strict=True), 1) if not same(a, b)), 0):
+            return Failure("writes", f"It wrote to its input {k - 1}.", run=number)
+    for number, (have, was) in enumerate(zip(results, copies, strict=True)):
+        for k, (a, b) in enumerate(zip(have, was, strict=True)):
+            if not same(a, b):
+                return Failure("stale", f"Result {k} of call {number} changed during a later call.", "", number, k)
+    for number, (have, right) in enumerate(zip(copies, want, strict=True)):
+        if (failure := wrong_type(number, have, right)) is not None:
+            return failure
+    if when == "slow":
+        return _slowness(program, run)
+    for number, (have, inputs) in enumerate(zip(copies, program.inputs, strict=True)):
+        judgment = judged(program, inputs, have)
+        if judgment is not None:
+            return _wrong(judgment, number)
+    return NONE
+
+
+def _wrong(judgment: Judgment, number: int) -> Failure:
+    where = f"Call {number}: " if number else ""
+    return Failure("nan" if judgment.is_nan else "wrong", where + judgment.sentence, "", number, judgment.output)
+
+
+def wrong_type(number: int, have: Sequence[Any], want: Sequence[Any]) -> Failure | None:
+    """The failure of results whose dtypes or shapes are not those of eager PyTorch; None if all are."""
+    if len(have) != len(want):
+        return Failure("type", f"It returned {len(have)} results, not {len(want)}.")
+    for k, (x, y) in enumerate(zip(have, want, strict=True)):
+        if (x.dtype, x.shape) != (y.dtype, y.shape):
+            text = f"Result {k} is {x.dtype} {list(x.shape)}, not {y.dtype} {list(y.shape)}."
+            return Failure("type", text, "dtype" if x.dtype != y.dtype else "shape", number, k)
+    return None
+
+
+def same(a: Any, b: Any) -> bool:
+    """True if two tensors have the same bits."""
+    if not isinstance(a, Tensor) or not isinstance(b, Tensor):
+        return bool(a == b)
+    return a.shape == b.shape and torch.equal(
+        a.contiguous().reshape(-1).view(torch.uint8), b.contiguous().reshape(-1).view(torch.uint8)
+    )
+
+
+def _slowness(program: Program, run: Run) -> Failure:
+    inputs = program.inputs[0]
+    eager, took = _seconds(lambda: evaluate(program, *inputs)), _seconds(lambda: run(*inputs))
+    if took > SLOWER * eager and took - eager > LEAST:
+        return Failure("slow", f"It took {1e3 * took:.3g} ms, and eager PyTorch {1e3 * eager:.3g} ms.")
+    return NONE
+
+
+def _seconds(call: Callable[[], Any]) -> float:
+    """The least time of some calls."""
+    best, end = float("inf"), time.perf_counter() + 0.3
+    with torch.no_grad():
+        for _ in range(50):
+            begin = time.perf_counter()
+            call()
+            best = min(best, time.perf_counter() - begin)
+            if time.perf_counter() > end:
+                break
+    return best
+
+
+def known_names() -> tuple[str, ...]:
+    """The names of installed backends."""
+    return tuple(sorted(installed()))

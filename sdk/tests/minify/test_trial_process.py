@@ -1,0 +1,47 @@
+"""A process that dies, hangs or raises says so, and the next job gets a new one."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from keel.minify import trial_process
+from keel.minify.trial_process import TrialProcess
+
+
+def double(n: int, say: Callable[[str], None]) -> int:
+    return 2 * n
+
+
+def die(say: Callable[[str], None]) -> None:
+    say("computing")
+    os.abort()
+
+
+def sleep(say: Callable[[str], None]) -> None:
+    time.sleep(60)
+
+
+def refuse(say: Callable[[str], None]) -> None:
+    raise ValueError("no")
+
+
+@pytest.fixture(scope="module")
+def process() -> Iterator[TrialProcess]:
+    with TrialProcess() as made:
+        yield made
+
+
+@pytest.mark.slow  # starts Python
+def test_ends_are_told_apart(process: TrialProcess, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trial_process, "QUIET", 1.0)
+    assert process.run(double, 4, seconds=60.0).result == 8
+    died = process.run(die, seconds=60.0)
+    assert died.end == "crash" and "SIGABRT while computing" in died.sentence
+    assert process.run(sleep, seconds=60.0).end == "hang"
+    raised = process.run(refuse, seconds=60.0)
+    assert raised.end == "raised" and raised.sentence == "ValueError: no"
+    assert process.run(double, 5, seconds=60.0).result == 10
