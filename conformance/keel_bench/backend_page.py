@@ -11,6 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from importlib import import_module
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -55,9 +56,9 @@ def page(
 
 
 def lines(backend: str) -> int:
-    """The lines of the package that ``backend`` is in, without blank ones and comments."""
-    target = find(backend).target
-    module = import_module((find(backend).compile if target is None else target.render).__module__.partition(".")[0])
+    """The lines of the package that has the entry point ``backend``, without blank ones and comments."""
+    (entry,) = entry_points(group="keel.backends", name=backend)
+    module = import_module(entry.module.partition(".")[0])
     files = [p for p in Path(str(module.__file__)).parent.rglob("*") if p.suffix in (".py", ".c", ".h", ".cl")]
     text = [line.strip() for p in files for line in p.read_text(encoding="utf-8").splitlines()]
     return sum((bool(line) and not line.startswith(("#", "//"))) or line.startswith("#pragma") for line in text)

@@ -29,6 +29,7 @@ from .harness.backend_under_test import load_backend
 from .harness.journal import FILE, Journal, stating
 from .harness.parallel_plan import plan_in_parallel
 from .harness.protocol import Settings
+from .harness.ray_run import Cluster
 from .harness.run import RunResult, Shard, digest, run
 from .levels.level import model_profile, profile_names, profile_of
 from .levels.level_plan import needs_of_model
@@ -59,6 +60,8 @@ def conform(
     resume: options.Resume = False,
     shard: options.ShardText = "1/1",
     jobs: options.Jobs = CORES,
+    ray: options.Ray = "",
+    ray_resource: options.RayResource = "",
     waived: options.Waivers = None,
     time_limit: options.TimeLimit = Settings.limit,
     memory: options.Memory = 6.0,
@@ -83,6 +86,7 @@ def conform(
         documents.claim(out, MAKER)
     accepted = waivers.read(waived, backend) if waived else ()
     settings = Settings(backend, int(memory * GIB), threads, time_limit)
+    cluster = Cluster(ray, ray_resource) if ray else None
     about = replace(about, declared=", ".join(under_test.arithmetic.sentences()))
     _run_and_report(
         console,
@@ -95,6 +99,7 @@ def conform(
         minimize=minimize,
         jobs=jobs,
         resume=resume,
+        cluster=cluster,
     )
 
 

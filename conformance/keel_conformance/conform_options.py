@@ -41,6 +41,12 @@ Out = Annotated[Path | None, typer.Option(help="The folder of the run: its log a
 Resume = Annotated[bool, typer.Option("--resume", help="Go on with the run in the --out folder.")]
 ShardText = Annotated[str, typer.Option("--shard", help="Only the cases of this host, number i of n: i/n.")]
 Jobs = Annotated[int, typer.Option(min=1, help="Processes at a time that run cases.")]
+Ray = Annotated[
+    str, typer.Option("--ray", help="Run on the Ray cluster with this address (auto for that of this machine).")
+]
+RayResource = Annotated[
+    str, typer.Option("--ray-resource", help="The custom resource of which a task takes one: each board has one.")
+]
 Waivers = Annotated[
     Path | None, typer.Option("--waivers", help="Failures that are known and accepted for a while, as TOML.")
 ]

@@ -22,6 +22,7 @@ from ..results.verdict import Verdict
 from .executor import run_queues
 from .journal import Journal
 from .protocol import Settings
+from .ray_run import Cluster, run_on_cluster
 from .scheduler import Scheduler, queues, run_queue
 
 OnVerdicts = Callable[[Sequence[Verdict]], None]
@@ -113,13 +114,14 @@ def run(
     settings: Settings | None = None,
     on_verdicts: OnVerdicts = lambda verdicts: None,
     stopped: Callable[[], bool] = lambda: False,
+    cluster: Cluster | None = None,
     **about: Any,
 ) -> RunResult:
     """The verdicts on the cases of ``plan`` that are the shard's, on the backend that ``subject`` names.
 
     Each batch of verdicts is passed to ``on_verdicts`` and written to the log in the folder ``out``, from which
-    ``resume`` continues. The log begins with what the run is ``about``. Raises KeelError[bad-option] if the log is of
-    another run.
+    ``resume`` continues. The processes are on this machine, or on those of a ``cluster``. The log begins with what the
+    run is ``about``. Raises KeelError[bad-option] if the log is of another run.
     """
     begin, own = time.perf_counter(), time.process_time()
     cases = shard.of_plan(plan)
@@ -145,9 +147,13 @@ def run(
     folder.mkdir()
     scheduler = Scheduler(settings or Settings(subject), folder)
     try:
-        run_queues(
-            (run_queue(scheduler, some, known, began, ended) for some in queues(cases)), jobs=jobs, stopped=stopped
-        )
+        if cluster is not None:
+            how = settings or Settings(subject)
+            scheduler.clock = run_on_cluster(cluster, how, queues(cases), earlier, began, ended, stopped)
+        else:
+            run_queues(
+                (run_queue(scheduler, some, known, began, ended) for some in queues(cases)), jobs=jobs, stopped=stopped
+            )
     finally:
         journal.close()
         shutil.rmtree(folder, ignore_errors=True)
