@@ -34,7 +34,14 @@ def test_the_tutorial_leads_to_a_certificate(tmp_path: Path) -> None:
     assert 'pip install --quiet "torch-keel[conform]"' in install
     venv.create(tmp_path / "venv", symlinks=True)
     [packages] = (tmp_path / "venv" / "lib").glob("python*/site-packages")
-    (packages / "here.pth").write_text("\n".join(p for p in sys.path if p and not p.endswith(".zip")))
+    # Packages that are installed editable are found by the .pth files of the folder that they are installed in.
+    (packages / "here.pth").write_text(
+        "\n".join(
+            f"import site; site.addsitedir({p!r})" if p.endswith("site-packages") else p
+            for p in sys.path
+            if p and not p.endswith(".zip")
+        )
+    )
     for name, script in SCRIPTS.items():
         file = tmp_path / "venv" / "bin" / name
         file.write_text(f"#!/bin/sh\n{script}\n")
@@ -48,7 +55,7 @@ def test_the_tutorial_leads_to_a_certificate(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     backends, created, tried, explained, added, judged, certified = done.stdout.split("next block\n")
     assert "cpp" in backends and "keel_acme" in created and "acme" in tried and " passed" in tried
-    assert "acme has no aten.sqrt.default." in explained and "acme has no" not in added
+    assert "acme has no aten.sqrt.default." in explained and "acme has no aten" not in added
     assert "acme takes 4 calls, eager takes 0 calls." in added
     assert judged and (tmp_path / "keel_acme" / "run" / "report.html").is_file()
     assert "acme is right in all that it claims of core" in certified and certified.endswith("The certificate holds.\n")
