@@ -100,8 +100,7 @@ class DynamoBackend:
     def __call__(self, gm: fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
         settings = with_plugins(self.settings, device_types(gm.graph))
         watch = self.watch or number_checks(strict=settings.strict)
-        is_watched = watch is not None or is_checking_every_call()
-        graphs = GraphPair() if settings.replays_graphs and not is_watched else None
+        graphs = GraphPair() if settings.replays_graphs and not _is_watched(watch) else None
 
         def compiler(captured: Captured) -> Boxed:
             if settings.freeze and captured.kind == "inference":
@@ -338,8 +337,12 @@ def _writable(captured: Captured, gm: fx.GraphModule, plan: Plan, repeats: bool)
 
 def _repeats_calls(settings: Settings, watch: Watch | None) -> bool:
     """True if calls may be repeated, watched or compared."""
-    is_watched = watch is not None or is_checking_every_call()
-    return settings.replays_graphs or settings.placement == "measured" or is_watched
+    return settings.replays_graphs or settings.placement == "measured" or _is_watched(watch)
+
+
+def _is_watched(watch: Watch | None) -> bool:
+    """True if calls of parts are watched or checked."""
+    return watch is not None or is_checking_every_call()
 
 
 def _overwrites(captured: Captured, gm: fx.GraphModule, plan: Plan) -> Mapping[str, str]:
@@ -356,6 +359,8 @@ def _overwrites(captured: Captured, gm: fx.GraphModule, plan: Plan) -> Mapping[s
 
 def _donated(captured: Captured, gm: fx.GraphModule, plan: Plan) -> frozenset[str]:
     """The saved tensors that a part of a backward graph may overwrite: those that only one part reads."""
+    if not captured.donated:
+        return frozenset()
     part_of = {name: number for number, part in enumerate(plan.parts) for name in part.nodes}
     inputs = (n for n in gm.graph.find_nodes(op="placeholder") if n.name in captured.donated)
     readers = {n.name: {part_of.get(user.name) for user in n.users} for n in inputs}

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from functools import cache
 from threading import Thread
 from typing import Any
 
 import torch
 from torch import Tensor, fx
+
+from keel.torch_adapter.mutations import copy_of
 
 _DONATED = "keel_donated"
 
@@ -19,11 +22,11 @@ def mark_donated(forward: fx.GraphModule, backward: fx.GraphModule, num_fwd_outp
     """
     results: list[Any] = list(forward.graph.output_node().args[0])  # type: ignore[arg-type]
     inputs = forward.graph.find_nodes(op="placeholder")
-    storages = [*map(_storage, inputs), *map(_storage, results)]
+    storages = Counter(map(_storage, [*inputs, *results]))
     placeholders = {n.name: n for n in backward.graph.find_nodes(op="placeholder")}
     for node in results[num_fwd_outputs:]:
         storage = _storage(node)
-        if storage is not None and storages.count(storage) == 1 and node.name in placeholders:
+        if storage is not None and storages[storage] == 1 and node.name in placeholders:
             placeholders[node.name].meta[_DONATED] = True
 
 
@@ -49,9 +52,7 @@ def owned(tensor: Tensor) -> Tensor:
     """
     holders = _references(tensor) - _references_of_a_variable(), *_uses(tensor)
     if torch._C._autograd._get_current_graph_task_keep_graph() or holders not in _holders_if_alone():
-        return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=tensor.device).copy_(
-            tensor
-        )
+        return copy_of(tensor)
     torch.autograd.graph.increment_version(tensor)
     return tensor
 
