@@ -60,6 +60,18 @@ class Swaps:
             self.skipped[name] = f"With it, the program fails in another way: {failure.sentence}"
         return failure.kind == ""
 
+    def optimization(self, known: Facts, skipped: str) -> Blame | None:
+        """The target's compiler, if the failure goes away where it does not optimize; ``skipped`` says why that is not
+        tried where no backend has a level of optimization.
+        """
+        if not known.levels:
+            self.skipped["optimization"] = skipped
+        for option, least in known.levels:
+            subject = replace(self.search.subject, options=(*self.search.subject.options, (option, least)))
+            if self.helps(subject=subject, name=f"{option}={least}"):
+                return self.blame("compiler", f"With {option}={least} the failure goes away.")
+        return None
+
     def blame(self, stage: str, more: str = "") -> Blame:
         sentence = f"The truth is lost in {STAGES[stage]}. {more}".strip() if stage else "No swap of a stage tells."
         return Blame(stage, sentence, tuple(self.outcomes.items()), tuple(self.skipped.items()))
@@ -74,23 +86,15 @@ def blame(search: Search, program: Program) -> Blame:
         return swaps.blame(known.stage, known.sentence)
     if not swaps.helps("eager parts"):
         return swaps.blame("runtime", "Eager PyTorch runs all parts, and the failure stays.")
-    if known.loop_level or (not known.owners and _is_loop_level(search.subject)):
+    if known.loop_level:
         return _in_loops(swaps, known)
-    for option, least in known.levels:
-        subject = replace(search.subject, options=(*search.subject.options, (option, least)))
-        if swaps.helps(subject=subject, name=f"{option}={least}"):
-            return swaps.blame("compiler", f"With {option}={least} the failure goes away.")
-    if not known.levels:
-        swaps.skipped["optimization"] = "The backend has no option `level`."
+    if (compiler := swaps.optimization(known, "The backend has no option `level`.")) is not None:
+        return compiler
     if swaps.helps("corrected"):
         return swaps.blame("plugin")
     if search.key[0] in ("wrong", "nan", "type") and "corrected" in swaps.outcomes:
         return swaps.blame("conversion", "The plugin's results are right before Keel converts them.")
     return swaps.blame("plugin")
-
-
-def _is_loop_level(subject: Subject) -> bool:
-    return not subject.backends
 
 
 def _in_loops(swaps: Swaps, known: Facts) -> Blame:
@@ -102,12 +106,9 @@ def _in_loops(swaps: Swaps, known: Facts) -> Blame:
     if swaps.helps("eager externs"):
         return swaps.blame("extern")
     if swaps.helps("interpreted"):
-        for option, least in known.levels:
-            subject = replace(swaps.search.subject, options=(*swaps.search.subject.options, (option, least)))
-            if swaps.helps(subject=subject, name=f"{option}={least}"):
-                return swaps.blame("compiler", f"With {option}={least} the failure goes away.")
-        if not known.levels:
-            swaps.skipped["optimization"] = "The backend has no option `level`, so its compiler counts as rendering."
+        skipped = "The backend has no option `level`, so its compiler counts as rendering."
+        if (compiler := swaps.optimization(known, skipped)) is not None:
+            return compiler
         return swaps.blame("rendering", "The interpreter of loops runs the same kernels without it.")
     if swaps.helps(fuel=0, name="no fusion"):
         return swaps.blame("fusion", f"Fusion {_first_bad_fusion(swaps)} is the first that shows it.")

@@ -12,8 +12,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from torch import Tensor
-
 from keel.errors import KeelError
 from keel.minify.blame import Blame, blame, hardware_free
 from keel.minify.capture_model import Model, Recorded, record
@@ -23,7 +21,7 @@ from keel.minify.graph_program import Program, program_of, runs_of
 from keel.minify.program_script import script
 from keel.minify.reduce import FIRST, HANGING, LATER, Search, fewer_options, reduced
 from keel.minify.trial_process import TrialProcess
-from keel.repro_folder import load_repro, repro_root
+from keel.repro_folder import load_repro
 
 SCRIPT = 400.0
 """The most seconds that a script may take."""
@@ -183,11 +181,3 @@ def _failing(programs: Sequence[Program], search: Search, when: str, about: str)
         why,
         do="Give the backends and options with which the model fails, or leave --when out.",
     )
-
-
-def shapes(program: Program) -> str:
-    """The types of a program's inputs in words."""
-    return ", ".join(f"{x.dtype} {list(x.shape)}" for x in program.inputs[0] if isinstance(x, Tensor))
-
-
-__all__ = ["Reduction", "exit_status", "minify", "repro_root", "shapes"]

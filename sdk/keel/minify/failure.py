@@ -14,12 +14,12 @@ import torch
 from torch import Tensor
 
 from keel.compiler import compile_captured
-from keel.discovery import installed, resolve
+from keel.discovery import resolve
 from keel.errors import KeelError, KeelWarning, message_of
 from keel.events import EventLog
 from keel.graph.tensor_devices import device_types
 from keel.minify.error_budget import Judgment, judged
-from keel.minify.graph_program import Program, evaluate
+from keel.minify.graph_program import Program, evaluate, fresh
 from keel.plugin import Backend
 from keel.runtime.contract_checks import Run
 from keel.settings import Settings, read_settings, with_plugins
@@ -146,18 +146,6 @@ def _reason(e: Exception) -> str:
     return f"{type(e).__name__}{code} {type(cause).__name__} {' '.join(words.split()[:12])}"
 
 
-def fresh(value: Any) -> Any:
-    """A copy of a tensor with its strides."""
-    return value.clone() if isinstance(value, Tensor) and value.is_contiguous() else _strided(value)
-
-
-def _strided(value: Any) -> Any:
-    if not isinstance(value, Tensor) or 0 in value.stride():
-        return value.clone() if isinstance(value, Tensor) else value
-    made = torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=value.device)
-    return made.copy_(value)
-
-
 def _failure_of_runs(program: Program, run: Run, want: Sequence[Sequence[Any]], when: str) -> Failure:
     results, copies = [], list[list[Any]]()
     for number, inputs in enumerate(program.inputs):
@@ -226,8 +214,3 @@ def _seconds(call: Callable[[], Any]) -> float:
             if time.perf_counter() > end:
                 break
     return best
-
-
-def known_names() -> tuple[str, ...]:
-    """The names of installed backends."""
-    return tuple(sorted(installed()))

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, fx
 
 from keel.errors import KeelError
-from keel.torch_adapter import is_overload
+from keel.torch_adapter import copy_of, is_overload, map_leaves
 
 GETITEM = "getitem"
 LOW = (torch.float16, torch.bfloat16, torch.float32)
@@ -67,16 +67,8 @@ class Program:
         return sum(call.op != GETITEM for call in self.calls)
 
 
-def map_leaves(change: Callable[[Any], Any], value: Any) -> Any:
-    """The value with each leaf of its lists and tuples changed."""
-    if isinstance(value, list | tuple):
-        changed = [map_leaves(change, v) for v in value]
-        return tuple(changed) if isinstance(value, tuple) else changed
-    return change(value)
-
-
 def map_values(change: Callable[[Value], Any], value: Any) -> Any:
-    """The same of the values of programs alone."""
+    """Nested lists and tuples with each value of a program changed."""
     return map_leaves(lambda v: change(v) if isinstance(v, Value) else v, value)
 
 
@@ -134,12 +126,14 @@ def _results(node: fx.Node) -> list[Any]:
 
 def _copied(value: Any) -> Any:
     """A tensor with the same strides in memory of its own; other values are returned unchanged."""
+    return fresh(value.detach().resolve_conj().resolve_neg()) if isinstance(value, Tensor) else value
+
+
+def fresh(value: Any) -> Any:
+    """A copy of a tensor with its strides, but dense if elements share memory; other values are returned unchanged."""
     if not isinstance(value, Tensor):
         return value
-    x = value.detach().resolve_conj().resolve_neg()
-    if x.is_contiguous() or 0 in x.stride() or x.numel() == 0:
-        return x.clone()
-    return torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device=x.device).copy_(x)
+    return value.clone() if 0 in value.stride() else copy_of(value)
 
 
 def node_values(gm: fx.GraphModule, inputs: Sequence[Any]) -> dict[fx.Node, Any]:

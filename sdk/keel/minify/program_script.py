@@ -12,6 +12,7 @@ from torch import Tensor
 from keel.minify.error_budget import budgets
 from keel.minify.failure import LEAST, SLOWER, Failure, Subject
 from keel.minify.graph_program import GETITEM, Program, Value, evaluate
+from keel.minify.reduce import counted
 from keel.minify.script_text import assemble
 from keel.minify.tensor_literals import SMALL, tensor, text_of
 
@@ -104,8 +105,7 @@ def _recipe(x: Tensor) -> str | None:
     """A short expression for the values that a reduction makes."""
     if not x.is_floating_point() or not x.is_contiguous():
         return None
-    counted = ((torch.arange(x.numel()) % 7 - 3).to(x.dtype) / 2).reshape(x.shape)
-    if torch.equal(counted, x.cpu()):
+    if torch.equal(counted(x), x):
         shape = tuple(x.shape)
         return f"((torch.arange({x.numel()}) % 7 - 3).to({x.dtype}) / 2).reshape({shape}).to({x.device.type!r})"
     return None

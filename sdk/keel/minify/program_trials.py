@@ -13,8 +13,8 @@ from torch import fx
 from keel.errors import message_of
 from keel.events import EventLog
 from keel.minify.error_budget import judged
-from keel.minify.failure import Failure, Trial, compiled, fresh, observe, settings_of, wrong_type
-from keel.minify.graph_program import Program, evaluate, node_values
+from keel.minify.failure import Failure, Trial, compiled, observe, settings_of, wrong_type
+from keel.minify.graph_program import Program, evaluate, fresh, node_values
 from keel.minify.swapped_stages import swapped
 
 

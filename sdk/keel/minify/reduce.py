@@ -12,13 +12,12 @@ import torch
 from torch import Tensor
 
 from keel.minify.delta_debugging import Deadline, cut_where, cuts, ddmin, greedy_descent
-from keel.minify.failure import NONE, Failure, Subject, Trial
+from keel.minify.failure import Failure, Subject, Trial
 from keel.minify.graph_program import (
     LOW,
     Call,
     Program,
     evaluate,
-    map_leaves,
     pruned,
     run_calls,
     substitutes,
@@ -27,6 +26,7 @@ from keel.minify.graph_program import (
 from keel.minify.program_trials import attempt
 from keel.minify.tensor_literals import SMALL
 from keel.minify.trial_process import TrialProcess
+from keel.torch_adapter import map_leaves
 
 FIRST, LATER, HANGING = 120.0, 30.0, 6.0
 """The most seconds of CPU time of the first trial, of later ones, and of those of a program that hangs."""
@@ -199,7 +199,7 @@ def in_float32(program: Program) -> Iterator[Program]:
 def plainer(program: Program, search: Search) -> Program:
     """Plain values: ones, then rounded numbers, then small integers in turn, then as few others as can be."""
     for k in range(len(program.params)):
-        for change in (_ones, _counted, _rounded):
+        for change in (_ones, counted, _rounded):
             one = with_input(program, k, change)
             if search.deadline.over:
                 return program
@@ -215,7 +215,8 @@ def _ones(x: Tensor) -> Tensor:
     return torch.ones_like(x) if x.is_floating_point() else torch.zeros_like(x)
 
 
-def _counted(x: Tensor) -> Tensor:
+def counted(x: Tensor) -> Tensor:
+    """Small numbers in turn, for a tensor of floats."""
     if not x.is_floating_point():
         return x
     return ((torch.arange(x.numel()) % 7 - 3).to(x.dtype) / 2).reshape(x.shape).to(x.device)
@@ -263,6 +264,3 @@ def fewer_options(program: Program, search: Search) -> Subject:
         if search.fails(program, one):
             subject = one
     return subject
-
-
-__all__ = ["NONE", "Search", "fewer_options", "reduced", "values_of"]
