@@ -25,7 +25,7 @@ from keel.errors import KeelError
 from keel.explanation import Explanation
 from keel.explanation import explain as explained
 from keel.minify_command import minify
-from keel.named_models import called_model
+from keel.named_models import called_model, names_in
 from keel.new import LEVELS
 from keel.new import new as render
 from keel.package_commands import inspect, package
@@ -198,7 +198,7 @@ def explain(
     by the data sheets, and what to implement next.
     """
     options: dict[str, Any] = {
-        "backends": [name.strip() for name in backends.split(",") if name.strip()] or None,
+        "backends": names_in(backends),
         "strict": strict,
         "dynamic": dynamic,
         "placement": placement,

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from keel.compared_values import ComparedValue, WrongOperator
 from keel.compiler import DynamoBackend
@@ -21,7 +21,7 @@ from keel.error_budgets import JudgedResult, NodeRuns
 from keel.error_budgets.judgment import judge_several
 from keel.errors import KeelError, first_line
 from keel.events import EventLog
-from keel.explanation import run_backward, tensors_in
+from keel.explanation import run_backward, with_plugins_for
 from keel.extras import require
 from keel.graph.calls import call_of
 from keel.number_checks import generator_states, set_generators
@@ -31,7 +31,7 @@ from keel.refusals import answer
 from keel.runtime.contract_checks import Run
 from keel.runtime.link import CompiledPart
 from keel.runtime.part_interface import BuiltPart
-from keel.settings import read_settings, with_plugins
+from keel.settings import read_settings
 from keel.tapped_parts import Suspect, first_wrong_call, tapped, taps_at_modules
 
 EAGER = "eager"
@@ -85,8 +85,7 @@ def compare(
     compiled. No ``.grad`` is written. Raises what compiling raises.
     """
     settings = read_settings(None, {"backends": backends, "placement": "order"})
-    owned = [*fn.parameters(), *fn.buffers()] if isinstance(fn, nn.Module) else []
-    settings = with_plugins(settings, {t.device.type for t in (*tensors_in((args, kwargs)), *owned)})
+    settings = with_plugins_for(settings, fn, args, kwargs)
     comparing = _Comparing(None if against == EAGER else find(against), inside)
     run = torch.compile(fn, backend=DynamoBackend(settings, EventLog(), comparing.watch), dynamic=dynamic)
     for _ in range(steps):

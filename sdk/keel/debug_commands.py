@@ -1,4 +1,4 @@
-"""The commands for models that are wrong or slow: ``keel compare`` and ``keel profile``."""
+"""The command for models that are wrong: ``keel compare``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rich.console import Console
 
 from keel.comparison import EAGER
 from keel.comparison import compare as compared
-from keel.named_models import called_model
+from keel.named_models import called_model, names_in
 
 Model = Annotated[
     str,
@@ -24,11 +24,6 @@ Model = Annotated[
 Backends = Annotated[str, typer.Option(help="Names in order of preference, with commas between.")]
 Html = Annotated[Path | None, typer.Option(help="Write a web page to this file.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print data instead of a table.")]
-
-
-def names_in(backends: str) -> list[str] | None:
-    """The names of backends in an option; None if it is empty."""
-    return [name.strip() for name in backends.split(",") if name.strip()] or None
 
 
 def compare(

@@ -107,8 +107,7 @@ def explain(
     settings = read_settings(
         None, {"backends": backends, "strict": strict, "placement": placement, "costs": costs, "pins": pins}
     )
-    owned = [*fn.parameters(), *fn.buffers()] if isinstance(fn, nn.Module) else []
-    settings = with_plugins(settings, {t.device.type for t in (*tensors_in((args, kwargs)), *owned)})
+    settings = with_plugins_for(settings, fn, args, kwargs)
     if without or assume:  # parts run in eager PyTorch, so measured times would be wrong
         settings = replace(
             settings,
@@ -128,6 +127,14 @@ def explain(
         tuple(b.name for b in settings.backends if b.last_resort),
         tuple(_report(state, settings) for state in log.states),
     )
+
+
+def with_plugins_for(
+    settings: Settings, fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> Settings:
+    """The settings with the installed backends of the devices that a call of ``fn`` has tensors on."""
+    owned = [*fn.parameters(), *fn.buffers()] if isinstance(fn, nn.Module) else []
+    return with_plugins(settings, {t.device.type for t in (*tensors_in((args, kwargs)), *owned)})
 
 
 def run_backward(

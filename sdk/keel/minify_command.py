@@ -13,6 +13,7 @@ from keel.minify.failing_model import Reduction
 from keel.minify.failing_model import minify as reduced
 from keel.minify.failure import KINDS, Subject
 from keel.minify.reduction_report import write
+from keel.named_models import names_in
 
 
 def minify(
@@ -34,8 +35,8 @@ def minify(
     if when and when not in KINDS:
         raise KeelError("bad-option", f"--when {when!r} is not known.", {"known": ", ".join(KINDS)})
     console = Console(stderr=True, highlight=False)
-    names = tuple(name.strip() for name in backends.split(",") if name.strip())
-    subject = Subject(names, _options(option or [])) if names else None
+    names = names_in(backends)
+    subject = None if names is None else Subject(tuple(names), _options(option or []))
 
     def say(text: str) -> None:
         console.print(text, markup=False, soft_wrap=True)

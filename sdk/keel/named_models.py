@@ -1,4 +1,4 @@
-"""Models that a command line names: MODULE:FACTORY, or a file of an exported program."""
+"""Models and backends that a command line names. A model is MODULE:FACTORY, or a file of an exported program."""
 
 from __future__ import annotations
 
@@ -13,6 +13,11 @@ import torch
 from torch.export import ExportedProgram
 
 from keel.errors import KeelError, first_line
+
+
+def names_in(backends: str) -> list[str] | None:
+    """The names of backends in an option, in which commas are between them; None if it has none."""
+    return [name.strip() for name in backends.split(",") if name.strip()] or None
 
 
 def made_by(what: str, usage: str) -> Any:

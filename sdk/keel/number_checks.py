@@ -6,7 +6,6 @@ Only some calls are checked, so that the checks take at most a small share of th
 from __future__ import annotations
 
 import math
-import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -19,14 +18,12 @@ from torch import Tensor, fx
 from keel.error_budgets import JudgedResult, NodeRuns, judge_part
 from keel.errors import KeelError, KeelWarning, count, first_line
 from keel.placement.part_graphs import PartGraph
-from keel.runtime.contract_checks import Run
+from keel.runtime.contract_checks import NUMBERS, Run, check_words
 from keel.runtime.link import CompiledPart
 from keel.runtime.part_interface import BuiltPart, Watch
 from keel.torch_adapter import is_random
 from keel.types import leaves
 
-VARIABLE = "KEEL_CHECK"
-WORD = "numbers"
 SHARE = 0.02
 """The share of the time of parts that checks take by default."""
 GUESS = 40.0
@@ -41,9 +38,9 @@ def checked_share() -> float | None:
     """The share of the time that KEEL_CHECK allows for checks of numbers: infinity for ``numbers:all``, the number in
     ``numbers:0.1``, and a small one for ``numbers``. None if numbers are not checked. Raises KeelError[bad-option].
     """
-    for word in os.environ.get(VARIABLE, "").split(","):
-        name, _, amount = word.strip().partition(":")
-        if name != WORD:
+    for word in check_words():
+        name, _, amount = word.partition(":")
+        if name != NUMBERS:
             continue
         if amount in ("", "all"):
             return math.inf if amount else SHARE
@@ -54,7 +51,7 @@ def checked_share() -> float | None:
         if not 0 < share < math.inf:
             raise KeelError(
                 "bad-option",
-                f"{VARIABLE}={word.strip()} cannot be read.",
+                f"KEEL_CHECK={word} cannot be read.",
                 {"keel": f"{amount!r} is not a share of time."},
                 do="Write numbers, numbers:all to check every call, or numbers:0.1 to spend a tenth of the time.",
             )

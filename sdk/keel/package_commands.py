@@ -14,7 +14,7 @@ from rich.markup import escape
 
 from keel.documents import Malformed, bad_file
 from keel.errors import KeelError, count
-from keel.named_models import program_of
+from keel.named_models import names_in, program_of
 from keel.packages.package import Target
 from keel.packages.package import package as write
 from keel.packages.package_manifest import Manifest, opened
@@ -51,7 +51,7 @@ def package(
     write(
         program_of(what),
         out,
-        backends=[name.strip() for name in backends.split(",") if name.strip()] or None,
+        backends=names_in(backends),
         targets=[*map(_target, target or ())],
         freeze=freeze,
         strict=strict,

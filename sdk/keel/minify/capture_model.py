@@ -11,13 +11,13 @@ import torch
 from torch import Tensor, fx, nn
 
 from keel.errors import KeelError
-from keel.explanation import run_backward
+from keel.explanation import run_backward, with_plugins_for
 from keel.graph.decomposed_calls import Decompositions
 from keel.minify.failure import Subject, settings_of
 from keel.minify.graph_program import Program, program_of
 from keel.named_models import called_model
 from keel.saved_images import saved_images
-from keel.settings import Settings, with_plugins
+from keel.settings import Settings
 from keel.torch_adapter import Boxed, Captured, capture, flat, unwrapped
 
 FAR = 1e-2
@@ -46,9 +46,7 @@ class Recorded:
 def record(model: Model, subject: Subject, say: Callable[[str], None]) -> Recorded:
     """Runs the model once with its graphs in eager PyTorch."""
     fn, args, kwargs = called_model(model.what)
-    owned = [*fn.parameters(), *fn.buffers()] if isinstance(fn, nn.Module) else []
-    settings = settings_of(subject)
-    settings = with_plugins(settings, {t.device.type for t in (*_tensors((args, kwargs)), *owned)})
+    settings = with_plugins_for(settings_of(subject), fn, args, kwargs)
     programs, left_out = list[Program](), list[str]()
     say("running the model in eager PyTorch")
     state = {name: t.clone() for name, t in fn.state_dict().items()} if isinstance(fn, nn.Module) else {}

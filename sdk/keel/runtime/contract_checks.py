@@ -22,10 +22,18 @@ from keel.types import Dim, SymType, TensorType, Type, leaves
 Run = Callable[..., Sequence[Any]]
 
 
+NUMBERS = "numbers"
+"""The word in KEEL_CHECK that asks for checks of numbers alone."""
+
+
+def check_words() -> list[str]:
+    """The words in KEEL_CHECK, which has commas between them."""
+    return [word.strip() for word in os.environ.get("KEEL_CHECK", "0").split(",")]
+
+
 def is_checking_every_call() -> bool:
-    """True if KEEL_CHECK=1 asks for every check on every call. The word ``numbers`` in it asks for other checks."""
-    words = os.environ.get("KEEL_CHECK", "0").split(",")
-    return any(word.strip() not in ("", "0") and not word.strip().startswith("numbers") for word in words)
+    """True if KEEL_CHECK=1 asks for every check on every call."""
+    return any(word not in ("", "0") and not word.startswith(NUMBERS) for word in check_words())
 
 
 @dataclass(frozen=True)
