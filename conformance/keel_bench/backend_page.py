@@ -1,4 +1,4 @@
-"""The figures of a reference backend's page: its lines of code, its coverage, and its speed beside other compilers.
+"""The figures of a reference backend's page: lines of code, coverage, and speed compared with other compilers.
 
 ``python -m keel_bench.backend_page --backend opencl`` prints them; ``--json`` writes them to a file, too.
 """

@@ -1,7 +1,7 @@
 """What each model of the zoo needs of a backend, measured: ``keel_conformance.levels`` derives its levels from it.
 
 ``python -m keel_bench.model_needs`` compiles every model once for inference and once for training, and writes the table
-beside the module that reads it.
+to the folder of the module that reads it.
 """
 
 from __future__ import annotations
@@ -113,7 +113,6 @@ def measure(
         documents.replace_file(out, f"{json.dumps(table(rows, failed), indent=1)}\n".encode())
     if not rows:
         raise KeelError("bad-option", "No model could be measured.", {str(asdict(j)): w for j, w in failed.items()})
-    documents.replace_file(out, f"{json.dumps(table(rows, failed), indent=1)}\n".encode())
 
 
 if __name__ == "__main__":

@@ -87,7 +87,7 @@ PLOTS = (
         "The same kernels on an H200.",
     ),
     Plot(
-        "Placement beside the best single backend",
+        "Placement compared with the best single backend",
         "placement",
         r"never-worse (.+) cpp\+inductor\+eager: measured time / best single backend's",
         "measured time, relative to the best single backend's",

@@ -1,6 +1,6 @@
 """Signatures of certificates: ed25519 keys, who signed a run, and whether the signature is right.
 
-The signature is in a file of its own beside the certificate. It covers the seal, and so everything that the certificate
+The signature is in a separate file in the same folder. It covers the seal, and so everything that the certificate
 says, with the time of signing and the public key. The private key is only in its own file.
 """
 
@@ -44,8 +44,8 @@ def need_library() -> None:
 
 
 def make_key(file: Path) -> str:
-    """Writes a new private key that only its owner can read, and the public key beside it (``.pub``). Returns the
-    public key. Raises KeelError[bad-option] if one of the files exists.
+    """Writes a new private key that only its owner can read, and the public key to the same folder (``.pub``). Returns
+    the public key. Raises KeelError[bad-option] if one of the files exists.
     """
     need_library()
     from cryptography.hazmat.primitives import serialization

@@ -1,4 +1,4 @@
-"""The search for the first bad nightly, and what is installed beside a nightly."""
+"""The search for the first bad nightly, and what is installed together with a nightly."""
 
 from __future__ import annotations
 
