@@ -56,7 +56,7 @@ RULES: Mapping[str, str] = {
     "hears of, is told, tells nothing": r"\b(?:hears? of|heard of|(?:is|are) told|(?:tells?) nothing|nothing tells)\b",
     "as it is found, one and the same": r"\bas it (?:is|was) found\b|\bone and the same\b|\bthe one or the other\b",
     "a British spelling": BRITISH,
-    "a sentence of more than 45 words": r"(?<![^\s.:;!?|])(?:[^\s.:;!?|]+[,)\]]? ){45}",
+    "a sentence of more than 45 words": r"(?<![^\s.:;!?|])(?:[^\s.:;!?|]+ ){45}",
 }
 """A name for each rule, and the pattern of what breaks it."""
 PATTERNS = {rule: re.compile(pattern, re.MULTILINE) for rule, pattern in RULES.items()}

@@ -45,7 +45,7 @@ def _storage(node: Any) -> int | None:
 
 def owned(tensor: Tensor) -> Tensor:
     """``tensor``, a saved tensor that a backward graph is about to overwrite, or a copy of it if somebody else may read
-    it later: autograd, if it retains the graph, or whoever has another reference to it, as hooks for saved tensors may.
+    it later: autograd, if it retains the graph, or code with another reference to it, such as a hook for saved tensors.
     The caller has the tensor in one variable.
 
     If it is not copied, autograd refuses to run a backward again that raised an error after this.
