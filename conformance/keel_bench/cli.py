@@ -67,6 +67,7 @@ Threads = Annotated[
 Scale = Annotated[str, typer.Option(help="line: published widths, full counts. tiny: to try things out.")]
 Rounds = Annotated[int, typer.Option(min=1, help="Draws of weights for errors; tens of timings for run times.")]
 SamplesOfEach = Annotated[int, typer.Option(min=1, help="How many samples of each OpInfo, spread evenly (zoo).")]
+Seed = Annotated[int, typer.Option(help="Draws other defects (debug).")]
 Calibrate = Annotated[
     Path | None,
     typer.Option(help="Measure no bars, but the data sheets of the backends (a,b,c), and write them to this file."),
@@ -86,6 +87,7 @@ def bench(
     scale: Scale = "line",
     rounds: Rounds = 3,
     samples: SamplesOfEach = 2,
+    seed: Seed = 33,
     threads: Threads = None,
     device: Device = None,
     calibrate: Calibrate = None,
@@ -116,7 +118,9 @@ def bench(
     programs = match_patterns(of.programs(), model) if of.patterns else choose("model", model, of.programs())
     modes, precisions = choose("mode", mode, MODES), choose("precision", precision, PRECISIONS)
     batches = choose("batch", batch, BATCHES)
-    chosen = Selection(tuple(programs), modes, backend, scale, rounds, threads, device, samples, precisions, batches)
+    chosen = Selection(
+        tuple(programs), modes, backend, scale, rounds, threads, device, samples, precisions, batches, seed
+    )
     todo = plan(choose("part", part, tuple(of.parts)), chosen)
     with (
         running(json, Job, _row, resume=resume, retry=retry) as run,

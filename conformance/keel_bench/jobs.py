@@ -55,7 +55,7 @@ class Job:
 @dataclass(frozen=True)
 class Selection:
     """What the user asked for.  ``samples`` is how many of each OpInfo are taken, spread evenly. The suites ``cpu`` and
-    ``gpu`` alone choose ``precisions`` and ``batches``.
+    ``gpu`` alone choose ``precisions`` and ``batches``, and ``debug`` alone the ``seed``.
     """
 
     models: tuple[str, ...]
@@ -68,6 +68,7 @@ class Selection:
     samples: int = 2
     precisions: tuple[str, ...] = PRECISIONS
     batches: tuple[str, ...] = BATCHES
+    seed: int = 33
 
     def job(self, part: str, model: str, mode: str, **other: Any) -> Job:
         """A job with this selection's settings, and ``other`` ones."""

@@ -13,6 +13,7 @@ from keel_conformance.report import Criterion
 from keel_conformance.workers.pool import Outcome
 
 from . import accuracy, compile_time, memory_traffic, run_time, size_sweep
+from .debugging import debug_bars, debug_case
 from .distributed import distributed_bars, train_together
 from .jobs import Job, Selection
 from .models import bandwidth_kernels, model_zoo, published
@@ -58,6 +59,11 @@ def programs_of_zoo() -> tuple[str, ...]:
 def programs_of_warm_start() -> tuple[str, ...]:
     """The names of the zoo's models, and of BERT with 12 layers."""
     return (*model_zoo.NAMES, second_process.BERT)
+
+
+def programs_of_debug() -> tuple[str, ...]:
+    """The names of the models in which defects are planted."""
+    return debug_bars.MODELS
 
 
 def speed_part(name: str) -> Part:
@@ -107,12 +113,16 @@ PACKAGES: Mapping[str, Part] = {
     round_trip.PART: Part(round_trip.jobs, round_trip.measure, round_trip.bars),
     round_trip.AOTI_PART: Part(round_trip.aoti_jobs, round_trip.measure, round_trip.aoti_bars),
 }
+DEBUG: Mapping[str, Part] = {
+    debug_bars.PART: Part(debug_bars.jobs, debug_case.measure, debug_bars.bars),
+}
 SUITES: Mapping[str, Suite] = {
     "line": Suite(LINE),
     "placement": Suite(PLACEMENT),
     "zoo": Suite(ZOO, programs_of_zoo, patterns=True, forked=True),
     "warm-start": Suite(WARM_START, programs_of_warm_start, patterns=True),
     "packages": Suite(PACKAGES, round_trip.programs, patterns=True),
+    "debug": Suite(DEBUG, programs_of_debug, patterns=True),
     "distributed": Suite(DISTRIBUTED, train_together.programs, patterns=True, backend="keel"),
     "cpu": Suite(
         {"speed-cpu": speed_part("speed-cpu"), "kernels-cpu": kernel_part("kernels-cpu")},

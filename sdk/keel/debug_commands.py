@@ -11,7 +11,7 @@ from rich.console import Console
 
 from keel.comparison import EAGER
 from keel.comparison import compare as compared
-from keel.named_models import called_model, names_in
+from keel.named_models import backend_named, called_model, names_in
 
 Model = Annotated[
     str,
@@ -21,7 +21,7 @@ Model = Annotated[
         "dict of others.",
     ),
 ]
-Backends = Annotated[str, typer.Option(help="Names in order of preference, with commas between.")]
+Backends = Annotated[str, typer.Option(help="Names, or MODULE:ATTRIBUTE, in order of preference, with commas between.")]
 Html = Annotated[Path | None, typer.Option(help="Write a web page to this file.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print data instead of a table.")]
 
@@ -40,8 +40,10 @@ def compare(
     over its error budget. The exit status is 1 if there is one.
     """
     fn, args, kwargs = called_model(what)
+    names = names_in(backends)
+    chosen = None if names is None else [backend_named(name) for name in names]
     comparison = compared(
-        fn, *args, backends=names_in(backends), against=against, steps=steps, inside=inside, dynamic=dynamic, **kwargs
+        fn, *args, backends=chosen, against=against, steps=steps, inside=inside, dynamic=dynamic, **kwargs
     )
     if html is not None:
         from keel.comparison_page import page

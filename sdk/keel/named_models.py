@@ -12,12 +12,29 @@ from typing import Any
 import torch
 from torch.export import ExportedProgram
 
-from keel.errors import KeelError, first_line
+from keel.errors import KeelError, first_line, message_of
+from keel.plugin import Backend
 
 
 def names_in(backends: str) -> list[str] | None:
     """The names of backends in an option, in which commas are between them; None if it has none."""
     return [name.strip() for name in backends.split(",") if name.strip()] or None
+
+
+def backend_named(text: str) -> str | Backend:
+    """The backend of a text, or the text itself if it names an installed one. Raises KeelError[unknown-backend]."""
+    module, _, path = text.partition(":")
+    if not path:
+        return text
+    try:
+        value: Any = import_module(module)
+        for name in path.split("."):
+            value = getattr(value, name)
+    except (ImportError, AttributeError) as e:
+        raise KeelError("unknown-backend", f"There is no backend {text!r}.", {module: message_of(e)}) from e
+    if not isinstance(value, Backend):
+        raise KeelError("unknown-backend", f"{text!r} is a {type(value).__name__}, not a Backend.")
+    return value
 
 
 def made_by(what: str, usage: str) -> Any:

@@ -143,7 +143,7 @@ PACKAGES: dict[str, set[str]] = {
     "keel_templates": set(),
     "keel_conformance": {"keel", "keel_foreign"},
     "keel_selftest": {"keel", "keel_foreign", "keel_conformance"},
-    "keel_bench": {"keel", "keel_foreign", "keel_conformance"},
+    "keel_bench": {"keel", "keel_foreign", "keel_conformance", "keel_selftest"},
 }
 LINES = 600
 

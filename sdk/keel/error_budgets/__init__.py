@@ -5,7 +5,17 @@ a wider dtype, in another order of summation, or with operands cut to a format t
 """
 
 from keel.error_budgets.judged_part import JudgedResult, judge_part, judge_values
-from keel.error_budgets.judgment import Judgment, judge
+from keel.error_budgets.judgment import Budget, Judgment, budget_of, judge
 from keel.error_budgets.node_runs import Expected, NodeRuns
 
-__all__ = ["Expected", "JudgedResult", "Judgment", "NodeRuns", "judge", "judge_part", "judge_values"]
+__all__ = [
+    "Budget",
+    "Expected",
+    "JudgedResult",
+    "Judgment",
+    "NodeRuns",
+    "budget_of",
+    "judge",
+    "judge_part",
+    "judge_values",
+]

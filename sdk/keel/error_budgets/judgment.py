@@ -76,6 +76,32 @@ def judge(got: Any, expected: Expected) -> Judgment:
     return _judge_rounded(got, eager, exact, noisy) if is_rounded(eager) else _judge_exact(got, eager, exact, noisy)
 
 
+@dataclass(frozen=True)
+class Budget:
+    """The reference of a result, and how far each element may be off: infinitely far where any value is right."""
+
+    reference: Tensor
+    bound: Tensor
+
+
+@torch.no_grad()
+def budget_of(expected: Expected) -> Budget:
+    """The budget of a result that is a tensor, element by element. Elements that are not finite are right if they equal
+    the reference.
+    """
+    eager, exact, noisy = expected.eager, expected.exact, list(expected.noisy)
+    if not is_rounded(eager):
+        unsure = _differs((eager, *noisy), exact)
+        zero = torch.zeros(exact.shape, dtype=torch.float64, device=exact.device)
+        return Budget(exact, zero.masked_fill(unsure, math.inf))
+    bound = LIMIT * spread(exact, [eager, *noisy], eager.dtype)
+    unsure = torch.zeros_like(exact, dtype=torch.bool)
+    for other in (eager, *noisy):
+        unsure |= other.isfinite() != exact.isfinite()
+    bound = torch.where(exact.isfinite(), bound, 0.0).masked_fill(unsure, math.inf)
+    return Budget(exact, bound)
+
+
 def judge_several(got: Any, expected: Expected) -> Judgment:
     """Judges the results of a call with several results: the worst judgment among them."""
     if not isinstance(expected.eager, list | tuple):

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from keel.minify.failure import Subject, Trial
 from keel.minify.graph_program import Program
-from keel.minify.program_trials import Facts, facts
+from keel.minify.program_trials import Facts, backend_facts, facts
 from keel.minify.reduce import Search
 
 KEELS = ("decomposition", "type rule", "lowering", "fusion", "loop transformation", "runtime", "conversion")
@@ -80,8 +80,7 @@ class Swaps:
 def blame(search: Search, program: Program) -> Blame:
     """The stage that loses the truth of a small program."""
     swaps = Swaps(search, program)
-    outcome = search.process.run(facts, Trial(program, search.subject), seconds=search.seconds)
-    known: Facts = outcome.result if isinstance(outcome.result, Facts) else Facts()
+    known = _facts(search, program)
     if known.stage:
         return swaps.blame(known.stage, known.sentence)
     if not swaps.helps("eager parts"):
@@ -95,6 +94,15 @@ def blame(search: Search, program: Program) -> Blame:
     if search.key[0] in ("wrong", "nan", "type") and "corrected" in swaps.outcomes:
         return swaps.blame("conversion", "The plugin's results are right before Keel converts them.")
     return swaps.blame("plugin")
+
+
+def _facts(search: Search, program: Program) -> Facts:
+    """The facts about a program; those of its backends alone if compiling it ends the process."""
+    for ask in (facts, backend_facts):
+        outcome = search.process.run(ask, Trial(program, search.subject), seconds=search.seconds)
+        if isinstance(outcome.result, Facts):
+            return outcome.result
+    return Facts()
 
 
 def _in_loops(swaps: Swaps, known: Facts) -> Blame:

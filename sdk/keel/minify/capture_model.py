@@ -67,7 +67,7 @@ def _run(
     compiled: Callable[..., Any] | None = None,
 ) -> list[Tensor]:
     torch.manual_seed(0)
-    run = compiled or fn
+    run = fn if compiled is None else compiled  # a module may have a length
     if not training:
         with torch.no_grad():
             return _tensors(run(*args, **kwargs))

@@ -7,7 +7,6 @@ import time
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from importlib import import_module
 from typing import Any
 
 import torch
@@ -18,9 +17,10 @@ from keel.discovery import resolve
 from keel.errors import KeelError, KeelWarning, message_of
 from keel.events import EventLog
 from keel.graph.tensor_devices import device_types
-from keel.minify.error_budget import Judgment, judged
 from keel.minify.graph_program import Program, evaluate, fresh
-from keel.plugin import Backend
+from keel.minify.judged_program import WrongResult, wrong_result
+from keel.named_models import backend_named
+from keel.plugin import Arithmetic
 from keel.runtime.contract_checks import Run
 from keel.settings import Settings, read_settings, with_plugins
 from keel.torch_adapter import Captured, captured_function, without_autocast
@@ -71,22 +71,6 @@ class Trial:
     when: str = ""
 
 
-def backend_named(text: str) -> str | Backend:
-    """The backend of a text, or the text itself if it names an installed one. Raises KeelError[unknown-backend]."""
-    module, _, path = text.partition(":")
-    if not path:
-        return text
-    try:
-        value: Any = import_module(module)
-        for name in path.split("."):
-            value = getattr(value, name)
-    except (ImportError, AttributeError) as e:
-        raise KeelError("unknown-backend", f"There is no backend {text!r}.", {module: message_of(e)}) from e
-    if not isinstance(value, Backend):
-        raise KeelError("unknown-backend", f"{text!r} is a {type(value).__name__}, not a Backend.")
-    return value
-
-
 def settings_of(subject: Subject, fuel: int | None = None) -> Settings:
     """The settings with which a subject is tried: a backend that fails is an error. Raises what resolving raises."""
     backends = [backend_named(text) for text in subject.backends]
@@ -127,7 +111,7 @@ def observe(trial: Trial, settings: Settings, say: Callable[[str], None] = lambd
         try:
             run = compiled(program, settings)
             say("running")
-            return _failure_of_runs(program, run, want, trial.when)
+            return _failure_of_runs(program, run, want, trial.when, arithmetic_of(settings))
         except MemoryError as e:
             return Failure("memory", f"It ran out of memory: {message_of(e)[:200]}")
         except Exception as e:
@@ -146,7 +130,14 @@ def _reason(e: Exception) -> str:
     return f"{type(e).__name__}{code} {type(cause).__name__} {' '.join(words.split()[:12])}"
 
 
-def _failure_of_runs(program: Program, run: Run, want: Sequence[Sequence[Any]], when: str) -> Failure:
+def arithmetic_of(settings: Settings) -> Arithmetic:
+    """The arithmetic of the backend that runs most of a program: the first one."""
+    return settings.backends[0].arithmetic
+
+
+def _failure_of_runs(
+    program: Program, run: Run, want: Sequence[Sequence[Any]], when: str, arithmetic: Arithmetic
+) -> Failure:
     results, copies = [], list[list[Any]]()
     for number, inputs in enumerate(program.inputs):
         own = [fresh(x) for x in inputs]
@@ -164,15 +155,15 @@ def _failure_of_runs(program: Program, run: Run, want: Sequence[Sequence[Any]], 
     if when == "slow":
         return _slowness(program, run)
     for number, (have, inputs) in enumerate(zip(copies, program.inputs, strict=True)):
-        judgment = judged(program, inputs, have)
-        if judgment is not None:
-            return _wrong(judgment, number)
+        wrong = wrong_result(program, inputs, have, arithmetic)
+        if wrong is not None:
+            return _wrong(wrong, number)
     return NONE
 
 
-def _wrong(judgment: Judgment, number: int) -> Failure:
+def _wrong(wrong: WrongResult, number: int) -> Failure:
     where = f"Call {number}: " if number else ""
-    return Failure("nan" if judgment.is_nan else "wrong", where + judgment.sentence, "", number, judgment.output)
+    return Failure("nan" if wrong.is_nan else "wrong", where + wrong.sentence, "", number, wrong.output)
 
 
 def wrong_type(number: int, have: Sequence[Any], want: Sequence[Any]) -> Failure | None:

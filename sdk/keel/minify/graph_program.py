@@ -43,6 +43,11 @@ class Call:
         map_values(lambda v: names.setdefault(v.name), (self.args, self.kwargs))
         return tuple(names)
 
+    @property
+    def arguments(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The positional arguments, and the others by name."""
+        return self.args, dict(self.kwargs)
+
     def mapped(self, change: Callable[[Any], Any]) -> Call:
         """The call with each leaf of its arguments changed."""
         args, kwargs = map_leaves(change, (self.args, self.kwargs))
@@ -183,17 +188,6 @@ def evaluate(program: Program, *inputs: Any) -> tuple[Any, ...]:
     """The outputs in eager PyTorch."""
     values = run_calls(program, inputs)
     return tuple(values[name] for name in program.outputs)
-
-
-def evaluate_wide(program: Program, *inputs: Any) -> tuple[Any, ...]:
-    """The outputs with every float in float64."""
-    values = run_calls(program, tuple(map(widened, inputs)), lambda v: torch.float64 if v in LOW else v)
-    return tuple(values[name] for name in program.outputs)
-
-
-def widened(value: Any) -> Any:
-    """A tensor of narrow floats in float64; other values are returned unchanged."""
-    return value.double() if isinstance(value, Tensor) and value.dtype in LOW else value
 
 
 # -- smaller programs --------------------------------------------------------------------------------------------------

@@ -9,16 +9,19 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from keel.minify.error_budget import budgets
-from keel.minify.failure import LEAST, SLOWER, Failure, Subject
+from keel.minify.failure import LEAST, SLOWER, Failure, Subject, arithmetic_of, settings_of
 from keel.minify.graph_program import GETITEM, Program, Value, evaluate
+from keel.minify.judged_program import budgets
 from keel.minify.reduce import counted
 from keel.minify.script_text import assemble
 from keel.minify.tensor_literals import SMALL, tensor, text_of
 
 DIES = ("crash", "hang", "memory")
 """Failures that end a process: the script makes the call in another one."""
-PATIENCE, MEMORY = 300, 8 << 30
+PATIENCE, HANGING, MEMORY = 300, 60, 8 << 30
+"""The seconds that a script waits for that process, and for one that hangs; and the bytes that it may have."""
+FINISHED = "All calls have returned."
+"""The process prints this at its end: a process that ends early may have the status 0."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +87,7 @@ def script(program: Program, subject: Subject, failure: Failure) -> str:
     run = f'run = torch.compile(program, backend="keel", dynamic=False, options={options_text})'
     if failure.kind in DIES:
         return assemble(head, [*imports, *_CHILD_IMPORTS], [*_child(failure.kind), *body, run, *_calls(program)])
-    return assemble(head, imports, [*body, run, *_checks(program, failure)])
+    return assemble(head, imports, [*body, run, *_checks(program, subject, failure)])
 
 
 def _literal(value: Any) -> str:
@@ -117,25 +120,28 @@ _CHILD_IMPORTS = ("import os", "import subprocess", "import resource")
 def _child(kind: str) -> list[str]:
     """The lines that run the script in a process of its own, and report how that ended."""
     limit = [f"resource.setrlimit(resource.RLIMIT_AS, ({MEMORY}, {MEMORY}))"] if kind == "memory" else []
-    seconds = PATIENCE // 10 if kind == "hang" else PATIENCE
+    seconds = HANGING if kind == "hang" else PATIENCE
     return [
         'if sys.argv[1:] != ["here"]:',
         '    path = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}',
+        '    words = [sys.executable, __file__, "here"]',
         "    try:",
-        f'        status = subprocess.run([sys.executable, __file__, "here"], timeout={seconds}, env=path).returncode',
+        f"        run = subprocess.run(words, timeout={seconds}, env=path, stdout=subprocess.PIPE, text=True)",
+        f'        status = run.returncode if "{FINISHED}" in run.stdout else f"{{run.returncode}} before the end"',
         "    except subprocess.TimeoutExpired:",
         '        status = "no end"',
         '    print("expected an exit status of 0, found", status)',
         "    sys.exit(status != 0)",
+        "",
         *limit,
     ]
 
 
 def _calls(program: Program) -> list[str]:
-    return [f"run(*args{n})" for n in range(len(program.inputs))]
+    return [*(f"run(*args{n})" for n in range(len(program.inputs))), f'print("{FINISHED}")']
 
 
-def _checks(program: Program, failure: Failure) -> list[str]:
+def _checks(program: Program, subject: Subject, failure: Failure) -> list[str]:
     calls = [f"found{n} = run(*args{n})" for n in range(len(program.inputs))]
     n, k = failure.run, failure.output
     match failure.kind:
@@ -167,7 +173,7 @@ def _checks(program: Program, failure: Failure) -> list[str]:
             ]
         case "slow":
             return _timing()
-    return [*calls, *_values(program, n, k)]
+    return [*calls, *_values(program, subject, n, k)]
 
 
 def _timing() -> list[str]:
@@ -180,10 +186,10 @@ def _timing() -> list[str]:
     ]
 
 
-def _values(program: Program, n: int, k: int) -> list[str]:
-    budget = budgets(program, program.inputs[n])[k]
+def _values(program: Program, subject: Subject, n: int, k: int) -> list[str]:
+    budget = budgets(program, program.inputs[n], arithmetic_of(settings_of(subject)))[k]
     lines = [f"found = found{n}[{k}].cpu()"]
-    if budget.reference.is_floating_point():
+    if budget.reference.is_floating_point():  # in float64, as what rounds is
         lines += [
             f"expected = {tensor(budget.reference.to(torch.float64), strides=False)}",
             f"bound = {tensor(budget.bound, strides=False)}",

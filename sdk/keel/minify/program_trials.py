@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -12,9 +12,9 @@ from torch import fx
 
 from keel.errors import message_of
 from keel.events import EventLog
-from keel.minify.error_budget import judged
 from keel.minify.failure import Failure, Trial, compiled, observe, settings_of, wrong_type
 from keel.minify.graph_program import Program, evaluate, fresh, node_values
+from keel.minify.judged_program import wrong_result
 from keel.minify.swapped_stages import swapped
 
 
@@ -26,39 +26,43 @@ def attempt(trial: Trial, say: Callable[[str], None]) -> Failure:
 
 @dataclass(frozen=True)
 class Facts:
-    """What is known about the compilation of a program: the stage before backends at which it is already wrong, if any,
-    with a sentence; the backends that run parts, those of them that take loops, and the lowest ``level`` of each that
-    has such an option.
+    """What is known about the backends of a subject: those that take loops, and the lowest ``level`` of each that has
+    such an option. If a program compiles: the stage before backends at which it is already wrong, if any, with a
+    sentence, and the backends that run parts.
     """
 
+    loop_level: tuple[str, ...] = ()
+    levels: tuple[tuple[str, Any], ...] = ()
     stage: str = ""
     sentence: str = ""
     owners: tuple[str, ...] = ()
-    loop_level: tuple[str, ...] = ()
-    levels: tuple[tuple[str, Any], ...] = ()
+
+
+def backend_facts(trial: Trial, say: Callable[[str], None]) -> Facts:
+    """The facts that are known without compiling, which may end the process."""
+    backends = settings_of(trial.subject, trial.fuel).backends
+    levels = tuple(
+        (f"{b.name}.{o.name}", o.choices[0]) for b in backends for o in b.options if o.name == "level" and o.choices
+    )
+    loops = tuple(b.name for b in backends if b.target is not None)
+    return Facts(loops, levels)
 
 
 def facts(trial: Trial, say: Callable[[str], None]) -> Facts:
-    """The facts about a program that compiles."""
-    settings = swapped(settings_of(trial.subject, trial.fuel), trial.swap)
+    """The facts about a program. A program that does not compile has those of its backends alone."""
+    settings, known = settings_of(trial.subject, trial.fuel), backend_facts(trial, say)
     log = EventLog()
-    levels = tuple(
-        (f"{b.name}.{o.name}", o.choices[0])
-        for b in settings.backends
-        for o in b.options
-        if o.name == "level" and o.choices
-    )
-    loops = tuple(b.name for b in settings.backends if b.target is not None)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
             compiled(trial.program, settings, log)
         except Exception:
-            return Facts(owners=tuple(b.name for b in settings.backends), loop_level=loops, levels=levels)
+            return known
     graph = log.graphs[0]
     stage, sentence = _wrong_before_backends(trial.program, graph.captured, graph.gm)
     owners = tuple(dict.fromkeys(part.owner for part in graph.parts))
-    return Facts(stage, sentence, owners, tuple(n for n in loops if n in owners), levels)
+    loops = tuple(n for n in known.loop_level if n in owners)
+    return replace(known, stage=stage, sentence=sentence, owners=owners, loop_level=loops)
 
 
 def _wrong_before_backends(program: Program, captured: fx.GraphModule, legalized: fx.GraphModule) -> tuple[str, str]:
@@ -73,8 +77,8 @@ def _wrong_before_backends(program: Program, captured: fx.GraphModule, legalized
             want = evaluate(program, *inputs)
             if (failure := wrong_type(number, results, want)) is not None:
                 return stage, failure.sentence
-            if (judgment := judged(program, inputs, results)) is not None:
-                return stage, judgment.sentence
+            if (wrong := wrong_result(program, inputs, results)) is not None:
+                return stage, wrong.sentence
         if sentence := _wrong_rule(legalized, inputs):
             return "type rule", sentence
     return "", ""

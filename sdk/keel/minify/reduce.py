@@ -247,7 +247,7 @@ def fewer_arguments(program: Program) -> Iterator[Program]:
     for n, call in enumerate(program.calls):
         for name, _ in call.kwargs:
             other = replace(call, kwargs=tuple((k, v) for k, v in call.kwargs if k != name))
-            one = replace(program, calls=(*program.calls[:n], other, *program.calls[n + 1 :]))
+            one = pruned(replace(program, calls=(*program.calls[:n], other, *program.calls[n + 1 :])))
             if runs(one):
                 yield one
 

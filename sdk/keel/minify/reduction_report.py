@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import platform
 from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -18,7 +20,7 @@ from keel.minify.program_script import program_lines
 from keel.minify.program_trials import attempt
 from keel.minify.trial_process import TrialProcess
 
-SCRIPT, TEXT, DUMPS = "failing.py", "report.md", "dumps"
+SCRIPT, TEXT, DATA, DUMPS = "failing.py", "report.md", "report.json", "dumps"
 SECONDS = 60.0
 
 
@@ -27,8 +29,9 @@ def write(reduction: Reduction, out: Path) -> list[Path]:
     out.mkdir(parents=True, exist_ok=True)
     (out / SCRIPT).write_text(reduction.text, encoding="utf-8")
     (out / TEXT).write_text(text(reduction), encoding="utf-8")
+    (out / DATA).write_text(json.dumps(data(reduction), indent=1) + "\n", encoding="utf-8")
     dump(reduction, out / DUMPS)
-    return [out / SCRIPT, out / TEXT, out / DUMPS]
+    return [out / SCRIPT, out / TEXT, out / DATA, out / DUMPS]
 
 
 def text(reduction: Reduction) -> str:
@@ -65,6 +68,30 @@ def text(reduction: Reduction) -> str:
         "```",
     ]
     return "\n".join(lines) + "\n"
+
+
+def data(reduction: Reduction) -> dict[str, Any]:
+    """The same for programs."""
+    failure, fault, program = reduction.failure, reduction.fault, reduction.program
+    return {
+        "kind": failure.kind,
+        "failure": failure.sentence,
+        "stage": fault.stage,
+        "fault": fault.sentence,
+        "outcomes": dict(fault.outcomes),
+        "not_tried": dict(fault.skipped),
+        "graph": program.kind,
+        "operators": [call.op for call in program.calls],
+        "calls": program.size,
+        "before": reduction.before,
+        "lines": reduction.text.count("\n"),
+        "backends": list(reduction.subject.backends),
+        "options": dict(reduction.subject.options),
+        "shown": reduction.shown,
+        "right_without": reduction.right_without,
+        "trials": reduction.trials,
+        "seconds": round(reduction.seconds, 1),
+    }
 
 
 def _about_script(reduction: Reduction) -> str:

@@ -13,9 +13,10 @@ from keel.minify.program_trials import attempt
 
 __all__ = ["FIRST", "capture_model"]
 
-FIRST = Program(
-    ("x",), (Call("y", "aten.exp.default", (Value("x"),)),), ("y",), ((torch.ones(2),),)
-)  # too small for the threads of PyTorch, which no forked process would have
+FIRST = Program(("x",), (Call("y", "aten.exp.default", (Value("x"),)),), ("y",), ((torch.ones(2),),))
 
 os.environ |= {"KEEL_GRAPH_CACHE": "0", "PYTORCH_NVML_BASED_CUDA_CHECK": "1"}  # a process that used CUDA cannot fork
+threads = torch.get_num_threads()
+torch.set_num_threads(1)  # a forked process would wait for the threads of PyTorch, which it does not have
 attempt(Trial(FIRST, Subject(("eager",))), lambda text: None)
+torch.set_num_threads(threads)

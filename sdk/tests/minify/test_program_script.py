@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from keel.minify import LINES
+from keel.minify.failing_model import exit_status
 from keel.minify.failure import Failure, Subject
 from keel.minify.graph_program import Call, Program, Value
 from keel.minify.program_script import backend_text, script
@@ -33,6 +34,15 @@ def test_the_status_tells(backend: str, status: int, tmp_path: Path, monkeypatch
     with pytest.raises(SystemExit) as caught:
         runpy.run_path(str(tmp_path / "failing.py"), run_name="__main__")
     assert int(caught.value.code or 0) == status
+
+
+@pytest.mark.slow  # starts Python four times
+@pytest.mark.parametrize(("backend", "status"), [("planted:leaves", 1), ("planted:right", 0)])
+def test_a_process_that_ends_early_has_crashed_whatever_its_status(
+    backend: str, status: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(Path(__file__).parent))
+    assert exit_status(script(PROGRAM, Subject((backend,)), Failure("crash", "It ends."))) == status
 
 
 @pytest.mark.parametrize("kind", ["crash", "hang", "memory", "raises", "type", "writes", "stale", "nan", "slow"])

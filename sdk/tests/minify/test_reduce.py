@@ -69,6 +69,13 @@ def test_sizes_are_cut_together_with_the_numbers_of_calls() -> None:
     assert small.size == 1 and small.inputs[0][0].numel() < 8
 
 
+def test_a_value_that_only_a_dropped_argument_reads_is_dropped_too() -> None:
+    call = Call("s", "aten.clamp.Tensor", (Value("x"),), (("min", Value("a")), ("max", Value("b"))))
+    program = Program(("x", "a", "b"), (call,), ("s",), ((torch.ones(1), torch.zeros(1), torch.ones(1)),))
+    small = reduced(program, Known(lambda program: Failure("wrong")))
+    assert small.params == ("x",) and len(small.inputs[0]) == 1
+
+
 def test_options_and_backends_that_do_nothing_are_left_out() -> None:
     subject = fewer_options(PROGRAM, Known(lambda program: Failure("wrong")))
     assert subject == Subject(("two",))

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 
 import pytest
+import torch
 
 from keel.minify import trial_process
 from keel.minify.trial_process import TrialProcess
@@ -23,6 +24,11 @@ def die(say: Callable[[str], None]) -> None:
 
 def sleep(say: Callable[[str], None]) -> None:
     time.sleep(60)
+
+
+def add_up(say: Callable[[str], None]) -> float:
+    """Uses the threads of PyTorch, if there are any."""
+    return float(torch.ones(1 << 22).sum())
 
 
 def refuse(say: Callable[[str], None]) -> None:
@@ -42,6 +48,7 @@ def test_ends_are_told_apart(process: TrialProcess, monkeypatch: pytest.MonkeyPa
     died = process.run(die, seconds=60.0)
     assert died.end == "crash" and "SIGABRT while computing" in died.sentence
     assert process.run(sleep, seconds=60.0).end == "hang"
+    assert process.run(add_up, seconds=60.0).result == 1 << 22
     raised = process.run(refuse, seconds=60.0)
     assert raised.end == "raised" and raised.sentence == "ValueError: no"
     assert process.run(double, 5, seconds=60.0).result == 10

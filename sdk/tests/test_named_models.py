@@ -1,0 +1,24 @@
+"""Backends that a command line names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from keel import Backend
+from keel.errors import KeelError
+from keel.named_models import backend_named
+
+
+def test_installed_names_stay_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(Path(__file__).parent / "minify"))
+    assert backend_named("cpp") == "cpp"
+    assert isinstance(backend_named("planted:right"), Backend)
+
+
+@pytest.mark.parametrize(("text", "why"), [("planted:none", "has no attribute|no backend"), ("keel:errors", "module")])
+def test_others_are_refused(text: str, why: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(Path(__file__).parent / "minify"))
+    with pytest.raises(KeelError, match=why):
+        backend_named(text)
