@@ -50,7 +50,7 @@ from keel.placement.placement import Plan
 from keel.plugin import Backend
 from keel.progress import shown_progress
 from keel.refusal_reports import warn_of_idle_backends
-from keel.repro_folder import written_ahead
+from keel.repro_folder import write_wrong_call, written_ahead
 from keel.runtime.autotune import Candidate, PlanTiming, autotuned, reason
 from keel.runtime.compile_parts import PartFailure, Runs, compile_parts, report_failures
 from keel.runtime.contract_checks import is_checking_every_call
@@ -99,7 +99,7 @@ class DynamoBackend:
     @in_one_chunk
     def __call__(self, gm: fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
         settings = with_plugins(self.settings, device_types(gm.graph))
-        watch = self.watch or number_checks(strict=settings.strict)
+        watch = self.watch or number_checks(strict=settings.strict, save=partial(write_wrong_call, settings))
         graphs = GraphPair() if settings.replays_graphs and not _is_watched(watch) else None
 
         def compiler(captured: Captured) -> Boxed:

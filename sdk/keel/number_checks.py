@@ -32,6 +32,8 @@ FIRST_CALLS = 2
 """The first calls of a part are not timed: they compile kernels and allocate memory."""
 
 Alarm = Callable[["CheckedRun", Sequence[Any], Sequence[Any], Sequence[JudgedResult]], None]
+Save = Callable[[str, fx.GraphModule, Sequence[Any], str], None]
+"""Saves a call of a part that is wrong: the kind of graph, the graph of the part, its inputs, and a sentence."""
 
 
 def checked_share() -> float | None:
@@ -179,9 +181,9 @@ class CheckedRun:
             self.clock.queue.remove(self)
 
 
-def number_checks(*, strict: bool) -> Watch | None:
+def number_checks(*, strict: bool, save: Save | None = None) -> Watch | None:
     """The checks that KEEL_CHECK asks for; None if it asks for none of numbers. Wrong numbers are an error if
-    ``strict``. Raises KeelError[bad-option].
+    ``strict``. The first wrong call of each part is handed to ``save``. Raises KeelError[bad-option].
     """
     if (share := checked_share()) is None:
         return None
@@ -190,12 +192,29 @@ def number_checks(*, strict: bool) -> Watch | None:
         kind: str, graphs: Sequence[PartGraph], built: Sequence[BuiltPart], parts: Sequence[CompiledPart]
     ) -> list[CompiledPart]:
         clock, checked = CheckClock(share), list[CompiledPart]()
+        alarm: Alarm = raise_wrong_numbers if strict else warn_of_numbers
+        alarm = alarm if save is None else saving(alarm, kind, save)
         for graph, part in zip(graphs, parts, strict=True):
-            run = CheckedRun(graph, part, clock, raise_wrong_numbers if strict else warn_of_numbers)
+            run = CheckedRun(graph, part, clock, alarm)
             checked.append(replace(part, run=run, first=None if part.first is None else run.first_of(part.first)))
         return checked
 
     return watch
+
+
+def saving(alarm: Alarm, kind: str, save: Save) -> Alarm:
+    """The alarm, which saves the first wrong call of each part of a graph of this kind before."""
+    saved = set[str]()
+
+    def saved_alarm(
+        run: CheckedRun, args: Sequence[Any], results: Sequence[Any], wrong: Sequence[JudgedResult]
+    ) -> None:
+        if run.name not in saved:
+            saved.add(run.name)
+            save(kind, run.graph.gm, args, str(wrong_numbers(run, wrong)))
+        alarm(run, args, results, wrong)
+
+    return saved_alarm
 
 
 def draws(graph: fx.Graph) -> bool:

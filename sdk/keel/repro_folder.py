@@ -1,7 +1,8 @@
-"""``KEEL_REPRO=dir``: a graph that fails is left in a folder, with the values that it was called with.
+"""``KEEL_REPRO=dir``: a graph that fails is left in a folder, with the values that it was called with. A part that
+computes wrong numbers is left there too, if ``KEEL_CHECK=numbers`` notices it.
 
-The folder is written before a graph is compiled and before its first call, and removed after them, so that it is there
-even if the process dies.
+The folder of a graph is written before the graph is compiled and before its first call, and removed after them, so
+that it is there even if the process dies.
 """
 
 from __future__ import annotations
@@ -90,6 +91,14 @@ def _constants(captured: Captured, inputs: int) -> list[Any]:
     return [captured.constants[name] for name in names]
 
 
+def write_wrong_call(settings: Settings, kind: str, gm: fx.GraphModule, values: Sequence[Any], why: str) -> None:
+    """If KEEL_REPRO is set, writes a folder with the graph of a part that computed wrong numbers from these values."""
+    if (root := repro_root()) is None:
+        return
+    with _Written(root, "numbers", lambda path, text: save_repro(path, gm, kind, values, settings, text)) as failed:
+        failed(why)
+
+
 class Ahead:
     """Writes a folder before something that may end the process."""
 
@@ -99,7 +108,9 @@ class Ahead:
     def of(self, what: str, values: Sequence[Any]) -> _Written:
         """A context whose folder stays if it raises or if its process dies."""
         return _Written(
-            self._root, what, lambda path, text: save_repro(path, self._captured, values, self._settings, text)
+            self._root,
+            what,
+            lambda path, text: save_repro(path, self._captured.gm, self._captured.kind, values, self._settings, text),
         )
 
 
@@ -151,13 +162,15 @@ def _new_folder(root: Path, what: str) -> Path:
     raise AssertionError("unreachable")
 
 
-def save_repro(path: Path, captured: Captured, values: Sequence[Any], settings: Settings, happened: str) -> None:
+def save_repro(
+    path: Path, gm: fx.GraphModule, kind: str, values: Sequence[Any], settings: Settings, happened: str
+) -> None:
     """Writes a graph with the values of its placeholders to a folder. Raises what ``save_graph`` raises."""
     tensors = [v for v in values if isinstance(v, Tensor)]
 
     def run(*leaves: Any) -> Any:
         left = iter(leaves)
-        return captured.gm(*[next(left) if isinstance(v, Tensor) else v for v in values])
+        return gm(*[next(left) if isinstance(v, Tensor) else v for v in values])
 
     with torch.random.fork_rng(), real_tensors():
         fixed = captured_function(run, tensors)
@@ -165,7 +178,7 @@ def save_repro(path: Path, captured: Captured, values: Sequence[Any], settings: 
     facts = {
         "keel": "repro",
         "format": FORMAT,
-        "kind": captured.kind,
+        "kind": kind,
         "backends": [b.name for b in settings.backends],
         "options": dict(settings.options),
         "happened": happened,

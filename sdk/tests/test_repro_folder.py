@@ -34,6 +34,23 @@ def test_a_call_that_raises_leaves_a_folder(tmp_path: Path, monkeypatch: pytest.
     assert torch.equal(program.inputs[0][0], x) and torch.allclose(evaluate(program, x)[0], norm(x))
 
 
+@pytest.mark.slow
+def test_wrong_numbers_leave_a_folder_for_each_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KEEL_REPRO", str(tmp_path))
+    monkeypatch.setenv("KEEL_CHECK", "numbers:all")
+    torch.compiler.reset()
+    x = torch.randn(3, 4)
+    with pytest.warns(KeelWarning, match="wrong numbers|keel minify"):
+        run = keel.compile(norm, backends=[planted.wrong])
+        for _ in range(3):
+            run(x)
+    (folder,) = tmp_path.iterdir()
+    repro = load_repro(folder)
+    assert folder.name.endswith("-numbers") and "wrong numbers" in repro.happened and repro.kind == "inference"
+    values = [repro.captured.constants[n.name] for n in repro.captured.gm.graph.find_nodes(op="placeholder")]
+    assert len(values) == 1 and torch.equal(values[0], x)
+
+
 def test_a_graph_that_runs_leaves_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KEEL_REPRO", str(tmp_path))
     torch.compiler.reset()

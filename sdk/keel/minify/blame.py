@@ -28,6 +28,17 @@ STAGES = {
 }
 
 
+ROOMS = {
+    "keel.runtime": "runtime",
+    "keel.launcher": "runtime",
+    "keel.schedule.memory_plan": "runtime",
+    "keel.schedule": "fusion",
+    "keel.loops.lower": "lowering",
+    "keel.loops": "loop transformation",
+}
+"""The stages of rooms. Special ones are before the rooms that contain them."""
+
+
 @dataclass(frozen=True)
 class Blame:
     """The stage, one of STAGES or '' if no swap tells; a sentence; and the swaps that were made, with what came of
@@ -124,7 +135,14 @@ def _in_loops(swaps: Swaps, known: Facts) -> Blame:
         return swaps.blame("loop transformation", "It goes away if no scalar operation is expanded for the target.")
     if swaps.helps("plain loops"):
         return swaps.blame("loop transformation", "It goes away if loops are not fitted to the target's limits.")
-    return swaps.blame("lowering")
+    return _of_room(swaps) or swaps.blame("lowering")
+
+
+def _of_room(swaps: Swaps) -> Blame | None:
+    """The stage of the room in which an exception was raised; None for another failure."""
+    room = swaps.search.failure(swaps.program).room
+    stage = next((stage for name, stage in ROOMS.items() if f"{room}.".startswith(f"{name}.")), "")
+    return swaps.blame(stage, f"No swap of a stage helps, and {room} raised the error.") if stage else None
 
 
 def _first_bad_fusion(swaps: Swaps) -> int:

@@ -7,6 +7,7 @@ import time
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from traceback import walk_tb
 from typing import Any
 
 import torch
@@ -43,7 +44,8 @@ class Subject:
 @dataclass(frozen=True)
 class Failure:
     """``kind`` is one of KINDS, '' for none, or 'invalid' for a program that eager PyTorch cannot run. Reductions keep
-    the ``key``. ``output`` is the number of the result that is wrong, in the run ``run``.
+    the ``key``. ``output`` is the number of the result that is wrong, in the run ``run``. ``room`` is the module
+    of Keel in which an exception was raised.
     """
 
     kind: str
@@ -51,6 +53,7 @@ class Failure:
     detail: str = ""
     run: int = 0
     output: int = 0
+    room: str = ""
 
     @property
     def key(self) -> tuple[str, str]:
@@ -117,15 +120,26 @@ def observe(trial: Trial, settings: Settings, say: Callable[[str], None] = lambd
         except Exception as e:
             if "not enough memory" in message_of(e) or "can't allocate memory" in message_of(e):
                 return Failure("memory", f"It ran out of memory: {message_of(e)[:200]}")
-            return Failure("raises", f"It raised {type(e).__name__}: {message_of(e).strip()[:300]}", _reason(e))
+            sentence = f"It raised {type(e).__name__}: {message_of(e).strip()[:300]}"
+            return Failure("raises", sentence, _reason(e), room=_room(e))
+
+
+def _cause(e: BaseException) -> BaseException:
+    while e.__cause__ is not None:
+        e = e.__cause__
+    return e
+
+
+def _room(e: Exception) -> str:
+    """The innermost module of Keel among those that an exception passed; '' if it passed none."""
+    modules = [frame.f_globals.get("__name__", "") for frame, _ in walk_tb(_cause(e).__traceback__)]
+    return next((m for m in reversed(modules) if m.startswith("keel.")), "")
 
 
 def _reason(e: Exception) -> str:
     """Why something was raised, without the names and numbers that change as a program becomes smaller."""
     code = f"[{e.code}]" if isinstance(e, KeelError) else ""
-    cause: BaseException = e
-    while cause.__cause__ is not None:
-        cause = cause.__cause__
+    cause = _cause(e)
     words = re.sub(r"0x[0-9a-f]+|%\w+|\b\w*\d\w*\b|[^A-Za-z ]", " ", message_of(cause))
     return f"{type(e).__name__}{code} {type(cause).__name__} {' '.join(words.split()[:12])}"
 

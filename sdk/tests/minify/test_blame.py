@@ -8,13 +8,15 @@ from typing import Any
 import pytest
 import torch
 
+from keel.errors import KeelError
 from keel.minify import Deadline
 from keel.minify.blame import blame
-from keel.minify.failure import NONE, Failure, Subject
+from keel.minify.failure import NONE, Failure, Subject, _room
 from keel.minify.graph_program import Call, Program, Value
 from keel.minify.program_trials import facts
 from keel.minify.reduce import Search
 from keel.minify.trial_process import Outcome, TrialProcess
+from keel.named_models import backend_named
 
 PROGRAM = Program(("x",), (Call("y", "aten.sin.default", (Value("x"),)),), ("y",), ((torch.ones(2),),))
 CRASH = Failure("crash", "It died.", "died")
@@ -30,14 +32,14 @@ class Dying(TrialProcess):
 class Swapped(Search):
     """A search in which the failure goes away with one swap."""
 
-    def __init__(self, backend: str, helping: set[str]) -> None:
-        super().__init__(Dying(), Subject((backend,)), Deadline(30.0), key=CRASH.key)
-        self.helping = helping
+    def __init__(self, backend: str, helping: set[str], kind: Failure = CRASH) -> None:
+        super().__init__(Dying(), Subject((backend,)), Deadline(30.0), key=kind.key)
+        self.helping, self.kind = helping, kind
 
     def failure(
         self, program: Program, subject: Subject | None = None, swap: str = "", fuel: int | None = None
     ) -> Failure:
-        return NONE if swap in self.helping else CRASH
+        return NONE if swap in self.helping else self.kind
 
 
 @pytest.mark.parametrize(
@@ -51,3 +53,24 @@ class Swapped(Search):
 )
 def test_a_crash_while_compiling_is_blamed_on_a_stage(backend: str, helping: set[str], stage: str) -> None:
     assert blame(Swapped(backend, helping), PROGRAM).stage == stage
+
+
+@pytest.mark.parametrize(
+    ("room", "stage"),
+    [
+        ("keel.runtime.launch_builder", "runtime"),
+        ("keel.schedule.memory_plan", "runtime"),
+        ("keel.loops.lower.unary", "lowering"),
+        ("keel.loops.expansion", "loop transformation"),
+        ("", "lowering"),
+    ],
+)
+def test_an_error_that_no_swap_explains_is_blamed_on_the_room_that_raised_it(room: str, stage: str) -> None:
+    raised = Failure("raises", "It raised KeyError.", "KeyError", room=room)
+    assert blame(Swapped("cpp", {"eager parts"}, raised), PROGRAM).stage == stage
+
+
+def test_the_room_of_an_error_is_the_innermost_one_of_keel() -> None:
+    with pytest.raises(KeelError) as caught:
+        backend_named("keel.errors:nothing")
+    assert _room(caught.value) == "keel.named_models"
