@@ -128,7 +128,8 @@ def test_all_that_a_call_runs_is_in_a_range_with_the_path_of_its_module(
             n for n, m in net.named_modules() if isinstance(m, nn.Linear | nn.Conv2d)
         }
     graphs = {"keel forward graph", "keel backward graph"} if training else {"keel inference graph"}
-    assert {e.name for e in events if re.fullmatch(r"keel \w+ graph", e.name)} == graphs
+    assert {m[0] for e in events if (m := re.match(r"keel \w+ graph", e.name))} == graphs
+    assert all(re.fullmatch(r"keel \w+ graph \d+/\d+", e.name) for e in events if e.name.startswith("keel "))
 
 
 def is_wrapper(event: FunctionEvent) -> bool:

@@ -24,6 +24,7 @@ from keel.torch_adapter.decompositions import LEFT_OUT, Decomposition, decomposi
 from keel.torch_adapter.device_graphs import GraphPair
 from keel.torch_adapter.device_kernels import has_kernel
 from keel.torch_adapter.donated import owned
+from keel.torch_adapter.dynamo_facts import Compilation, DynamoFacts, GraphBreak
 from keel.torch_adapter.fakes import Fakes, SymbolFacts, expression_data, expression_of, facts_of
 from keel.torch_adapter.foreign import asks_again, given_to, torch_compile_backend
 from keel.torch_adapter.functional_program import FunctionalProgram, SizesFrom, traced_program
@@ -68,7 +69,7 @@ from keel.torch_adapter.packed_linear import (
     packs_linear_dtype,
     packs_linear_for_speed,
 )
-from keel.torch_adapter.profiling import Range, fast_range, is_profiling
+from keel.torch_adapter.profiling import DeviceType, Range, fast_range, graph_range, is_profiling
 from keel.torch_adapter.recorder import fake_mode_of, fake_mode_of_value, record
 from keel.torch_adapter.shape_guards import add_guards, guards_of
 from keel.torch_adapter.stable_calls import StableArgument, StableCall, stable_call
@@ -109,9 +110,13 @@ __all__ = [
     "Asked",
     "Boxed",
     "Captured",
+    "Compilation",
     "Decomposition",
+    "DeviceType",
+    "DynamoFacts",
     "Fakes",
     "FunctionalProgram",
+    "GraphBreak",
     "GraphPair",
     "Kind",
     "LastingValue",
@@ -158,6 +163,7 @@ __all__ = [
     "functional",
     "given_to",
     "gives_tensors",
+    "graph_range",
     "guards_of",
     "has_effect",
     "has_kernel",

@@ -34,7 +34,7 @@ from keel.torch_adapter.meta_bugs.apply import apply_fixes
 from keel.torch_adapter.meta_bugs.upsample import resampled
 from keel.torch_adapter.misread_sizes import restore_sizes
 from keel.torch_adapter.mutations import Mutations, taken_out
-from keel.torch_adapter.profiling import in_range
+from keel.torch_adapter.profiling import graph_range, in_range
 from keel.torch_adapter.recorder import fake_mode_of
 from keel.torch_adapter.regions import without_writes
 from keel.torch_adapter.runtime_asserts import assert_promises
@@ -249,7 +249,7 @@ def finished(run: Boxed, kind: Kind, mutations: Mutations | None) -> Boxed:
     if mutations is not None:
         # If PyTorch checks the versions of all saved tensors, a backward's own mutations would prevent a second run.
         run = mutations.after(run, hidden=kind != "backward" or not saves_unchecked())
-    run = in_range(run, f"keel {kind} graph")
+    run = in_range(run, graph_range(kind))
     if kind == "backward":  # autograd calls it, possibly while Dynamo traces frames
         run = torch.compiler.disable(run, reason="Keel has compiled this")
     run._boxed_call = True  # type: ignore[attr-defined]

@@ -8,6 +8,8 @@ from functools import wraps
 from typing import Any
 
 import torch
+from torch._C._autograd import DeviceType as DeviceType
+from torch._guards import CompileContext
 from torch.autograd import profiler
 
 Range = Callable[[str], AbstractContextManager[Any]]
@@ -35,3 +37,11 @@ def in_range(run: Boxed, name: str) -> Boxed:
             return run(args)
 
     return ranged
+
+
+def graph_range(kind: str) -> str:
+    """What profilers show of the graph of this kind that is compiled now, such as ``keel forward graph 0/1``: with
+    PyTorch's number of the compilation, if Dynamo asked for it.
+    """
+    number = CompileContext.current_compile_id()
+    return f"keel {kind} graph" if number is None else f"keel {kind} graph {number}"
