@@ -26,6 +26,7 @@ from keel.events import (
     GraphCompiled,
     GraphLoaded,
     Listener,
+    PartsBuilt,
     PlanSelected,
     StageStarted,
     each_of,
@@ -315,12 +316,13 @@ def _stored(
     built: Sequence[BuiltPart],
     guards: int,
 ) -> Boxed:
-    """Stores a compiled graph in its entry, if it has one, and frees what only that needs. ``guards`` is
-    the number of guards before it was compiled.
+    """Stores a compiled graph in its entry, if it has one, shows its parts to listeners, and frees what only these
+    need. ``guards`` is the number of guards before it was compiled.
     """
     if entry is not None:
         stages.begin("store")
         run = entry.stored(run, program, built, guards_of(entry.captured.fake_mode)[guards:])
+    stages.listen(PartsBuilt(stages.kind, tuple(built)))
     for part in built:
         part.forget_program()
     return run

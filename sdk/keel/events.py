@@ -14,6 +14,7 @@ from keel.placement.placement import Plan
 from keel.placement.solve.build_problem import Pricing
 from keel.runtime.autotune import PlanTiming
 from keel.runtime.link import CompiledPart
+from keel.runtime.part_interface import BuiltPart
 from keel.runtime.part_progress import PartsCompiled
 from keel.torch_adapter import Kind
 
@@ -25,6 +26,14 @@ class StageStarted:
     """
 
     stage: str
+
+
+@dataclass(frozen=True)
+class PartsBuilt:
+    """The parts of a graph are compiled and linked. Their launch programs are freed after this."""
+
+    kind: Kind
+    parts: tuple[BuiltPart, ...]
 
 
 @dataclass(frozen=True)
@@ -85,7 +94,16 @@ class PlanSelected:
     timings: tuple[PlanTiming, ...]
 
 
-Event = StageStarted | PartsCompiled | GraphCompiled | GraphLoaded | AutotuneSkipped | AutotuneStarted | PlanSelected
+Event = (
+    StageStarted
+    | PartsCompiled
+    | PartsBuilt
+    | GraphCompiled
+    | GraphLoaded
+    | AutotuneSkipped
+    | AutotuneStarted
+    | PlanSelected
+)
 Listener = Callable[[Event], None]
 """Called with each event, on the thread where it happens.  A graph between two calls of streams or events, or next to
 a call that runs in eager PyTorch, is a graph of its own."""
@@ -122,7 +140,7 @@ class EventLog:
         self._states: dict[int, GraphState] = {}
 
     def __call__(self, event: Event) -> None:
-        if isinstance(event, StageStarted | PartsCompiled | GraphLoaded):
+        if isinstance(event, StageStarted | PartsCompiled | PartsBuilt | GraphLoaded):
             return
         graph = event if isinstance(event, GraphCompiled) else event.graph
         before = self._states.get(id(graph.captured), GraphState(graph))  # the state keeps the graph, and so its id

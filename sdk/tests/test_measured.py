@@ -26,6 +26,7 @@ from keel.events import (
     EventLog,
     GraphCompiled,
     GraphState,
+    PartsBuilt,
     PlanSelected,
     StageStarted,
 )
@@ -86,7 +87,7 @@ def measured(fn: Callable[..., Any], backends: list[Backend], **more: Any) -> tu
     settings = read_settings(None, {"backends": backends, "placement": "measured", "strict": True} | more)
 
     def listen(event: Event) -> None:
-        if not isinstance(event, StageStarted | PartsCompiled):
+        if not isinstance(event, StageStarted | PartsBuilt | PartsCompiled):
             heard.append(event)
 
     return torch.compile(fn, backend=DynamoBackend(settings, listen)), heard
