@@ -6,6 +6,7 @@ import builtins
 import os
 import pkgutil
 import re
+import runpy
 import shutil
 import subprocess
 import sys
@@ -235,6 +236,20 @@ def test_the_wrong_operator_of_a_model_is_named(capsys: pytest.CaptureFixture[st
     [wrong] = module(HOW / "my-model-is-wrong.md").found.wrong
     assert (wrong.operator, wrong.module) == ("aten.gelu.default", "1")
     assert capsys.readouterr().out.startswith("gelu is wrong in 1: ")
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor:UserWarning")
+def test_what_makes_a_model_slow_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "network.py").write_text(code(HOW / "my-model-is-slow.md"))
+    found = runpy.run_path(str(tmp_path / "network.py"))["found"].facts
+    lines = [found.breaks[0].line, found.recompilations[0].line, found.fallbacks[0].lines[0]]
+    assert [line.partition("   ")[2] for line in lines] == [
+        'print(end="")  # a graph ends here',
+        "self.calls = min(self.calls + 1, 2)  # a number that changes: it is compiled again",
+        "return self.down(torch.erf(y))  # the vendor's compiler does not take erf",
+    ]
+    assert "What would help most" in capsys.readouterr().out
 
 
 def test_a_graph_is_saved_and_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

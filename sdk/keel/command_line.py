@@ -29,6 +29,8 @@ COMMANDS: Mapping[str, str] = {
     "that is over its error budget. The exit status is 1 if there is one.",
     "opt": "Read a kernel from its text and print, render or run it.",
     "minify": "Reduce a model that fails to a script of at most 40 lines, and say which stage is at fault.",
+    "profile": "Say where the time of a model's steps goes, next to eager PyTorch and Inductor, and what would help "
+    "most.",
     "package": "Compile a model and write it to one file, which Python and C++ programs load.",
     "inspect": "Show what a package is, who made it and what it needs. Nothing in it is run.",
     "new": "Render a plugin package that installs and passes its own tests.",

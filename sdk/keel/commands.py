@@ -17,7 +17,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from keel import opt as kernels
-from keel.debug_commands import compare
+from keel.debug_commands import compare, profile
 from keel.discovery import Discovery, find, installed, survey
 from keel.documents import Malformed, bad_file, text_of
 from keel.entry_points import Carried
@@ -327,5 +327,6 @@ def _table(*columns: str) -> Table:
 app.command()(ops)
 app.command()(compare)
 app.command()(minify)
+app.command()(profile)
 app.command()(package)
 app.command()(inspect)

@@ -138,17 +138,22 @@ def with_plugins_for(
 
 
 def run_backward(
-    results: Any, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    results: Any,
+    fn: Callable[..., Any],
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    ones: Callable[[torch.Tensor], torch.Tensor] = torch.ones_like,
 ) -> list[torch.Tensor]:
     """Runs the backward pass, if there is one, because its graph is compiled when it is first needed. Returns the
-    gradients of all tensors that require them and are used. No ``.grad`` is written.
+    gradients of all tensors that require them and are used. No ``.grad`` is written. ``ones`` makes the gradients of
+    the results.
     """
     outputs = [t for t in tensors_in(results) if t.requires_grad]
     leaves = [t for t in tensors_in((args, dict(kwargs))) if t.requires_grad]
     leaves += [p for p in (fn.parameters() if isinstance(fn, nn.Module) else ()) if p.requires_grad]
     if not outputs or not leaves:
         return []
-    gradients = torch.autograd.grad(outputs, leaves, [torch.ones_like(t) for t in outputs], allow_unused=True)
+    gradients = torch.autograd.grad(outputs, leaves, [*map(ones, outputs)], allow_unused=True)
     return [g for g in gradients if g is not None]
 
 

@@ -91,6 +91,7 @@ FLOORS = (
     "comparison_text",
     "comparison",
     "comparison_page",
+    "profile",
     "opt",
     "new",
     "named_models",
