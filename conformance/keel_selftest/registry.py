@@ -19,6 +19,7 @@ from .mutants import (
     precision,
     reductions,
     rewrites,
+    runtimes,
     stateful,
 )
 
@@ -46,6 +47,7 @@ MUTANTS: Mapping[str, Mutant] = _of(
         graph_passes,
         rewrites,
         precision,
+        runtimes,
         loop_kernels,
     )
 )

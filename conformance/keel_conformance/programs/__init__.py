@@ -38,6 +38,7 @@ from . import (
     randomness,
     recompilation,
     rewrites,
+    states,
     training,
 )
 from .contract import CLAUSES
@@ -97,6 +98,7 @@ CHAPTERS: tuple[Chapter, ...] = (
     TOGETHER,
     control_flow.control,
     collectives.collectives,
+    states.states,
 )
 """What each module has of each chapter, in the order of a plan: append, for a program's place decides how often it is
 called.

@@ -72,12 +72,10 @@ def judge(
         return verdict(status, "contract", f"Eager PyTorch cannot run it: {expected.error}")
     if observed.error:
         return verdict("fail", "contract", f"It raised {observed.error}", program.clauses[0])
-    if difference := differences(observed, expected, program.exact):
-        name, clause, sentence = difference
-        return verdict("fail", "contract" if "values" not in name else "exact", f"{name}: {sentence}", clause)
-    if not all(_true(f) for f in observed.facts):
-        name, clause, _ = next(f for f in observed.facts if not _true(f))
-        return verdict("fail", "contract", f"{name.removeprefix('must: ')} does not hold.", clause)
+    if failure := first_failure(observed, expected, program.exact):
+        name, clause, sentence = failure
+        exact = "values" in name and not name.startswith("must: ")
+        return verdict("fail", "exact" if exact else "contract", sentence, clause)
     ratio = 0.0
     if not program.exact:
         worst = worst_of(observed, expected, list(noisy()))
@@ -87,6 +85,17 @@ def judge(
     if observed.parts == 0:
         return verdict("not claimed", "contract", "The backend took none of its operators.")
     return verdict("pass", "exact" if program.exact else "composite", ratio=ratio)
+
+
+def first_failure(observed: Observation, expected: Observation, exact: bool = True) -> tuple[str, str, str] | None:
+    """The first fact that differs from eager PyTorch's, or else the first that must hold and does not: its name, its
+    clause, and a sentence.
+    """
+    if difference := differences(observed, expected, exact):
+        name, clause, sentence = difference
+        return name, clause, f"{name}: {sentence}"
+    false = next((f for f in observed.facts if not _true(f)), None)
+    return false and (false[0], false[1], f"{false[0].removeprefix('must: ')} does not hold.")
 
 
 def _true(fact: tuple[str, str, Any]) -> bool:

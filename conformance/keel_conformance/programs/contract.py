@@ -71,6 +71,7 @@ CHAPTERS: Mapping[str, tuple[str, tuple[str, ...]]] = {
             "Two random operators of one program draw independently of each other.",
             "Random numbers lie in the range, and have the dtype, that their operator promises.",
             "A program that draws nothing leaves the generator as it is.",
+            "A program that draws moves the generator on, so that what is drawn after it are other numbers.",
         ),
     ),
     "buffers": (
@@ -122,6 +123,7 @@ CHAPTERS: Mapping[str, tuple[str, tuple[str, ...]]] = {
             "A call with another dtype computes in that one.",
             "Operands of different dtypes are promoted as in eager PyTorch.",
             "Integers are exact, and wrap where they overflow.",
+            "Each element of a result of bool is the byte 0 or 1.",
         ),
     ),
     "models": (
@@ -193,6 +195,15 @@ CHAPTERS: Mapping[str, tuple[str, tuple[str, ...]]] = {
             "included.",
             "A collective's result is read only once it was waited for; several may be on their way.",
             "A collective's input keeps its values, and its result is memory of its own.",
+        ),
+    ),
+    "lifetimes": (
+        "Lifetimes",
+        (
+            "When a call has returned, a program holds no reference to its arguments: memory that the caller drops is "
+            "free.",
+            "When a call has returned, a program holds no reference to its results.",
+            "Tensors that a forward pass saved are free after its backward pass.",
         ),
     ),
     "graphs": (

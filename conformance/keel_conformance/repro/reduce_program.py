@@ -33,8 +33,10 @@ from ..programs import PROGRAMS
 from ..programs import run_case as perform_program
 from ..programs.observation import same
 from ..programs.restricted_compiler import Compiler
+from ..programs.states import NAMES
 from ..results.verdict import Verdict
 from . import script
+from .reduce_sequence import of_sequence
 from .replay import ReplayPool
 from .whole_program import write_whole
 from .written_script import Written, name_of
@@ -333,6 +335,8 @@ def of_program(
             case.id,
             lacking=f"It takes two processes, which a script is not: keel conform --op {case.op} shows the failure.",
         )
+    if case.op in NAMES:
+        return of_sequence(folder, subject, case, v, bench, deadline)
     part = bench.value(record_failing_part, (subject, case))
     if part is None:
         path = write_whole(folder, subject, case, v)
