@@ -76,7 +76,8 @@ def _sequences() -> None:
 
 def _clauses(profile: str) -> Sequence[str]:
     actions = [a.clause for a in ACTIONS.values() if profile in ("training", a.profile)]
-    return [c.removeprefix("contract.") for c in dict.fromkeys([*actions, *ANY_ACTION])]
+    saved = ["contract.lifetimes.C3"] if profile == "training" else []
+    return [c.removeprefix("contract.") for c in dict.fromkeys([*actions, *ANY_ACTION, *saved])]
 
 
 _sequences()
