@@ -11,8 +11,10 @@ from .covering_sequence import covering_sequence, possible
 from .program import Chapter
 from .world import ANY_ACTION, World
 
-PIECES: Mapping[str, int] = {"core": 32, "training": 16}
-"""Programs that all triples are divided among, by the profile that a backend is asked for."""
+PIECES: Mapping[tuple[str, int], int] = {("core", 2): 3, ("training", 2): 2, ("core", 3): 64, ("training", 3): 32}
+"""Programs that all pairs and triples are divided among, by the profile that a backend is asked for. A program takes
+some five seconds of CPU for compiling alone, and no case may take 30 seconds on a busy machine.
+"""
 BEFORE = 8
 """Actions with which a piece begins, from the end of the piece before it."""
 
@@ -33,10 +35,10 @@ def _covering(of: tuple[tuple[str, Action], ...], strength: int, seed: int, only
     return tuple(covering_sequence(dict(of), strength, seed, only))
 
 
-def piece(profile: str, number: int, seed: int) -> Sequence[str]:
-    """One of the pieces of the sequence that has all triples."""
-    names = sequence(profile, 3, seed)
-    size = -(-len(names) // PIECES[profile])
+def piece(profile: str, strength: int, number: int, seed: int) -> Sequence[str]:
+    """One of the pieces of the sequence that has all combinations."""
+    names = sequence(profile, strength, seed)
+    size = -(-len(names) // PIECES[profile, strength])
     return names[max(0, number * size - BEFORE) : (number + 1) * size]
 
 
@@ -59,9 +61,9 @@ NAMES: dict[str, Callable[[int], Sequence[str]]] = {}
 def _sequences() -> None:
     for profile in ("core", "training"):
         for name, names, smoke in (
-            ("pairs", partial(sequence, profile, 2), True),
+            *((f"pairs-{k + 1}", partial(piece, profile, 2, k), True) for k in range(PIECES[profile, 2])),
             ("compilations", partial(sequence, profile, 2, costly=True), False),
-            *((f"triples-{k + 1}", partial(piece, profile, k), False) for k in range(PIECES[profile])),
+            *((f"triples-{k + 1}", partial(piece, profile, 3, k), False) for k in range(PIECES[profile, 3])),
         ):
             if name == "compilations" and profile != "core":
                 continue
