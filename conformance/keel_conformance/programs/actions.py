@@ -1,7 +1,7 @@
 """The actions of drawn sequences: what callers of compiled programs do, each with what it needs and brings about.
 
 ``ACTIONS`` is the table. An action that calls a program tells everything about its results; the facts that stand after
-any action, such as the values of results that are held, are told by the sequence.
+any action, such as the values of results that are held, come from the sequence.
 """
 
 from __future__ import annotations
