@@ -452,7 +452,7 @@ def sets_the_state_and_draws(w: World) -> None:
     w.draws.clear()
 
 
-@action("errors.C2")
+@action("errors.C2", costly=True)
 def raises(w: World) -> None:
     """Calls a program with sizes that do not fit, and then with others."""
     w.raises("product", w.x(), w.x())
