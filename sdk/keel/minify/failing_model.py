@@ -19,7 +19,7 @@ from keel.minify.delta_debugging import Deadline
 from keel.minify.failure import Failure, Subject
 from keel.minify.graph_program import Program, program_of, runs_of
 from keel.minify.program_script import script
-from keel.minify.reduce import FIRST, HANGING, LATER, Search, fewer_options, reduced
+from keel.minify.reduce import FIRST, HANGING, LATER, Search, fewer_options, reduced, seconds_of_calls
 from keel.minify.trial_process import TrialProcess
 from keel.repro_folder import load_repro
 
@@ -67,6 +67,7 @@ def minify(
         program, failure = _failing(programs, search, when, about)
         say(f"The {program.kind} graph of {program.size} calls fails: {failure.sentence}")
         search.key, search.seconds = failure.key, HANGING if failure.kind == "hang" else LATER
+        search.calls = min(search.calls, HANGING / 2)
         small = reduced(program, search)
         search.subject = fewer_options(small, search)
         say(f"{small.size} calls are left after {search.trials} trials.")
@@ -164,6 +165,7 @@ def _failing(programs: Sequence[Program], search: Search, when: str, about: str)
     """The first graph that fails, called once or several times. Raises KeelError[bad-option] if none does."""
     sentences = list[str]()
     for program in programs:
+        search.calls = seconds_of_calls(program)
         for one in runs_of(program):
             failure = search.failure(one)
             if failure.kind and failure.kind != "invalid" and (not when or failure.kind == when):

@@ -27,6 +27,8 @@ from keel.settings import Settings, read_settings, with_plugins
 from keel.torch_adapter import Captured, captured_function, without_autocast
 
 KINDS = ("crash", "hang", "memory", "raises", "type", "writes", "stale", "nan", "wrong", "slow")
+COMPILING, RUNNING, JUDGING = "compiling", "running", "judging"
+"""What a trial does."""
 SLOWER, LEAST = 3.0, 5e-4
 """A slow program takes this many times as long as eager PyTorch, and this many seconds more."""
 
@@ -108,13 +110,13 @@ def observe(trial: Trial, settings: Settings, say: Callable[[str], None] = lambd
             want = [evaluate(program, *map(fresh, inputs)) for inputs in program.inputs]
     except Exception as e:
         return Failure("invalid", f"Eager PyTorch cannot run it: {message_of(e)[:200]}")
-    say("compiling")
+    say(COMPILING)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", KeelWarning)
         try:
             run = compiled(program, settings)
-            say("running")
-            return _failure_of_runs(program, run, want, trial.when, arithmetic_of(settings))
+            say(RUNNING)
+            return _failure_of_runs(trial, run, want, arithmetic_of(settings), say)
         except MemoryError as e:
             return Failure("memory", f"It ran out of memory: {message_of(e)[:200]}")
         except Exception as e:
@@ -150,8 +152,9 @@ def arithmetic_of(settings: Settings) -> Arithmetic:
 
 
 def _failure_of_runs(
-    program: Program, run: Run, want: Sequence[Sequence[Any]], when: str, arithmetic: Arithmetic
+    trial: Trial, run: Run, want: Sequence[Sequence[Any]], arithmetic: Arithmetic, say: Callable[[str], None]
 ) -> Failure:
+    program = trial.program
     results, copies = [], list[list[Any]]()
     for number, inputs in enumerate(program.inputs):
         own = [fresh(x) for x in inputs]
@@ -166,7 +169,8 @@ def _failure_of_runs(
     for number, (have, right) in enumerate(zip(copies, want, strict=True)):
         if (failure := wrong_type(number, have, right)) is not None:
             return failure
-    if when == "slow":
+    say(JUDGING)
+    if trial.when == "slow":
         return _slowness(program, run)
     for number, (have, inputs) in enumerate(zip(copies, program.inputs, strict=True)):
         wrong = wrong_result(program, inputs, have, arithmetic)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import pickle
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -12,7 +13,7 @@ import torch
 from torch import Tensor
 
 from keel.minify.delta_debugging import Deadline, cut_where, cuts, ddmin, greedy_descent
-from keel.minify.failure import Failure, Subject, Trial
+from keel.minify.failure import RUNNING, Failure, Subject, Trial
 from keel.minify.graph_program import (
     LOW,
     Call,
@@ -29,12 +30,20 @@ from keel.minify.trial_process import TrialProcess
 from keel.torch_adapter import map_leaves
 
 FIRST, LATER, HANGING = 120.0, 30.0, 6.0
-"""The most seconds of CPU time of the first trial, of later ones, and of those of a program that hangs."""
+"""The most seconds of CPU time for each thing that a trial does: in the first trial, in later ones, and if the program
+hangs.
+"""
+CALLS, SLOWEST = 10.0, 500.0
+"""The calls of a program hang after this number of seconds of CPU time, and after this multiple of the time in eager
+PyTorch.
+"""
 
 
 @dataclass
 class Search:
-    """Tries programs, each once, until the ``deadline``. ``key`` is the kind of failure that is looked for."""
+    """Tries programs, each once, until the ``deadline``. ``key`` is the kind of failure that is looked for.
+    ``seconds`` limits each thing that a trial does, and ``calls`` the calls of the program.
+    """
 
     process: TrialProcess
     subject: Subject
@@ -42,6 +51,7 @@ class Search:
     when: str = ""
     key: tuple[str, str] = ("", "")
     seconds: float = FIRST
+    calls: float = FIRST
     trials: int = 0
     known: dict[str, Failure] = field(default_factory=dict)
 
@@ -53,7 +63,7 @@ class Search:
         digest = hashlib.sha256(pickle.dumps(trial)).hexdigest()
         if digest not in self.known:
             self.trials += 1
-            outcome = self.process.run(attempt, trial, seconds=self.seconds)
+            outcome = self.process.run(attempt, trial, seconds=self.seconds, limits={RUNNING: self.calls})
             ended = Failure("invalid" if outcome.end == "raised" else outcome.end, outcome.sentence, outcome.detail)
             self.known[digest] = ended if outcome.end else outcome.result
         return self.known[digest]
@@ -67,6 +77,13 @@ def values_of(program: Program) -> list[Mapping[str, Any]]:
     """The values of all names, for each run."""
     with torch.no_grad():
         return [run_calls(program, inputs) for inputs in program.inputs]
+
+
+def seconds_of_calls(program: Program) -> float:
+    """The seconds of CPU time after which the calls of a program hang."""
+    begin = time.process_time()
+    runs(program)
+    return max(CALLS, SLOWEST * (time.process_time() - begin))
 
 
 def runs(program: Program) -> bool:

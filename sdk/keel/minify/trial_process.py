@@ -11,11 +11,12 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 PRELOAD = "keel.minify.trial_preload"
@@ -53,9 +54,16 @@ class TrialProcess:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def run(self, function: Callable[..., Any], *args: Any, seconds: float) -> Outcome:
-        """The outcome of ``function(*args, say)``, where ``say`` notes what the job does. It hangs if it takes more
-        than ``seconds`` of CPU time, or none for ``QUIET`` seconds; then the process is ended.
+    def run(
+        self,
+        function: Callable[..., Any],
+        *args: Any,
+        seconds: float,
+        limits: Mapping[str, float] = MappingProxyType({}),
+    ) -> Outcome:
+        """The outcome of ``function(*args, say)``, where ``say`` notes what the job does. It hangs if one of these
+        things takes more CPU time than ``limits`` says, or ``seconds``, or none for ``QUIET`` seconds; then the process
+        is ended.
         """
         pipe = self._started()
         doing, watch = "starting", _Watch(self._process.pid, seconds)
@@ -68,7 +76,7 @@ class TrialProcess:
                     continue
                 what, value = pickle.loads(pipe.recv_bytes())
                 if what == "doing":
-                    doing = value
+                    doing, watch = value, _Watch(self._process.pid, limits.get(value, seconds))
                     continue
                 if what == "raised":
                     self.close_process()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
@@ -19,13 +19,16 @@ from keel.minify.trial_process import Outcome, TrialProcess
 from keel.named_models import backend_named
 
 PROGRAM = Program(("x",), (Call("y", "aten.sin.default", (Value("x"),)),), ("y",), ((torch.ones(2),),))
+NO_LIMITS: Mapping[str, float] = {}
 CRASH = Failure("crash", "It died.", "died")
 
 
 class Dying(TrialProcess):
     """Its process dies when a program is compiled."""
 
-    def run(self, function: Callable[..., Any], *args: Any, seconds: float) -> Outcome:
+    def run(
+        self, function: Callable[..., Any], *args: Any, seconds: float, limits: Mapping[str, float] = NO_LIMITS
+    ) -> Outcome:
         return Outcome(end="crash") if function is facts else Outcome(function(*args, lambda text: None))
 
 

@@ -9,7 +9,7 @@ import torch
 from keel.minify import Deadline
 from keel.minify.failure import NONE, Failure, Subject
 from keel.minify.graph_program import Call, Program, Value, evaluate
-from keel.minify.reduce import Search, fewer_options, reduced
+from keel.minify.reduce import CALLS, Search, fewer_options, reduced, seconds_of_calls
 from keel.minify.trial_process import TrialProcess
 
 PROGRAM = Program(
@@ -74,6 +74,10 @@ def test_a_value_that_only_a_dropped_argument_reads_is_dropped_too() -> None:
     program = Program(("x", "a", "b"), (call,), ("s",), ((torch.ones(1), torch.zeros(1), torch.ones(1)),))
     small = reduced(program, Known(lambda program: Failure("wrong")))
     assert small.params == ("x",) and len(small.inputs[0]) == 1
+
+
+def test_calls_may_take_much_longer_than_eager_pytorch() -> None:
+    assert seconds_of_calls(PROGRAM) >= CALLS
 
 
 def test_options_and_backends_that_do_nothing_are_left_out() -> None:

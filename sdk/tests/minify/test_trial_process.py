@@ -26,6 +26,13 @@ def sleep(say: Callable[[str], None]) -> None:
     time.sleep(60)
 
 
+def spin(say: Callable[[str], None]) -> None:
+    say("compiling")
+    say("running")
+    while True:
+        pass
+
+
 def add_up(say: Callable[[str], None]) -> float:
     """Uses the threads of PyTorch, if there are any."""
     return float(torch.ones(1 << 22).sum())
@@ -49,6 +56,8 @@ def test_ends_are_told_apart(process: TrialProcess, monkeypatch: pytest.MonkeyPa
     assert died.end == "crash" and "SIGABRT while computing" in died.sentence
     assert process.run(sleep, seconds=60.0).end == "hang"
     assert process.run(add_up, seconds=60.0).result == 1 << 22
+    spun = process.run(spin, seconds=600.0, limits={"running": 0.2})
+    assert spun.end == "hang" and spun.detail == "running"
     raised = process.run(refuse, seconds=60.0)
     assert raised.end == "raised" and raised.sentence == "ValueError: no"
     assert process.run(double, 5, seconds=60.0).result == 10
