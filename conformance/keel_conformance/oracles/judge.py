@@ -33,6 +33,7 @@ from . import (
     rounding_bias,
     sorting_properties,
     unspecified,
+    zero_signs,
 )
 from .compare import Finding, compare
 from .eager_variants import eager_variants, result_of
@@ -307,7 +308,8 @@ def _compare(got: Any, want: Any, expected: Expected, k: int, inputs: Inputs, op
             floor=relative_to_eager.error_floor(expected.member.name, bind(call)),
         )
     flushes = inexact(want.dtype) and want.dtype.to_real() in expected.arithmetic.flushes_subnormals
-    zeros = signed_zeros(expected.member) and not flushes
+    zeros = not flushes and zero_signs.differ(expected.member, got, want)
+    zeros = zeros and zero_signs.are_decided(expected.member, op, inputs)
     eager = [
         x
         for x in (want, *expected.there[k : k + 1])
@@ -319,13 +321,6 @@ def _compare(got: Any, want: Any, expected: Expected, k: int, inputs: Inputs, op
             got, expected.tracked[k], [*eager, *eager_variants(op, inputs, k, want)], zeros=zeros, flushes=flushes
         )
     return result
-
-
-def signed_zeros(member: Op) -> bool:
-    """Whether the sign of a result that is exactly zero is decided."""
-    if member.kind != "primitive" or member.numerics.free_zero_sign:
-        return False
-    return bool(member.budget) and all(b.ulps is not None for b in member.budget.values())
 
 
 def expected_of(member: Op, op: Any, inputs: Inputs, eager: tuple[Any, ...], arithmetic: Arithmetic = IEEE) -> Expected:

@@ -212,7 +212,7 @@ def _primitive(
         bounds = rule(CallContext(op, member, args, kwargs, outs, arithmetic, coarse))
     if member.unspecified is not None:
         bounds = _without_unspecified(CallContext(op, member, args, kwargs, outs), bounds)
-    if member.numerics.identities:
+    if member.numerics.identities or member.numerics.converts:
         bounds = [_steady(member, o, b, args, kwargs, coarse) for o, b in zip(outs, bounds, strict=True)]
     if inner:
         bounds = [_flushed(o, b, arithmetic) for o, b in zip(outs, bounds, strict=True)]
@@ -271,18 +271,18 @@ def _steady(
     member: Op, out: Any, bound: ErrorBound, args: Sequence[Any], kwargs: Mapping[str, Any], coarse: torch.dtype | None
 ) -> ErrorBound:
     """The bound without a rounding where there is nothing to round: of operands without error, of which all are
-    multiples of a sixteenth or one is an identity, a result that the dtype has; and what is multiplied by 0 and sure to
-    be finite.
+    multiples of a sixteenth or one is an identity or all are converted, a result that the dtype has; and what is
+    multiplied by 0 and sure to be finite.
     """
     facts = member.numerics
     if not isinstance(out, Tensor) or not out.is_floating_point() or bound.value is None or not bound.ulps:
         return bound
-    known, small, idle, none = (torch.full((), b) for b in (True, facts.keeps_dyadics, False, False))
+    known, small, idle, none = (torch.full((), b) for b in (True, facts.keeps_dyadics, facts.converts, False))
     for k, x in enumerate(tree_leaves((args, kwargs))):
         if isinstance(x, Tensor | int | float):
             value = wide(x).double() if isinstance(x, Tensor) else torch.tensor(float(x), dtype=torch.float64)
             small = small & (value * 16 == (value * 16).round()) & (value.abs() <= FAR)
-            if len(args) == 2 and not kwargs and (identity := facts.identities[k]) is not None:
+            if len(args) == 2 and not kwargs and facts.identities and (identity := facts.identities[k]) is not None:
                 idle = idle | (value.abs() == identity)
             error = error_of(x)
             sure = torch.full((), True) if error is None else error == 0

@@ -19,9 +19,10 @@ from keel.testing import claims_of
 from ..cases.case import Inputs
 from ..harness.backend_under_test import GROUP, load_backend
 from ..harness.backend_worker import overload, with_device_kwarg
+from ..oracles import zero_signs
 from ..oracles.compare import TIMES
 from ..oracles.error_rules import flat, widened
-from ..oracles.judge import expected_of, narrow_result, signed_zeros
+from ..oracles.judge import expected_of, narrow_result
 from ..oracles.relative_to_eager import eager_error
 from ..oracles.tracked_tensor import error_of, inexact, overflow, ulp, wide
 from ..pytree import tree_map
@@ -272,7 +273,7 @@ def _values(calls: FailingCalls, v: Verdict) -> list[str]:
     error = torch.where(near & (reference.abs() < overflow(want.dtype)), torch.inf, error)
     signs = (
         " & ((expected != 0) | (found.signbit() == expected.signbit()))"
-        if (signed_zeros(member) and not want.is_complex() and not bool(error.any()))
+        if (zero_signs.are_decided(member, op, inputs) and not want.is_complex() and not bool(error.any()))
         else ""
     )
     return [

@@ -93,7 +93,14 @@ def _backward(
 
 # -- rectifiers ---------------------------------------------------------------------------------------
 
-_forward("relu", "max(x, 0).", _NAN, Clause("-0 may give 0 of either sign.", About.ZERO), dtypes=REALS)
+_forward(
+    "relu",
+    "max(x, 0).",
+    _NAN,
+    Clause("-0 may give 0 of either sign.", About.ZERO),
+    dtypes=REALS,
+    numerics=Numerics(free_zero_sign=True),
+)
 _forward("relu6", "min(max(x, 0), 6).", _NAN, dtypes=REALS)
 _forward(
     "threshold",
