@@ -12,7 +12,7 @@ from keel.opset import Op
 from ...by_member import ByMember
 from ..domain import Domain, Levels
 from ..values import SeededValues
-from .call_templates import FLOATS, CallTemplate, DerivedArg, TensorArg, domain, when
+from .call_templates import FLOATS, CallTemplate, DerivedArg, TensorArg, domain, usual, when
 
 aten = torch.ops.aten
 FLASH = "aten._scaled_dot_product_flash_attention_for_cpu"
@@ -25,7 +25,9 @@ SIZES: Mapping[str, tuple[int, int, int, int, int]] = {
     "17q5k": (1, 3, 17, 5, 7),
     "65q129k": (1, 1, 65, 129, 32),
     "16q16k": (2, 4, 16, 16, 64),
+    "257q300k": (1, 4, 257, 300, 64),
 }
+MANY = "257q300k"
 """Batch, heads, queries, keys, elements of a head."""
 MASKS = ("none", "causal", "additive", "hidden_row", "broadcast", "by_sample")
 SCALES: Mapping[str, float | None] = {"usual": None, "1": 1.0, "0.05": 0.05}
@@ -219,7 +221,7 @@ def _encoder(levels: Levels) -> CallTemplate:
 
 # -- their domains ----------------------------------------------------------------------------------------------------
 
-_FACTORS = {"size": tuple(SIZES), "mask": MASKS, "scale": tuple(SCALES)}
+_FACTORS = {"size": usual(SIZES, MANY), "mask": MASKS, "scale": tuple(SCALES)}
 _LAY = ("contiguous", "offset", "rows_apart")
 """Where elements of a head are not adjacent, eager PyTorch's kernel reads others."""
 _KINDS = ("random", "duplicates")
@@ -241,6 +243,7 @@ declare(
         kinds=_KINDS,
         lay=_LAY,
         priority=_TELLING,
+        many={"size": MANY, "mask": "none"},
         covers={
             "C1": lambda levels: True,
             "C2": lambda levels: True,
@@ -259,6 +262,7 @@ declare(
         kinds=_KINDS,
         lay=_LAY,
         priority=_TELLING,
+        many={"size": MANY, "mask": "none"},
         untested={"C2": "Eager PyTorch's processor kernel gives no gradient of a mask."},
     ),
 )

@@ -5,7 +5,7 @@ A family says which factors its calls have beside dtype, layout and values, and 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from itertools import combinations, product
@@ -32,6 +32,7 @@ __all__ = [
     "always",
     "domain",
     "invalid_call",
+    "usual",
     "when",
 ]
 
@@ -46,6 +47,15 @@ NONFINITE = "nonfinite"
 """A class of values that are random but for some zeros of both signs, infinities and NaN: sums do not overflow."""
 ACCUMULATED = 24
 """Bits of what 16-bit floats are summed in at the least."""
+
+LARGE = ("f32", "bf16", "f16", "i64")
+"""Dtypes in which calls with more than 65,536 elements are tried."""
+
+
+def usual(table: Mapping[str, Any], many: str) -> tuple[str, ...]:
+    """The levels of a table of sizes but the one with more than 65,536 elements."""
+    return tuple(name for name in table if name != many)
+
 
 Drawn = Callable[[SeededValues, torch.dtype, tuple[int, ...], str], torch.Tensor]
 Condition = Callable[[Levels], bool]
@@ -111,11 +121,13 @@ def domain(
     invalid_calls: tuple[InvalidCall, ...] = (),
     why_few: str = "",
     facets: Mapping[str, frozenset[str]] | None = None,
+    many: Levels | None = None,
 ) -> Domain:
     """The domain of calls that ``ask`` gives for the levels of ``factors``, None for a choice that gives no call.
 
     ``telling`` are wishes, completed by the first levels that go with them. ``cites`` has when a clause is witnessed;
-    of others the words of the clause decide (``16-bit``: in such dtypes; ``NaN``: with special values).
+    of others the words of the clause decide (``16-bit``: in such dtypes; ``NaN``: with special values). ``many`` are
+    levels, which no factor need have, of calls with more than 65,536 elements: a few extra cases have them.
     """
     dtypes = tuple(dtypes) or op.dtypes or FLOATS
     calls = _Calls(factors, template, tuple(lay), dtypes)
@@ -142,7 +154,21 @@ def domain(
         covers=lambda levels: [c for c, holds in conditions.items() if holds(levels)],
     )
     wishes = [w for w in (_completed(made, wish) for wish in priority) if w is not None]
-    return replace(made, priority=tuple({tuple(w.items()): w for w in wishes}.values()))
+    return replace(
+        made,
+        priority=tuple({tuple(w.items()): w for w in wishes}.values()),
+        extra=tuple(_of_many(made, many)) if many else (),
+    )
+
+
+def _of_many(made: Domain, many: Levels) -> Iterator[Levels]:
+    """A choice of each dtype whose indices matter, or of the one that is named."""
+    for dtype in (many["dtype"],) if "dtype" in many else LARGE:
+        if dtype in made.factors["dtype"]:
+            plain = {"dtype": dtype, "layout": "contiguous", "which": "all", "values": made.factors["values"][0]}
+            base = _completed(made, {**plain, **many})
+            if base is not None:
+                yield {**base, **many, **plain}
 
 
 def _has(dtype: str, values: str) -> bool:

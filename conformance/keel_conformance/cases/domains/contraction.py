@@ -45,6 +45,8 @@ SCALES: Mapping[str, tuple[float, float]] = {
 """beta and alpha."""
 BESIDES = ("full", "row", "rows", "column", "scalar")
 NOTHING = when(k="0")
+MANY, MANY_ROWS = {"k": "4096", "size": "17x2"}, {"rows": "17", "k": "4096"}
+"""Sizes of calls with more than 65,536 elements."""
 
 
 def _sizes(levels: Levels) -> tuple[int, int, int] | None:
@@ -321,6 +323,7 @@ def _mv_like(op: Op, ask: Callable[[Levels], CallTemplate | None], factors: Mapp
         kinds=KINDS,
         covers={**_ROUNDED, "C2": when(dtype=("i64", "i32", "i16", "i8", "u8"))},
         priority=_telling(),
+        many=MANY_ROWS if "rows" in factors else None,
     )
 
 
@@ -338,6 +341,7 @@ def _build_added(
         dtypes=floats,
         kinds=KINDS,
         priority=_telling(),
+        many=MANY if "size" in factors else MANY_ROWS,
         covers={"C1": lambda levels: True, "C3": when(dtype=("f16", "bf16")), "C4": NOTHING},
         untested=untested,
     )
@@ -369,6 +373,7 @@ declare(
         kinds=(*KINDS, "wide"),
         covers=_SUMMED,
         priority=_telling({"dtype": "i32", "k": "65", "size": "33x31", "values": "wide"}),
+        many=MANY,
         invalid_calls=_shapes("aten.mm.default"),
     ),
 )
@@ -382,6 +387,7 @@ declare(
         kinds=(*KINDS, "wide"),
         covers=_SUMMED,
         priority=_telling(),
+        many=MANY,
         invalid_calls=_shapes("aten.bmm.default", True),
     ),
 )

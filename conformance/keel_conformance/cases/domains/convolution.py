@@ -17,8 +17,9 @@ from ..shapes import shapes
 from .call_templates import FLOATS, CallTemplate, TensorArg, domain, invalid_call, when
 
 KINDS = ("random", "nonfinite", "cancel", "exact", "duplicates")
-SIZES = shapes("7x9", "13", "5x4x6", "33", "1x1", "8x8", "17x5", "1", "129", "2x3x3", "3x3", "4x33")
+SIZES = shapes("7x9", "13", "5x4x6", "33", "1x1", "8x8", "17x5", "1", "129", "2x3x3", "3x3", "4x33", "97x71")
 """Of planes."""
+MANY = {"plane": "97x71-k3p1", "channels": "16to32"}
 
 
 @dataclass(frozen=True)
@@ -366,6 +367,7 @@ declare(
         covers=_CITES,
         invalid_calls=_negatives(),
         facets=_facets(),
+        many=MANY,
     ),
 )
 declare(
@@ -390,6 +392,7 @@ declare(
         facets=_facets(),
         rules=(Rule(("dtype", "mask"), _masked),),
         covers={"C2": lambda levels: levels["mask"] != "all", "C3": when(dtype=("f16", "bf16"))},
+        many=MANY,
     ),
 )
 declare(

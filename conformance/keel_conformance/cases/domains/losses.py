@@ -15,11 +15,12 @@ from ...by_member import ByMember
 from ..domain import Domain, Levels
 from ..shapes import shapes
 from ..values import SeededValues
-from .call_templates import FLOATS, CallTemplate, DerivedArg, TensorArg, domain, when
+from .call_templates import FLOATS, CallTemplate, DerivedArg, TensorArg, domain, usual, when
 
 aten = torch.ops.aten
 REDUCTIONS: Mapping[str, int] = {"each": 0, "mean": 1, "sum": 2}
-SHAPES = shapes("3x5", "17", "0d", "2x3x4x5", "1", "33x65", "1025")
+SHAPES = shapes("3x5", "17", "0d", "2x3x4x5", "1", "33x65", "1025", "300x257")
+MANY, MANY_CLASSES = "300x257", "600of129"
 _Drawn = Callable[[SeededValues, torch.dtype, tuple[int, ...], str], torch.Tensor]
 
 
@@ -91,6 +92,7 @@ CLASSES: Mapping[str, tuple[int, int, tuple[int, ...]]] = {
     "1of3at1x1": (1, 3, (1, 1)),
     "3of9at7x5": (3, 9, (7, 5)),
     "lone": (0, 6, ()),
+    "600of129": (600, 129, ()),
 }
 """Samples, classes, sizes of an image."""
 
@@ -139,7 +141,7 @@ def _nll(back: bool) -> Callable[[Levels], CallTemplate | None]:
 
 
 def _of_image(image: bool, back: bool) -> dict[str, tuple[str, ...]]:
-    sizes = tuple(s for s in CLASSES if not back or (("at" in s) == image))
+    sizes = tuple(s for s in usual(CLASSES, MANY_CLASSES) if not back or (("at" in s) == image))
     return {
         "size": sizes,
         "reduction": tuple(REDUCTIONS),
@@ -228,12 +230,22 @@ def _declare(
     name: str, operands: _Of, untested: Mapping[str, str] = MappingProxyType({}), **more: tuple[str, ...]
 ) -> None:
     """A loss of each element, and its gradient."""
-    factors = {"shape": tuple(SHAPES), "reduction": tuple(REDUCTIONS), **more}
-    declare(name, lambda op: domain(op, factors, _elementwise(name, operands, False), kinds=_KINDS, untested=untested))
+    factors = {"shape": usual(SHAPES, MANY), "reduction": tuple(REDUCTIONS), **more}
+    declare(
+        name,
+        lambda op: domain(
+            op, factors, _elementwise(name, operands, False), kinds=_KINDS, untested=untested, many={"shape": MANY}
+        ),
+    )
     declare(
         f"{name}_backward",
         lambda op: domain(
-            op, factors, _elementwise(name, operands, True), kinds=_KINDS, covers={"C2": when(reduction="mean")}
+            op,
+            factors,
+            _elementwise(name, operands, True),
+            kinds=_KINDS,
+            covers={"C2": when(reduction="mean")},
+            many={"shape": MANY},
         ),
     )
 
@@ -287,7 +299,7 @@ declare(
     lambda op: domain(
         op,
         {
-            "shape": tuple(s for s in SHAPES if s != "0d"),
+            "shape": tuple(s for s in usual(SHAPES, MANY) if s != "0d"),
             "reduction": tuple(REDUCTIONS),
             "reach": tuple(FAR),
             "weight": ("weight", "positive", "none", "weight_positive"),
@@ -295,6 +307,7 @@ declare(
         _logits,
         kinds=_KINDS,
         covers={"C2": when(reach="far")},
+        many={"shape": MANY},
     ),
 )
 declare(
@@ -310,6 +323,7 @@ declare(
             "C4": lambda levels: levels["ignored"] == "all" and levels["reduction"] == "mean",
         },
         untested={"C5": "Eager PyTorch ends the process in some builds, or raises."},
+        many={"size": MANY_CLASSES},
         priority=(
             {"dtype": "f32", "size": "5of7", "reduction": "mean", "ignored": "some", "index": "0", "weight": "weight"},
             {
@@ -327,13 +341,20 @@ declare(
 )
 declare(
     "nll_loss_backward",
-    lambda op: domain(op, _of_image(False, True), _nll(True), kinds=_KINDS, covers={"C2": when(reduction="mean")}),
+    lambda op: domain(
+        op,
+        _of_image(False, True),
+        _nll(True),
+        kinds=_KINDS,
+        covers={"C2": when(reduction="mean")},
+        many={"size": MANY_CLASSES},
+    ),
 )
 declare(
     "nll_loss2d_backward", lambda op: domain(op, _of_image(True, True), _nll(True), kinds=_KINDS, lay=("contiguous",))
 )
 _MARGIN = {
-    "size": tuple(CLASSES),
+    "size": usual(CLASSES, MANY_CLASSES),
     "reduction": tuple(REDUCTIONS),
     "p": ("1", "2"),
     "margin": ("1", "0.5", "2"),
@@ -346,6 +367,7 @@ declare(
         _MARGIN,
         _margin(False),
         dtypes=FLOATS[:2],
+        many={"size": MANY_CLASSES},
         kinds=_KINDS[::2],
         covers={"C2": lambda levels: True, "C4": when(size="lone")},
     ),
@@ -357,6 +379,7 @@ declare(
         _MARGIN,
         _margin(True),
         dtypes=FLOATS[:2],
+        many={"size": MANY_CLASSES},
         kinds=("random", "duplicates"),
     ),
 )
@@ -364,7 +387,7 @@ declare(
     "multilabel_margin_loss",
     lambda op: domain(
         op,
-        {"size": tuple(CLASSES), "reduction": tuple(REDUCTIONS)},
+        {"size": usual(CLASSES, MANY_CLASSES), "reduction": tuple(REDUCTIONS)},
         _multilabel(False),
         dtypes=FLOATS[:2],
         kinds=("random", "duplicates", "exact"),
@@ -374,7 +397,7 @@ declare(
     "multilabel_margin_loss_backward",
     lambda op: domain(
         op,
-        {"size": tuple(CLASSES), "reduction": tuple(REDUCTIONS)},
+        {"size": usual(CLASSES, MANY_CLASSES), "reduction": tuple(REDUCTIONS)},
         _multilabel(True),
         dtypes=FLOATS[:2],
         kinds=("random", "duplicates"),

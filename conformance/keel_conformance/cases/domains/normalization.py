@@ -14,7 +14,7 @@ from ...by_member import ByMember
 from ..domain import Domain, Levels
 from ..shapes import shapes
 from ..values import SeededValues
-from .call_templates import CallTemplate, DerivedArg, TensorArg, domain, when
+from .call_templates import CallTemplate, DerivedArg, TensorArg, domain, usual, when
 
 aten = torch.ops.aten
 ROWS: Mapping[str, tuple[tuple[int, ...], int]] = {
@@ -28,9 +28,11 @@ ROWS: Mapping[str, tuple[tuple[int, ...], int]] = {
     "0x9": ((0, 9), 1),
     "17x16": ((17, 16), 1),
     "1x1000": ((1, 1000), 1),
+    "520x129": ((520, 129), 1),
 }
 """Sizes, and how many of the last are normalized over."""
-IMAGES = shapes("2x6x4x5", "3x4", "2x8x9", "1x6x1x1", "2x2x3x2x3", "4x12x17", "5x1x33", "2x32x2x2")
+IMAGES = shapes("2x6x4x5", "3x4", "2x8x9", "1x6x1x1", "2x2x3x2x3", "4x12x17", "5x1x33", "2x32x2x2", "2x6x97x71")
+MANY_ROWS, MANY_IMAGES = "520x129", "2x6x97x71"
 DATA = ("plain", "large_mean", "tiny", "constant", "nonfinite", "large", "exact")
 """What the elements are like; with a large mean, sums of squares alone lose the variance."""
 AFFINE = ("both", "neither", "weight", "bias")
@@ -258,15 +260,17 @@ def _rows(
     ask: Callable[[Levels], CallTemplate | None],
     factors: Mapping[str, tuple[str, ...]],
     cites: Mapping[str, Callable[[Levels], bool]],
+    **many: str,
 ) -> Domain:
     return domain(
         op,
-        {"size": tuple(ROWS), **factors},
+        {"size": usual(ROWS, MANY_ROWS), **factors},
         ask,
         kinds=("own",),
         covers=cites,
         lay=_LAY,
         priority=_telling("3x33", "5x8", "2x129"),
+        many={"size": MANY_ROWS, "data": "plain", **many},
     )
 
 
@@ -280,11 +284,12 @@ def _images(
     """Eager PyTorch's own group norm takes row-major tensors alone."""
     return domain(
         op,
-        {"size": tuple(IMAGES), **factors},
+        {"size": usual(IMAGES, MANY_IMAGES), **factors},
         ask,
         kinds=("own",),
         covers=cites,
         priority=_telling("2x6x4x5", "2x8x9", "4x12x17"),
+        many={"size": MANY_IMAGES, "data": "plain"},
         **{"lay": _LAY, **more},
     )
 
@@ -302,7 +307,7 @@ declare(
         op, _rms, {"data": DATA, "affine": AFFINE[1:3], "eps": (*EPS, "none")}, {"C2": when(eps="none"), "C3": _NAN}
     ),
 )
-declare("layer_norm_backward", lambda op: _rows(op, _layer_back, _MASKED, {}))
+declare("layer_norm_backward", lambda op: _rows(op, _layer_back, _MASKED, {}, dtype="f32"))
 declare(
     "group_norm",
     lambda op: _images(

@@ -15,7 +15,7 @@ from ...by_member import ByMember
 from ..domain import Domain, InvalidCall, Levels
 from ..layout_classes import LAYOUTS
 from ..values import SeededValues
-from .call_templates import FLOATS, CallTemplate, DerivedArg, TensorArg, domain, invalid_call, when
+from .call_templates import FLOATS, CallTemplate, DerivedArg, TensorArg, domain, invalid_call, usual, when
 
 aten = torch.ops.aten
 MAXIMA = ("random", "specials", "duplicates", "ties", "exact", "wide")
@@ -29,9 +29,17 @@ PLANES: Mapping[int, Mapping[str, tuple[int, ...]]] = {
         "33x17": (1, 2, 33, 17),
         "3x129": (1, 1, 3, 129),
         "none": (0, 2, 4, 4),
+        "257x129": (1, 2, 257, 129),
     },
-    3: {"6x5x7": (2, 3, 6, 5, 7), "1x1x1": (1, 1, 1, 1, 1), "no_batch": (2, 4, 5, 9), "3x8x17": (1, 2, 3, 8, 17)},
+    3: {
+        "6x5x7": (2, 3, 6, 5, 7),
+        "1x1x1": (1, 1, 1, 1, 1),
+        "no_batch": (2, 4, 5, 9),
+        "3x8x17": (1, 2, 3, 8, 17),
+        "41x41x41": (1, 1, 41, 41, 41),
+    },
 }
+MANY = {2: "257x129", 3: "41x41x41"}
 
 
 @dataclass(frozen=True)
@@ -254,11 +262,11 @@ _CEIL = ("floor", "ceil")
 
 
 def _windows(rank: int) -> dict[str, tuple[str, ...]]:
-    return {"plane": tuple(PLANES[rank]), "window": tuple(WINDOWS), "ceil": _CEIL}
+    return {"plane": usual(PLANES[rank], MANY[rank]), "window": tuple(WINDOWS), "ceil": _CEIL}
 
 
 def _places(rank: int) -> dict[str, tuple[str, ...]]:
-    return {"plane": tuple(PLANES[rank]), "outs": tuple(OUTS[rank])}
+    return {"plane": usual(PLANES[rank], MANY[rank]), "outs": tuple(OUTS[rank])}
 
 
 def _too_much(name: str, rank: int, *more: Any) -> tuple[InvalidCall, ...]:
@@ -310,13 +318,21 @@ declare = BUILD.declare
 declare(
     "im2col",
     lambda op: domain(
-        op, {"plane": tuple(PLANES[2]), "window": tuple(WINDOWS)}, _columns(False), kinds=("random", "specials")
+        op,
+        {"plane": usual(PLANES[2], MANY[2]), "window": tuple(WINDOWS)},
+        _columns(False),
+        kinds=("random", "specials"),
+        many={"plane": MANY[2]},
     ),
 )
 declare(
     "col2im",
     lambda op: domain(
-        op, {"plane": tuple(PLANES[2]), "window": tuple(WINDOWS)}, _columns(True), kinds=("random", "exact", "cancel")
+        op,
+        {"plane": usual(PLANES[2], MANY[2]), "window": tuple(WINDOWS)},
+        _columns(True),
+        kinds=("random", "exact", "cancel"),
+        many={"plane": MANY[2]},
     ),
 )
 
@@ -335,6 +351,7 @@ def _pools(rank: int) -> Mapping[str, Callable[[Op], Domain]]:
             lay=LAYOUTS if rank == 2 else [x for x in LAYOUTS if x != "channels_last"],
             covers={"C2": _TIED},
             invalid_calls=_too_much(f"aten.max_pool{d}_with_indices.default", rank),
+            many={"plane": MANY[rank]},
         ),
         f"avg_pool{d}": lambda op: domain(
             op,
@@ -345,6 +362,7 @@ def _pools(rank: int) -> Mapping[str, Callable[[Op], Domain]]:
             dtypes=FLOATS if rank == 2 else FLOATS[:2],
             covers={"C1": when(window=("k3s2p1", "k4s3p2"))},
             invalid_calls=_too_much(f"aten.avg_pool{d}.default", rank),
+            many={"plane": MANY[rank]},
         ),
         f"avg_pool{d}_backward": lambda op: domain(
             op,
@@ -352,6 +370,7 @@ def _pools(rank: int) -> Mapping[str, Callable[[Op], Domain]]:
             _avg(rank, True),
             kinds=("random", "exact", "cancel"),
             priority=_telling(rank),
+            many={"plane": MANY[rank]},
             dtypes=FLOATS if rank == 2 else FLOATS[:2],
         ),
         f"max_pool{d}_with_indices_backward": lambda op: domain(
@@ -360,6 +379,7 @@ def _pools(rank: int) -> Mapping[str, Callable[[Op], Domain]]:
             _max_back(rank),
             kinds=("random", "exact", "duplicates"),
             priority=_telling(rank),
+            many={"plane": MANY[rank]},
             lay=("contiguous",) if rank == 3 else ("contiguous", "offset", "gapped"),
         ),
     }
@@ -368,12 +388,23 @@ def _pools(rank: int) -> Mapping[str, Callable[[Op], Domain]]:
 def _adaptive_pools(rank: int) -> Mapping[str, Callable[[Op], Domain]]:
     d = f"{rank}d"
     return {
-        f"adaptive_avg_pool{d}": lambda op: domain(op, _places(rank), _adaptive("avg", rank), kinds=MEANS),
+        f"adaptive_avg_pool{d}": lambda op: domain(
+            op, _places(rank), _adaptive("avg", rank), kinds=MEANS, many={"plane": MANY[rank]}
+        ),
         f"adaptive_max_pool{d}": lambda op: domain(
-            op, _places(rank), _adaptive("max", rank), kinds=MAXIMA, covers={"C3": _TIED}
+            op,
+            _places(rank),
+            _adaptive("max", rank),
+            kinds=MAXIMA,
+            covers={"C3": _TIED},
+            many={"plane": MANY[rank]},
         ),
         f"adaptive_avg_pool{d}_backward": lambda op: domain(
-            op, _places(rank), _adaptive_back("avg", rank), kinds=("random", "exact", "cancel")
+            op,
+            _places(rank),
+            _adaptive_back("avg", rank),
+            kinds=("random", "exact", "cancel"),
+            many={"plane": MANY[rank]},
         ),
         f"adaptive_max_pool{d}_backward": lambda op: domain(
             op,
@@ -406,7 +437,7 @@ def _fractional_pools(rank: int) -> Mapping[str, Callable[[Op], Domain]]:
         ),
         f"max_unpool{d}": lambda op: domain(
             op,
-            {"plane": tuple(PLANES[rank]), "grown": ("2", "1", "3")},
+            {"plane": usual(PLANES[rank], MANY[rank]), "grown": ("2", "1", "3")},
             _unpool(rank),
             kinds=("random", "specials", "exact"),
             untested={

@@ -14,7 +14,7 @@ from ...by_member import ByMember
 from ..domain import Domain, Levels
 from ..shapes import shapes
 from ..values import SeededValues
-from .call_templates import FLOATS, CallTemplate, TensorArg, domain, when
+from .call_templates import FLOATS, CallTemplate, TensorArg, domain, usual, when
 
 RESIZED: Mapping[str, tuple[tuple[int, ...], tuple[int, ...]]] = {
     "7to10": ((7,), (10,)),
@@ -33,7 +33,9 @@ RESIZED: Mapping[str, tuple[tuple[int, ...], tuple[int, ...]]] = {
     "5x4x3to2x3x1": ((5, 4, 3), (2, 3, 1)),
     "1x2x3to2x2x7": ((1, 2, 3), (2, 2, 7)),
     "3x5x7to5x8x4": ((3, 5, 7), (5, 8, 4)),
+    "129x257to65x300": ((129, 257), (65, 300)),
 }
+MANY = "129x257to65x300"
 BATCH = shapes("2x3", "1x1", "1x17")
 SCALES = ("none", "ratio", "other")
 """No scales, those that sizes have, and ones near them, as a caller that rounds gives them."""
@@ -148,7 +150,7 @@ def _build_resized(op: Op) -> Domain:
     names = {k: name for name in packets for k in (1, 2, 3) if f"{k}d" in name}
     aligned = "nearest" not in op.name
     nearest, aa = "nearest" in op.name, op.name.endswith(("_aa", "_aa_backward"))
-    sizes = tuple(s for s, (n, _) in RESIZED.items() if len(n) in names)
+    sizes = tuple(s for s in usual(RESIZED, MANY) if len(RESIZED[s][0]) in names)
     factors = {
         "size": sizes,
         "batch": tuple(BATCH),
@@ -176,6 +178,7 @@ def _build_resized(op: Op) -> Domain:
         kinds=kinds,
         untested=untested,
         covers={"C1": lambda levels: True},
+        many={"size": MANY, "batch": "2x3", "scales": "none"} if 2 in names else None,
         priority=(
             {"dtype": "f32", "size": "7x9to5x4", "scales": "none", "corners": "not", "values": "random"},
             {
