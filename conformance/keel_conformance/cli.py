@@ -38,11 +38,13 @@ from .levels.standing import headline, standings, unmet
 from .report import join_names
 from .reporting.write_reports import SECONDS, reports
 from .results.verdict import BAD, Verdict, conforms, declarations, totals
+from .witnesses.cli import witnesses_command
 from .workers.command_run import Interruption, PlainProgress, interruptible, progress_on
 
 app = typer.Typer(add_completion=False)
 for name, command in COMMANDS.items():
     app.command(name)(command)
+app.command("witnesses")(witnesses_command)
 GIB = 2**30
 MAKER = "keel conform"
 

@@ -123,6 +123,7 @@ CONFORMANCE = (
     "kernels",
     "levels",
     "harness",
+    "witnesses",
     "repro",
     "reporting",
     "certificate",

@@ -8,6 +8,7 @@ from functools import cache
 
 from keel.opset import MEMBERS, Op
 
+from ..anchors import anchors_of
 from ..domain import Domain
 from ..exclusions import why_excluded
 from ..from_samples import domain_from_samples
@@ -57,7 +58,18 @@ BUILDERS: tuple[Callable[[Op], Domain | None], ...] = (pointwise.build, reductio
 
 @cache
 def domain_of(name: str) -> Domain | None:
-    """The domain of a member; None for one that is exempt, that this PyTorch lacks, or that no call is known of."""
+    """The domain of a member, with its anchors; None for one that is exempt, that this PyTorch lacks, or that no call
+    is known of.
+    """
+    domain = declared_domain(name)
+    if domain is None:
+        return None
+    possible = (levels for levels in anchors_of(name) if levels.keys() == domain.factors.keys())
+    return replace(domain, extra=(*domain.extra, *possible))
+
+
+def declared_domain(name: str) -> Domain | None:
+    """The same domain without the anchors."""
     op = MEMBERS[name]
     if why_excluded(op) is not None or not op.targets:
         return None
