@@ -15,7 +15,7 @@ from .tracked_tensor import plain_of, tracked
 
 
 def differ(member: Op, got: Any, want: Tensor) -> bool:
-    """Whether an element is a zero of one sign in ``got`` and of the other in ``want``. Of a composite only -0 in
+    """Whether an element is a zero of one sign in ``got`` and of the other in ``want``. For a composite only -0 in
     ``want`` counts, which is an element of an operand: a zero that fills may come from a product with 0.
     """
     if not want.dtype.is_floating_point or not isinstance(got, Tensor) or got.shape != want.shape:
