@@ -20,7 +20,7 @@ from ..cli_options import CORES, choose, match_patterns
 from ..harness.executor import PRELOAD
 from ..workers.pool import run_all
 from ..workers.spawn import forked
-from .report import OperatorTable, as_json, by_class
+from .table_report import OperatorTable, as_json, by_class
 from .witness_table import cells_of, is_judged
 
 LIMIT = 3600.0

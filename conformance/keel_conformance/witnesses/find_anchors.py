@@ -91,9 +91,9 @@ def anchors_for(name: str, seed: int = 0) -> list[Levels]:
 
 def write_anchors(names: Sequence[str]) -> None:
     """Brings ``FILE`` up to date for these members; removes those that there are no more."""
-    found = json.loads(FILE.read_text()) if FILE.is_file() else {}
-    found |= {name: anchors_for(name) for name in names}
-    rows = [f"{json.dumps(name)}: {json.dumps(found[name])}" for name in MEMBERS if found.get(name)]
+    anchors = json.loads(FILE.read_text()) if FILE.is_file() else {}
+    anchors |= {name: anchors_for(name) for name in names}
+    rows = [f"{json.dumps(name)}: {json.dumps(anchors[name])}" for name in MEMBERS if anchors.get(name)]
     FILE.write_text("{\n" + ",\n".join(rows) + "\n}\n")
 
 

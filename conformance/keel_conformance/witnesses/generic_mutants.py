@@ -22,9 +22,9 @@ from ..oracles.error_rules import flat
 from ..pytree import tensor_leaves, tree_map
 
 FLOATS = (torch.float32, torch.bfloat16, torch.float16)
-WHOLE = (torch.int64,)
+INTEGERS = (torch.int64,)
 TRUTH = (torch.bool,)
-DTYPES = (*FLOATS, *WHOLE, *TRUTH)
+DTYPES = (*FLOATS, *INTEGERS, *TRUTH)
 """Dtypes in which every class is to be shown."""
 VECTOR = 8
 """Elements of a vector: what is left over behind the last whole one is the tail."""
@@ -105,10 +105,12 @@ def _most(x: Tensor) -> float:
 
 def _coarse(x: Tensor) -> Tensor:
     """``x`` with the lower half of the bits of its significands cleared."""
-    bits, whole = {torch.float32: (12, torch.int32), torch.bfloat16: (4, torch.int16), torch.float16: (5, torch.int16)}[
-        x.dtype
-    ]
-    return (x.contiguous().view(whole) & -(1 << bits)).view(x.dtype)
+    bits, integer = {
+        torch.float32: (12, torch.int32),
+        torch.bfloat16: (4, torch.int16),
+        torch.float16: (5, torch.int16),
+    }[x.dtype]
+    return (x.contiguous().view(integer) & -(1 << bits)).view(x.dtype)
 
 
 def _again(x: Tensor) -> Tensor:
@@ -218,42 +220,42 @@ VALUES = (
     WitnessClass(
         "equal",
         "takes equal elements for different ones",
-        (*FLOATS, *WHOLE),
+        (*FLOATS, *INTEGERS),
         _elements(lambda x: _again(x) > 0, _told_apart),
         _values("duplicates", "exact", "ties"),
     ),
     WitnessClass(
         "0",
         "takes 0 for 1",
-        WHOLE,
+        INTEGERS,
         _elements(lambda x: x == 0, torch.ones_like),
         _values("specials", "duplicates", "random"),
     ),
     WitnessClass(
         "negative",
         "takes negative integers for unsigned ones",
-        WHOLE,
+        INTEGERS,
         _elements(lambda x: x < 0, lambda x: x & torch.iinfo(x.dtype).max),
         _values("random", "specials", "wide"),
     ),
     WitnessClass(
         "wide",
         "reads 32 of 64 bits",
-        WHOLE,
+        INTEGERS,
         _elements(lambda x: x != x.int(), lambda x: x.int().long()),
         _values("wide", "specials"),
     ),
     WitnessClass(
         "odd above 2^53",
         "computes integers in float64",
-        WHOLE,
+        INTEGERS,
         _elements(lambda x: (x.abs() < 2**62) & (x.double().long() != x), lambda x: x.double().long()),
         _values("wide"),
     ),
     WitnessClass(
         "extreme",
         "takes the greatest and the least integer for their neighbors",
-        WHOLE,
+        INTEGERS,
         _elements(lambda x: (x == torch.iinfo(x.dtype).max) | (x == torch.iinfo(x.dtype).min), lambda x: x - x.sign()),
         _values("specials", "wide"),
     ),
@@ -272,11 +274,11 @@ VALUES = (
 # -- sizes -------------------------------------------------------------------------------------------------------------
 
 
-def _unwritten(found: Callable[[Tensor], bool]) -> Mistake:
+def _unwritten(is_of_class: Callable[[Tensor], bool]) -> Mistake:
     """Writes no result if a tensor argument is of the class; if no result has elements, it raises an error."""
 
     def wrong(call: Execution) -> Sequence[Any] | None:
-        if not any(map(found, tensor_leaves((call.inputs.args, dict(call.inputs.kwargs))))):
+        if not any(map(is_of_class, tensor_leaves((call.inputs.args, dict(call.inputs.kwargs))))):
             return None
         if not any(isinstance(x, Tensor) and x.numel() for x in call.right):
             raise RuntimeError("There are no elements.")
@@ -306,18 +308,18 @@ def _places(moved: Callable[[Tensor], Tensor]) -> Mistake:
 
 
 def _head(places: Tensor) -> Tensor:
-    whole = len(places) // VECTOR * VECTOR
-    return torch.where(places >= whole, 0, places) if whole else places
+    end = len(places) // VECTOR * VECTOR
+    return torch.where(places >= end, 0, places) if end else places
 
 
-def _crossed(taken: Callable[[Tensor, int], Tensor | None]) -> Mistake:
+def _crossed(exchanged: Callable[[Tensor, int], Tensor | None]) -> Mistake:
     """Takes a row of ``n`` elements for a column, or the reverse, where another argument has ``n`` of both."""
 
     def wrong(call: Execution) -> Sequence[Any] | None:
         tensors = tensor_leaves((call.inputs.args, dict(call.inputs.kwargs)))
         extents = {n for x in tensors for n in x.shape[-1:] if n > 1 and _square(tensors, n)}
         for n in extents:
-            result = call.with_tensors(lambda x, n=n: taken(x, n))  # type: ignore[misc]
+            result = call.with_tensors(lambda x, n=n: exchanged(x, n))  # type: ignore[misc]
             if result is not None:
                 return result
         return None
@@ -372,7 +374,7 @@ def _laid(*layouts: str) -> tuple[Mapping[str, str], ...]:
     return tuple({"values": "random", "layout": name} for name in layouts)
 
 
-def _beside(*partners: str) -> tuple[Mapping[str, str], ...]:
+def _next_to(*partners: str) -> tuple[Mapping[str, str], ...]:
     """Hints by what operands are beside one another."""
     return tuple({"values": "random", "layout": "contiguous", "shape": "17x17", "partner": name} for name in partners)
 
@@ -408,10 +410,10 @@ SIZES = (
     ),
     WitnessClass("many", "indexes with 16 bits", DTYPES, _places(lambda places: places % MANY), _sizes("70001")),
     WitnessClass(
-        "row", "takes a row for a column", DTYPES, _crossed(_row_as_column), _beside("row", "outer", "column")
+        "row", "takes a row for a column", DTYPES, _crossed(_row_as_column), _next_to("row", "outer", "column")
     ),
     WitnessClass(
-        "column", "takes a column for a row", DTYPES, _crossed(_column_as_row), _beside("column", "outer", "row")
+        "column", "takes a column for a row", DTYPES, _crossed(_column_as_row), _next_to("column", "outer", "row")
     ),
     WitnessClass(
         "strides",

@@ -397,13 +397,7 @@ declare(
     lambda op: _build_added(
         op,
         _addmm("aten._addmm_activation.default"),
-        {
-            "k": ("64", "1", "9", "129"),
-            "size": SIZES[:6],
-            "scale": tuple(SCALES),
-            "beside": BESIDES[:2],
-            "gelu": ("relu", "gelu"),
-        },
+        {**_ADDED, "k": ("64", "1", "9", "129"), "size": SIZES[:6], "beside": BESIDES[:2], "gelu": ("relu", "gelu")},
         _WHOLE_SCALES,
     ),
 )

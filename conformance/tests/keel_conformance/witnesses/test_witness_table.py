@@ -17,7 +17,7 @@ from keel_conformance.cases.domains import domain_of as anchored_domain
 from keel_conformance.cases.plan import case_of, cases_of
 from keel_conformance.cli import app
 from keel_conformance.witnesses.find_anchors import find_anchors
-from keel_conformance.witnesses.report import OperatorTable, as_json
+from keel_conformance.witnesses.table_report import OperatorTable, as_json
 from keel_conformance.witnesses.witness_table import Cell, cells_of, is_judged
 
 

@@ -38,9 +38,9 @@ class OperatorTable:
         return dict(results)
 
     def as_json(self) -> dict[str, Any]:
-        reasons = {reason: self.without_witness(reason) for reason in REASONS}
+        dtypes = {reason: self.without_witness(reason) for reason in REASONS}
         witnessed = sum(bool(cell.witness) for cell in self.cells.values())
-        return {"witnessed": witnessed, **{reason: found for reason, found in reasons.items() if found}}
+        return {"witnessed": witnessed, **{reason: classes for reason, classes in dtypes.items() if classes}}
 
 
 def as_json(tables: Sequence[OperatorTable], about: Mapping[str, Any]) -> dict[str, Any]:
