@@ -375,7 +375,7 @@ def _laid(*layouts: str) -> tuple[Mapping[str, str], ...]:
 
 
 def _next_to(*partners: str) -> tuple[Mapping[str, str], ...]:
-    """Hints by what operands are beside one another."""
+    """Hints by the shapes of operands that broadcast."""
     return tuple({"values": "random", "layout": "contiguous", "shape": "17x17", "partner": name} for name in partners)
 
 

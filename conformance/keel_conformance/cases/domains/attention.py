@@ -27,8 +27,9 @@ SIZES: Mapping[str, tuple[int, int, int, int, int]] = {
     "16q16k": (2, 4, 16, 16, 64),
     "257q300k": (1, 4, 257, 300, 64),
 }
-MANY = "257q300k"
 """Batch, heads, queries, keys, elements of a head."""
+MANY = "257q300k"
+"""The sizes with more than 65,536 elements."""
 MASKS = ("none", "causal", "additive", "hidden_row", "broadcast", "by_sample")
 SCALES: Mapping[str, float | None] = {"usual": None, "1": 1.0, "0.05": 0.05}
 
