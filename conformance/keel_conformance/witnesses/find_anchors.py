@@ -20,7 +20,7 @@ from ..cases.domain import Domain, Levels
 from ..cases.domains import declared_domain
 from ..cases.plan import case_of, cases_of
 from ..oracles.judge import judge
-from .generic_mutants import CLASSES
+from .generic_mutants import CLASSES, Execution
 from .witness_table import Cell, Key, cells_of, execution, is_judged, missing_of, shown_by
 
 BASES = 6
@@ -39,8 +39,11 @@ def find_anchors(domain: Domain, cells: dict[Key, Cell], cases: Sequence[Case], 
             if not missing:
                 break
             case = case_of(domain, levels, seed)
-            shown = shown_by(domain.op, case, missing)
-            if any(c.witness for c in shown.values()) and _passes(domain, case):
+            call = execution(domain.op, case)
+            if call is None:
+                continue
+            shown = shown_by(case, call, missing)
+            if any(c.witness for c in shown.values()) and _passes(case, call):
                 levels_by_case[case.id] = levels
                 results.append(levels)
             else:
@@ -49,10 +52,9 @@ def find_anchors(domain: Domain, cells: dict[Key, Cell], cases: Sequence[Case], 
     return results
 
 
-def _passes(domain: Domain, case: Case) -> bool:
+def _passes(case: Case, call: Execution) -> bool:
     """Whether PyTorch's own results pass."""
-    call = execution(domain.op, case)
-    return call is not None and judge(case, call.inputs, call.right).status in ("pass", "quality warning")
+    return judge(case, call.inputs, call.right).status in ("pass", "quality warning")
 
 
 def _candidates(

@@ -73,7 +73,9 @@ def cells_of(op: Op, cases: Iterable[Case], dtypes: Iterable[str]) -> dict[Key, 
     """The table of one operator, by its cases.  Small ones come first, since the judgment on many elements is slow."""
     cells = dict.fromkeys(keys_of(dtypes), Cell())
     for case in sorted((c for c in cases if c.kind == "op" and c.dtype in KEYS), key=_size):
-        cells |= shown_by(op, case, missing_of(cells, case.dtype))
+        missing = missing_of(cells, case.dtype)
+        if missing and (call := execution(op, case)) is not None:
+            cells |= shown_by(case, call, missing)
     return cells
 
 
@@ -88,11 +90,8 @@ def missing_of(cells: Mapping[Key, Cell], dtype: str) -> dict[Key, Cell]:
     return {k: c for k, c in cells.items() if k[0] == dtype and not c.witness and c.tries < TRIES}
 
 
-def shown_by(op: Op, case: Case, missing: Mapping[Key, Cell]) -> dict[Key, Cell]:
-    """What the case adds to cells without a witness."""
-    call = execution(op, case) if missing else None
-    if call is None:
-        return {}
+def shown_by(case: Case, call: Execution, missing: Mapping[Key, Cell]) -> dict[Key, Cell]:
+    """What the case adds to cells without a witness, by its first call."""
     with threads(1), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return {key: _with(cell, case, call, CLASSES[key[1]]) for key, cell in missing.items()}
