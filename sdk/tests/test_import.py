@@ -42,6 +42,11 @@ def test_importing_keel_imports_nothing_dear() -> None:
     )
 
 
+def test_importing_the_compiler_imports_no_other_one() -> None:
+    """Plugins, and the processes of the conformance suite that judge and do not compile, start sooner without."""
+    assert python("import sys, keel.compiler; print(*{'torch._dynamo', 'torch._inductor'} & set(sys.modules))") == []
+
+
 def test_operators_registered_late_are_found() -> None:
     names = ["all_reduce", "quantize_per_tensor", "triton_kernel_wrapper_functional", "varlen_attention"]
     assert python(f"import keel; print(*(n for n in {names} if not keel.opset.MEMBERS[n].targets))") == []

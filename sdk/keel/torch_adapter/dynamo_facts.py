@@ -10,8 +10,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from torch._dynamo import utils
-
 _PLACE = re.compile(r'File "(?P<file>.+)", line (?P<line>\d+)(, in .*)?(\n\s*(?P<code>\S.*))?')
 _MOST = 4096
 """The most compilations within one context whose facts are seen."""
@@ -54,6 +52,8 @@ class DynamoFacts:
     @contextmanager
     def collecting(self) -> Iterator[None]:
         """A context in which the facts are added of what Dynamo compiles."""
+        from torch._dynamo import utils  # here, for importing it takes longer than importing all of Keel
+
         reasons, before = utils.graph_break_reasons, utils.get_compilation_metrics()
         first, known = len(reasons), {*map(id, before)}
         utils.set_compilation_metrics_limit(_MOST)
