@@ -24,7 +24,6 @@ from ..pytree import tree_map
 from ..results.verdict import Verdict
 from . import (
     device_differences,
-    distribution_tests,
     dot_products,
     histogram_totals,
     linalg_properties,
@@ -162,10 +161,16 @@ def _is_uninitialized(call: JudgedCall) -> bool:
 
 
 def _is_drawn(call: JudgedCall) -> bool:
-    return "random" in call.member.tags and distribution_tests.is_drawn(call.member.name, call.named)
+    if "random" not in call.member.tags:
+        return False
+    from . import distribution_tests  # when a case first draws, for scipy.stats takes half a second
+
+    return distribution_tests.is_drawn(call.member.name, call.named)
 
 
 def _by_statistics(call: JudgedCall) -> Verdict:
+    from . import distribution_tests
+
     return call.verdict(
         "statistical", distribution_tests.violation(call.member.name, call.named, call.results, call.calls)
     )
@@ -250,6 +255,8 @@ def judge_independence(case: Case, inputs: Sequence[Inputs], results: Sequence[S
     if "random" not in member.tags:
         return ""
     named = [bind(Call(op, tuple(t.args), dict(t.kwargs), ())) for t in inputs]
+    from . import distribution_tests
+
     return distribution_tests.independent(member.name, named, results)
 
 
