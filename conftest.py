@@ -46,6 +46,16 @@ def pytest_sessionfinish() -> None:
     gc.unfreeze()
 
 
+@pytest.fixture(autouse=True, scope="module")
+def fresh_compiler() -> None:
+    """Forgets what earlier files compiled, so that no file's result depends on which files ran before it.
+
+    PyTorch remembers the sizes that it met by code object, and all models share that of ``nn.Sequential.forward``.
+    """
+    if (torch := sys.modules.get("torch")) is not None and "torch._dynamo" in sys.modules:
+        torch.compiler.reset()
+
+
 @pytest.fixture
 def golden(request: pytest.FixtureRequest) -> Callable[..., None]:
     """``golden(text)`` compares ``text`` with ``tests/golden/<room>/<test file>/<test>.txt``; ``--bless`` rewrites it.
