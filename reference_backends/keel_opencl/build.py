@@ -14,13 +14,12 @@ from keel.cache import Cache
 from keel.loops import Kernel, evaluate
 from keel.plugin import CodeObject, CompileContext, KernelFunction, memory_of
 from keel_opencl.kernel_functions import GROUP, Function, functions
-from keel_opencl.opencl_devices import Machine, identity, machine_of
+from keel_opencl.opencl_devices import UNCACHED, Machine, identity, machine_of
 
 if TYPE_CHECKING:
     import pyopencl
 
 FLAGS = "-w -cl-std=CL1.2 -cl-fp32-correctly-rounded-divide-sqrt"
-UNCACHED: Any = False  # PyOpenCL has a cache of its own, which unpickles files
 PRELUDE = Path(__file__).with_name("prelude.cl").read_text()
 
 

@@ -23,6 +23,7 @@ OPTIONS = (
     Option(name="device", type=str, default="", sentence="A part of the name of the device; '' for the first one."),
     Option(name="flags", type=str, default="", sentence="Further options of the OpenCL compiler."),
 )
+UNCACHED: Any = False  # PyOpenCL has a cache of its own, which unpickles files
 DO = "pip install 'torch-keel[opencl]' brings PyOpenCL, and PoCL, which makes a device of the CPU."
 
 
@@ -78,7 +79,22 @@ def probe() -> str | None:
         return f"It needs PyOpenCL: {DO}"
     if (first := device()) is None:
         return f"It finds no OpenCL device: {DO}"
-    return None if abilities(first).rounds else f"{first.name} does not divide float32 as IEEE arithmetic does."
+    if not abilities(first).rounds:
+        return f"{first.name} does not divide float32 as IEEE arithmetic does."
+    return _lacks_compiler(first)
+
+
+@lru_cache(maxsize=1)
+def _lacks_compiler(of: pyopencl.Device) -> str | None:
+    """What the driver says of a kernel without work. The compiler of an older PoCL knows no newer CPU."""
+    import pyopencl as cl
+
+    try:
+        cl.Program(cl.Context([of]), "kernel void nothing() {}").build(cache_dir=UNCACHED)
+    except cl.Error as error:
+        words = [line for line in str(error).splitlines() if "error:" in line] or [str(error).partition("\n")[0]]
+        return f"The driver {of.platform.version} cannot compile for {of.name}: {words[0].strip()}."
+    return None
 
 
 def identity(of: pyopencl.Device) -> str:

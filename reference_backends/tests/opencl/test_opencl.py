@@ -11,9 +11,7 @@ import keel
 from keel_opencl import backend, opencl_devices
 
 pytestmark = [
-    pytest.mark.skipif(
-        opencl_devices.device() is None, reason="no OpenCL device: pip install pyopencl pocl-binary-distribution"
-    ),
+    pytest.mark.skipif(opencl_devices.probe() is not None, reason=opencl_devices.probe() or ""),
     pytest.mark.slow,
 ]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,8 +15,8 @@ from keel_opencl import backend, opencl_devices
 from keel_opencl.op_table import tables
 from keel_opencl.opencl_devices import Abilities
 
-HERE = opencl_devices.device() is not None
-needs_device = pytest.mark.skipif(not HERE, reason="no OpenCL device: pip install pyopencl pocl-binary-distribution")
+WHY_NOT = opencl_devices.probe()
+needs_device = pytest.mark.skipif(WHY_NOT is not None, reason=WHY_NOT or "")
 
 
 def test_a_machine_without_pyopencl_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -35,6 +36,26 @@ def test_a_device_that_divides_inexactly_is_refused(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(opencl_devices, "device", lambda: SimpleNamespace(name="fast"))
     monkeypatch.setattr(opencl_devices, "abilities", lambda found: Abilities(rounds=False))
     assert opencl_devices.probe() == "fast does not divide float32 as IEEE arithmetic does."
+
+
+def test_a_driver_that_cannot_compile_for_its_device_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Program:
+        def __init__(self, context: Any, text: str) -> None:
+            pass
+
+        def build(self, cache_dir: bool) -> None:
+            raise ValueError("clBuildProgram failed\n\nerror: unknown target CPU 'generic'\nDevice failed")
+
+    class Device:
+        name, platform = "new", SimpleNamespace(version="OpenCL 3.0")
+
+    library = SimpleNamespace(Program=Program, Context=list, Error=ValueError)
+    monkeypatch.setitem(sys.modules, "pyopencl", library)
+    monkeypatch.setattr(opencl_devices, "find_spec", lambda name: True)
+    monkeypatch.setattr(opencl_devices, "device", Device)
+    monkeypatch.setattr(opencl_devices, "abilities", lambda of: Abilities())
+    refusal = "The driver OpenCL 3.0 cannot compile for new: error: unknown target CPU 'generic'."
+    assert opencl_devices.probe() == refusal
 
 
 def test_tables_have_what_the_device_has() -> None:
