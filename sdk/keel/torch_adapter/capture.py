@@ -39,6 +39,7 @@ from keel.torch_adapter.recorder import fake_mode_of
 from keel.torch_adapter.regions import without_writes
 from keel.torch_adapter.runtime_asserts import assert_promises
 from keel.torch_adapter.saved_layouts import Images, lay_out_saved, no_images
+from keel.torch_adapter.shape_guards import assumes_a_float
 from keel.torch_adapter.squeezed import assert_kept
 from keel.torch_adapter.stored_tensors import Stored, StoredTensor, stored_by_name, stored_tensors
 from keel.torch_adapter.traced_assertions import factorizations_checked, keep_silent_assertions, read_apart
@@ -227,13 +228,20 @@ def _compile_function(
         run = finished(compiled if not objects else _with_objects(compiled, objects), kind, mutations)
         if restore is None:
             return run
+        from keel.torch_adapter.output_code import saved_graph
+
+        loses_guards = assumes_a_float(fake_mode_of(captured.gm)) and not is_saved_by_force()
 
         def state() -> State:
             if objects or not isinstance(compiled, Saveable):
                 raise ValueError(f"The {kind} graph has no form that can be saved.")
+            if loses_guards:
+                raise ValueError(
+                    f"The {kind} graph is for one value of a float, and PyTorch saves guards on sizes alone."
+                )
             return compiled.state(mutations)
 
-        return _saved(run, kind, state, restore, took)
+        return saved_graph(run, kind, state, restore, took)
 
     return compile_graph
 
@@ -254,18 +262,6 @@ def finished(run: Boxed, kind: Kind, mutations: Mutations | None) -> Boxed:
         run = torch.compiler.disable(run, reason="Keel has compiled this")
     run._boxed_call = True  # type: ignore[attr-defined]
     return run
-
-
-def _saved(
-    run: Boxed, kind: Kind, state: Callable[[], State], restore: Callable[[State], Boxed], seconds: float
-) -> Boxed:
-    """A compiled graph that PyTorch may save. It took ``seconds`` to compile."""
-    from keel.torch_adapter.output_code import SavedGraph, save_until_first_call
-
-    graph = SavedGraph(run, state, restore, seconds)
-    if kind == "backward":
-        save_until_first_call(graph)
-    return graph
 
 
 def _partition(images: Images, decomposed: Decomposed, joint: fx.GraphModule, *args: Any, **kwargs: Any) -> Any:

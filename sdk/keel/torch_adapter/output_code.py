@@ -57,6 +57,16 @@ class SavedGraph(OutputCode):
         """Kernels are saved with the graph."""
 
 
+def saved_graph(
+    run: Boxed, kind: str, state: Callable[[], State], restore: Callable[[State], Boxed], seconds: float
+) -> SavedGraph:
+    """A compiled graph of ``kind`` that PyTorch may save. It took ``seconds`` to compile."""
+    graph = SavedGraph(run, state, restore, seconds)
+    if kind == "backward":
+        save_until_first_call(graph)
+    return graph
+
+
 def _saved(state: State, restore: Callable[[State], Boxed]) -> SavedGraph:
     return SavedGraph(None, lambda: state, restore)
 

@@ -112,6 +112,19 @@ def test_sizes_that_come_later_are_right(captured: list[str]) -> None:
     torch.testing.assert_close(first, [torch.full((2,), 2.0 * n) for n in (3, 4, 7)])
 
 
+def test_a_graph_for_one_value_of_a_float_is_not_saved(captured: list[str]) -> None:
+    """AOTAutograd puts the bounds into the graph as numbers. PyTorch would not save the guard on ``bound``."""
+
+    def clamped(x: Tensor, bound: float) -> Tensor:
+        return (x * bound + 1).clamp(-bound, bound)
+
+    compiled = keel.compile(clamped, dynamic=True)
+    for bound in (0.5, 0.75, 1.25):
+        x = torch.tensor([-3.0, 0.1, 3.0], requires_grad=True)
+        torch.testing.assert_close(compiled(x, bound), clamped(x, bound))
+    assert captured.count("forward") == 3
+
+
 def test_another_backend_or_another_line_is_traced_again(captured: list[str]) -> None:
     def fn(x: Tensor) -> Tensor:
         return x.sin() + 1
