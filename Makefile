@@ -32,7 +32,7 @@ dev: $(STAMP)  ## make .venv and install everything, editable; TORCH=2.15.0 for 
 # torchvision 0.(N+15) is the release made for torch 2.N, and 0.29 the one for 2.14 and those after it.
 $(STAMP): pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	extras=test,bench,triton,onnxruntime,opencl,frameworks \
+	extras=test,bench,triton,onnxruntime,opencl,pjrt,frameworks \
 	  && $(BIN)/python -m pip install --quiet --disable-pip-version-check 'torch==$(TORCH)' -e ".[$$extras]"
 	minor=$$($(BIN)/python -c 'from importlib.metadata import version; print(version("torch").split(".")[1])') \
 	  && vision=$$((minor < 14 ? minor + 15 : 29)) \

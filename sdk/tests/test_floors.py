@@ -141,6 +141,7 @@ PACKAGES: dict[str, set[str]] = {
     "keel_foreign": {"keel"},
     "keel_onnxruntime": {"keel"},
     "keel_opencl": {"keel"},
+    "keel_pjrt": {"keel"},
     "keel_privateuse1": {"keel", "keel_cpp"},
     "keel_templates": set(),
     "keel_conformance": {"keel", "keel_foreign"},

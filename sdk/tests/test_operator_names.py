@@ -27,7 +27,8 @@ OTHER_WORDS = {
     "reference_backends/keel_triton": "the same",
     "reference_backends/keel_opencl": "the same",
     "reference_backends/keel_onnxruntime": "the support table of a plugin, which says how it translates each operator",
-    "conformance/keel_conformance/kernels": "the same",
+    "reference_backends/keel_pjrt": "the same",
+    "conformance/keel_conformance/kernels": "the loop IR, as above",
     "conformance/keel_selftest": "a mutant is a fault of the operators that it names",
 }
 """Rooms that are not counted, and why: their names are not of operators, or are what the room is about."""

@@ -1,0 +1,93 @@
+"""One call while it is lowered: its types, its operands as arrays, and the checks that it makes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import torch
+from jax import Array
+from torch import Tensor
+
+from keel.opset import Op
+
+FLOAT_INFO: Any = jnp.finfo
+Lowering = Callable[..., Any]
+"""A function of a site and of the arguments by the names of the overload's parameters."""
+
+
+def jax_dtype(dtype: torch.dtype) -> np.dtype[Any]:
+    return jnp.dtype(str(dtype).removeprefix("torch."))
+
+
+@dataclass
+class Site:
+    """A call. ``types`` has its arguments by parameter name, tensors as types; ``results`` have fake tensors."""
+
+    op: Op
+    types: Mapping[str, Any]
+    results: Sequence[Tensor | None]
+    overload: str
+    checks: list[tuple[Array, str]] = field(default_factory=list)
+
+    @property
+    def out(self) -> Tensor:
+        """The first result."""
+        assert self.results[0] is not None
+        return self.results[0]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The sizes of the first result."""
+        return tuple(self.out.shape)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The dtype of the first result."""
+        return jax_dtype(self.out.dtype)
+
+    def operands(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """The arguments, with operands in the dtype in which the operator computes."""
+        compute = self.op.compute.of(self.types) if self.op.compute is not None else None
+        return {
+            name: jnp.asarray(value).astype(jax_dtype(compute))
+            if compute is not None and name in self.op.operands and value is not None
+            else value
+            for name, value in arguments.items()
+        }
+
+    def inside(self, index: Array, size: int, lowest: int = 0) -> Array:
+        """The index, of which it is checked when the part runs that it is in bounds."""
+        wrong = (index < lowest) | (index >= size)
+        self.checks.append((wrong, f"an index is out of bounds for a dimension of size {size}."))
+        return jnp.where(index < 0, index + size, index)
+
+
+def widened(x: Any) -> Any:
+    """16-bit floats as float32, in which operators compute."""
+    return x.astype(jnp.float32) if isinstance(x, Array) and x.dtype in (jnp.float16, jnp.bfloat16) else x
+
+
+def in_float32(lowering: Lowering) -> Lowering:
+    """A lowering that computes 16-bit floats in float32; its results are rounded once."""
+    return lambda site, **arguments: lowering(site, **{name: widened(value) for name, value in arguments.items()})
+
+
+def is_float(x: Array) -> bool:
+    return bool(jnp.issubdtype(x.dtype, jnp.floating))
+
+
+def is_integer(x: Array) -> bool:
+    return bool(jnp.issubdtype(x.dtype, jnp.integer))
+
+
+def flushed(x: Array) -> Array:
+    """Numbers below the normal ones as zeros. XLA's code for a CPU takes them for 0 in some operations only, so that a
+    function of several would follow neither arithmetic.
+    """
+    if not is_float(x):
+        return x
+    return jnp.where(jnp.abs(x) < FLOAT_INFO(x.dtype).tiny, jnp.copysign(jnp.zeros_like(x), x), x)
