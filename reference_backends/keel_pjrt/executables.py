@@ -16,8 +16,10 @@ from keel.plugin import PreparedConstants
 from keel_pjrt.sites import jax_dtype
 from keel_pjrt.traced_parts import Program
 
-EXACT: dict[str, str | bool] = {"xla_allow_excess_precision": False}
-"""Conversions to 16 bits and back round: XLA may otherwise leave them out."""
+EXACT: dict[str, str | bool] = {"xla_allow_excess_precision": False, "xla_disable_hlo_passes": "algsimp"}
+"""Settings of XLA. Without the first it leaves out conversions to 16 bits and back. The pass would make x of
+``(x + 1) - 1`` and of ``1 / (1 / x)``, and would multiply by the reciprocal of a number in place of dividing by it.
+"""
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,10 @@ class Executable:
 
     def array(self, x: Tensor) -> Array:
         """The tensor's memory as an array on the device; XLA copies it if it is not aligned."""
-        array: Array = jax.dlpack.from_dlpack(x.detach().resolve_conj().resolve_neg().contiguous())
+        dense = x.detach().resolve_conj().resolve_neg().contiguous()
+        if 1 in x.shape:  # a stride of such a dimension may be any number, by which JAX would choose another layout
+            dense = dense.view(-1).view(x.shape)
+        array: Array = jax.dlpack.from_dlpack(dense)
         if self.device.platform != "cpu":
             array = jax.device_put(array, self.device)
         return array

@@ -56,6 +56,8 @@ REDUCTIONS = {"sum": "add", "mean": "add", "prod": "multiply", "amax": "max", "a
 def _scatter_reduce(
     site: Site, self: Array, dim: int, index: Array, src: Array, reduce: str, include_self: bool = True
 ) -> Array:
+    if self.dtype == bool:
+        self, src = self.astype(jnp.int32), src.astype(jnp.int32)
     start, how = self, REDUCTIONS[reduce]
     if not include_self:
         start = _written(site, self, dim, index, _neutral(self, reduce), "set")

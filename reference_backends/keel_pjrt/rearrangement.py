@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from keel_pjrt.sites import Lowering, Site
+from keel_pjrt.sites import Lowering, Site, converted
 
 
 def _reshaped(site: Site, self: Array, **_: Any) -> Array:
@@ -82,7 +82,7 @@ def _as_strided(
 
 def _cat(site: Site, tensors: Sequence[Array], dim: int = 0) -> Array:
     """Empty tensors of one dimension are left out, whatever the others are."""
-    parts = [x.astype(site.dtype) for x in tensors if x.shape != (0,) or len(site.shape) == 1]
+    parts = [converted(x, site.dtype) for x in tensors if x.shape != (0,) or len(site.shape) == 1]
     return jnp.concatenate(parts, dim) if parts else jnp.zeros(site.shape, site.dtype)
 
 
@@ -131,7 +131,7 @@ def _convert(site: Site, **arguments: Any) -> Array:
     x = next(iter(arguments.values()))
     if jnp.iscomplexobj(x) and site.dtype.kind != "c":
         x = (x.real != 0) | (x.imag != 0) if site.dtype == bool else x.real
-    result: Array = x != 0 if site.dtype == bool else x.astype(site.dtype)
+    result: Array = x != 0 if site.dtype == bool else converted(x, site.dtype)
     return result
 
 

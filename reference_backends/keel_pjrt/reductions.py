@@ -6,10 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax.numpy as jnp
-import numpy as np
 from jax import Array, lax
 
-from keel_pjrt.sites import Lowering, Site, flushed, in_float32, is_float, widened
+from keel_pjrt.sites import Lowering, Site, converted, flushed, in_float32, is_float, ranks_of, widened
 
 
 def _axes(x: Array, dim: Any) -> tuple[int, ...]:
@@ -29,7 +28,7 @@ def _summed(function: Callable[..., Array]) -> Lowering:
     """Converted to the result's dtype first; 16-bit floats are added up in float32."""
 
     def lowering(site: Site, self: Array, dim: Any = None, keepdim: bool = False, **_: Any) -> Array:
-        x = widened(self.astype(site.dtype))
+        x = widened(converted(self, site.dtype))
         return function(x, axis=_axes(x, dim), keepdims=keepdim)
 
     return lowering
@@ -73,7 +72,7 @@ def _extreme(function: Callable[..., Array]) -> Lowering:
 
 def _scanned(function: Callable[..., Array]) -> Lowering:
     def lowering(site: Site, self: Array, dim: int, dtype: Any = None) -> Array:
-        x = widened(self.astype(site.dtype))
+        x = widened(converted(self, site.dtype))
         return function(x, axis=dim % x.ndim) if x.ndim else x
 
     return lowering
@@ -100,20 +99,9 @@ def _log_sums(x: Array, axis: int) -> Array:
     return lax.cumlogsumexp(x, axis=axis)
 
 
-def _ranks(x: Array) -> Array:
-    """Integers in the order of numbers, NaN last and zeros equal. XLA itself would take subnormal numbers for 0."""
-    if not is_float(x):
-        return x.astype(jnp.int8) if x.dtype == bool else x
-    width = 8 * x.dtype.itemsize
-    bits = lax.bitcast_convert_type(x, jnp.dtype(f"int{width}"))
-    most = np.asarray((1 << (width - 1)) - 1, bits.dtype)
-    ranks = jnp.where(bits < 0, -(bits & most), bits)
-    return jnp.where(jnp.isnan(x), most, ranks)
-
-
 def _ordered(x: Array, dim: int, descending: bool) -> tuple[Array, Array]:
     """Stable. Of integers, the complement has the opposite order."""
-    at, ranks = lax.broadcasted_iota(jnp.int64, x.shape, dim), _ranks(x)
+    at, ranks = lax.broadcasted_iota(jnp.int64, x.shape, dim), ranks_of(x)
     keys = ~ranks if descending else ranks
     _, values, places = lax.sort((keys, x, at), dimension=dim, is_stable=True, num_keys=1)
     return values, places

@@ -61,7 +61,9 @@ LOWERED = (
     "avg_pool2d avg_pool2d_backward avg_pool3d avg_pool3d_backward max_pool2d_with_indices max_pool3d_with_indices",
     "lu_factor lu_unpack geqrf householder_product eigh eig svd triangular_solve",
 )
+IMPRECISE = Row(frozenset({torch.float64}), "XLA's approximation is less precise than the operator set allows")
 LIMITS: Mapping[str, Row] = {
+    **dict.fromkeys(["digamma", "erfc", "erfinv", "lgamma"], IMPRECISE),
     "abs": Row(COMPLEX, "XLA takes parts below the normal numbers for 0"),
     "as_strided": Row(when=_row_major),
     "fma": Row(WIDE | COMPLEX, "XLA promises no product of float64 that is not rounded before the sum"),

@@ -9,7 +9,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 import torch
-from jax import Array
+from jax import Array, lax
 from torch import Tensor
 
 from keel.opset import Op
@@ -53,7 +53,7 @@ class Site:
         """The arguments, with operands in the dtype in which the operator computes."""
         compute = self.op.compute.of(self.types) if self.op.compute is not None else None
         return {
-            name: jnp.asarray(value).astype(jax_dtype(compute))
+            name: converted(jnp.asarray(value), jax_dtype(compute))
             if compute is not None and name in self.op.operands and value is not None
             else value
             for name, value in arguments.items()
@@ -64,6 +64,13 @@ class Site:
         wrong = (index < lowest) | (index >= size)
         self.checks.append((wrong, f"an index is out of bounds for a dimension of size {size}."))
         return jnp.where(index < 0, index + size, index)
+
+
+def converted(x: Array, dtype: Any) -> Array:
+    """An array in a dtype. Bools are selected: XLA would make 0 of the product of a converted False and infinity."""
+    if x.dtype == bool and np.dtype(dtype) != bool:
+        return jnp.where(x, jnp.ones((), dtype), jnp.zeros((), dtype))
+    return x.astype(dtype)
 
 
 def widened(x: Any) -> Any:
@@ -91,3 +98,14 @@ def flushed(x: Array) -> Array:
     if not is_float(x):
         return x
     return jnp.where(jnp.abs(x) < FLOAT_INFO(x.dtype).tiny, jnp.copysign(jnp.zeros_like(x), x), x)
+
+
+def ranks_of(x: Array) -> Array:
+    """Integers in the order of numbers, NaN last and zeros equal. XLA itself would take subnormal numbers for 0."""
+    if not is_float(x):
+        return x.astype(jnp.int8) if x.dtype == bool else x
+    width = 8 * x.dtype.itemsize
+    bits = lax.bitcast_convert_type(x, jnp.dtype(f"int{width}"))
+    most = np.asarray((1 << (width - 1)) - 1, bits.dtype)
+    ranks = jnp.where(bits < 0, -(bits & most), bits)
+    return jnp.where(jnp.isnan(x), most, ranks)

@@ -17,7 +17,7 @@ from keel import TensorType
 from keel.opset import OPSET, Op, bind
 from keel.plugin import Call
 from keel_pjrt import contractions, gathers, pointwise, rearrangement, reductions, sliding_windows, solvers
-from keel_pjrt.sites import Lowering, Site, jax_dtype
+from keel_pjrt.sites import Lowering, Site, converted, jax_dtype
 
 ROOMS: tuple[Mapping[str, Lowering], ...] = (
     pointwise.TABLE,
@@ -105,4 +105,4 @@ def fitted(site: Site, array: Array | None, like: Tensor | None) -> Array | None
         return None
     if array.shape != tuple(like.shape):
         raise ValueError(f"{site.op.name} gives {array.shape} in place of {tuple(like.shape)}.")
-    return array.astype(jax_dtype(like.dtype))
+    return converted(array, jax_dtype(like.dtype))
