@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from functools import partial
 from importlib.metadata import version
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, cast
 
+import torch
 from torch import fx
 
 from keel import Backend
@@ -30,12 +32,32 @@ def probe() -> str | None:
 def compile(gm: fx.GraphModule, ctx: CompileContext) -> PreparedConstants:
     """Compiles a part. Raises what ONNX Runtime raises if it does not take the model."""
     from keel_onnxruntime.onnx_graph import onnx_model
-    from keel_onnxruntime.sessions import open_session, run_session
+    from keel_onnxruntime.sessions import open_session
 
     results: Any = gm.graph.output_node().args[0]
+    like = [(node.meta["val"].dtype, tuple(node.meta["val"].shape)) for node in results]
     open_session(onnx_model(gm, EMITTERS), {**ctx.options, "level": "DISABLE_ALL"}, {})
-    prepare = partial(open_session, onnx_model(gm, EMITTERS, ctx.constants), ctx.options)
-    return PreparedConstants(prepare, partial(run_session, [node.meta["val"] for node in results]))
+    return _part(onnx_model(gm, EMITTERS, ctx.constants), like, ctx)
+
+
+def _part(model: bytes, like: list[tuple[torch.dtype, tuple[int, ...]]], ctx: CompileContext) -> PreparedConstants:
+    from keel_onnxruntime.sessions import open_session, run_session
+
+    return PreparedConstants(partial(open_session, model, ctx.options), partial(run_session, like))
+
+
+def serialize(part: PreparedConstants) -> bytes:
+    """A line with the types of the results, and the model without its weights, as a file of ONNX."""
+    prepare, run = cast(tuple["partial[Any]", "partial[Any]"], (part.prepare, part.run))
+    (model, _), (like,) = prepare.args, run.args
+    types = [(str(dtype).removeprefix("torch."), shape) for dtype, shape in like]
+    return b"\n".join([json.dumps(types).encode(), model])
+
+
+def deserialize(data: bytes, ctx: CompileContext) -> PreparedConstants:
+    """The part that ``serialize`` was given. Nothing is translated again, and weights are packed in the first call."""
+    types, _, model = data.partition(b"\n")
+    return _part(model, [(getattr(torch, dtype), tuple(shape)) for dtype, shape in json.loads(types)], ctx)
 
 
 def fingerprint() -> str:
@@ -52,4 +74,6 @@ backend = Backend(
     any_layout=True,
     options=OPTIONS,
     fingerprint=fingerprint,
+    serialize=serialize,
+    deserialize=deserialize,
 )

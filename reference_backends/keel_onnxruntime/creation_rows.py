@@ -1,0 +1,53 @@
+"""Tensors of numbers that are known, as constants of ONNX."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from keel import Call
+from keel_onnxruntime.onnx_values import ANY, NUMBERS
+from keel_onnxruntime.rows import MADE, Row, expand, row
+
+if TYPE_CHECKING:  # a machine without onnx can import this module
+    from keel_onnxruntime.onnx_graph import OnnxGraph
+
+MOST = 1 << 16
+"""The most elements of a sequence that is a constant of a model."""
+
+
+def rows() -> Iterator[Row]:
+    names = ("full scalar_tensor new_full full_like", "ones new_ones ones_like", "zeros new_zeros zeros_like")
+    for each, number in zip(names, (None, 1, 0), strict=True):
+        yield row(each, ANY, partial(_filled, number), optional=MADE, results=ANY)
+    yield row("arange arange.start arange.start_step", NUMBERS, _sequence, optional=(*MADE, "step"), when=_short)
+    yield row(
+        "eye eye.m",
+        ANY,
+        lambda g, out, *_, **__: g.value(torch.eye(*out.shape, dtype=out.dtype)),
+        optional=MADE,
+        when=_short,
+    )
+    empty = "empty.memory_format empty_like new_empty empty_strided empty_permuted new_empty_strided"
+    yield row(empty, ANY, partial(_filled, 0), optional=MADE, results=ANY)
+
+
+def _short(call: Call) -> str | None:
+    out: Any = call.out[0]
+    takes = out.numel <= MOST
+    return (
+        None if takes else f"onnxruntime takes {call.name} of at most {MOST} elements, which are constants of a model."
+    )
+
+
+def _filled(number: Any, g: OnnxGraph, out: Any, *args: Any, **_: Any) -> Any:
+    """Of ``number``, or of the last argument."""
+    return expand(g, g.value(args[-1] if number is None else number, out.dtype), out.shape)
+
+
+def _sequence(g: OnnxGraph, out: Any, *ends: Any, step: Any = None, **_: Any) -> Any:
+    ends = ends if step is None else (*ends, step)
+    return g.value(torch.arange(*ends, dtype=out.dtype))
