@@ -13,6 +13,7 @@ from torch import fx
 from keel import Backend
 from keel.cache import package_fingerprint
 from keel.plugin import Arithmetic, CompileContext, Option, PreparedConstants
+from keel_pjrt.cost_model import COST
 from keel_pjrt.rows import refuses
 
 OPTIONS = (
@@ -52,6 +53,7 @@ backend = Backend(
     probe=probe,
     static=True,
     any_layout=True,
+    cost=COST,
     arithmetic=Arithmetic(flushes_subnormals=FLUSHED),
     options=OPTIONS,
     fingerprint=fingerprint,

@@ -14,11 +14,13 @@ from keel_pjrt.sites import Lowering, Site, widened
 
 def _matmul(site: Site, self: Array, mat2: Array, out_dtype: Any = None) -> Array:
     """16-bit floats are added up in float32; narrow integers wrap around as their sums do."""
+    if not self.size or not mat2.size:  # XLA 0.10.2 divides by the number of terms, and the process ends
+        return jnp.zeros(site.shape, site.dtype)
     return jnp.matmul(widened(self), widened(mat2))
 
 
 def _int_mm(site: Site, self: Array, mat2: Array) -> Array:
-    return jnp.matmul(self.astype(jnp.int32), mat2.astype(jnp.int32))
+    return _matmul(site, self.astype(jnp.int32), mat2.astype(jnp.int32))
 
 
 def _scaled(site: Site, x: Array, dims: Sequence[int], normalization: int, shape: Sequence[int]) -> Array:

@@ -51,7 +51,10 @@ WINDOW = ("stride", "padding", "dilation", "transposed", "output_padding", "grou
 
 
 def _convolution(site: Site, input: Array, weight: Array, bias: Any = None, **window: Any) -> Array:
-    result = _convolved(input, weight, **{name: window[name] for name in WINDOW})
+    if input.size and weight.size:
+        result = _convolved(input, weight, **{name: window[name] for name in WINDOW})
+    else:
+        result = jnp.zeros(site.shape, input.dtype)
     return result if bias is None else result + bias.reshape(-1, *[1] * (input.ndim - 2))
 
 

@@ -65,7 +65,10 @@ class Program:
         arguments = bind(Call(node.target, args, kwargs, ()))
         site = Site(op, bind(Call(node.target, types, named, ())), results_of(node.meta["val"]), str(node.target))
         with jax.named_scope(node.name):
-            value = LOWERINGS[op.name](site, **site.operands(arguments))
+            if all(like is None or not like.numel() for like in site.results):
+                value = tuple(None if like is None else jnp.zeros(tuple(like.shape)) for like in site.results)
+            else:
+                value = LOWERINGS[op.name](site, **site.operands(arguments))
             results = value if isinstance(value, tuple) else (value,)
             laid = [fitted(site, each, like) for each, like in zip(results, site.results, strict=True)]
         for check, message in site.checks:

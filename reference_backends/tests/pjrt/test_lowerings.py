@@ -24,6 +24,7 @@ TINY = torch.finfo(torch.float32).smallest_normal
 FREE = {"as_strided", "empty", "eig", "eigh", "svd"}
 """Members whose results are not specified, or only up to the signs of vectors, and one that reads memory as it lies."""
 SAMPLES = 1
+"""Calls of each member."""
 
 
 @pytest.fixture(autouse=True)
@@ -94,6 +95,16 @@ def test_integers_wrap_around_and_shift_as_in_pytorch() -> None:
         )
 
     torch.testing.assert_close(computed(integers, x, y), integers(x, y))
+
+
+def test_products_of_nothing_are_zeros() -> None:
+    """XLA's compiler would divide by 0 and end the process."""
+
+    def products(x: Tensor, y: Tensor, image: Tensor, weight: Tensor) -> tuple[Tensor, ...]:
+        return x @ y, y @ x, torch.bmm(x[None], y[None]), torch.conv2d(image, weight), x.sum(1), x.amax(0), x.sort()[0]
+
+    inputs = torch.ones(3, 0), torch.ones(0, 3), torch.ones(0, 2, 4, 4), torch.ones(3, 2, 2, 2)
+    torch.testing.assert_close(computed(products, *inputs), products(*inputs))
 
 
 def test_factors_give_the_matrix_back() -> None:
