@@ -26,6 +26,8 @@ MEMORY = 4 << 30
 TAIL = 300
 QUIET, TICK = 8.0, 0.5
 """Seconds without any CPU time after which a process hangs, and between two looks."""
+GRACE = 5.0
+"""Seconds in which a process without work ends."""
 
 
 @dataclass(frozen=True)
@@ -136,7 +138,12 @@ class TrialProcess:
         self._pipe = self._process = None
 
     def close(self) -> None:
-        """Ends the process and removes what it wrote."""
+        """Ends the process and removes what it wrote. It may end by itself and give back what it holds, such as
+        semaphores, which Python reports as leaked otherwise.
+        """
+        if self._pipe is not None and self._process is not None:
+            self._pipe.close()
+            self._process.join(GRACE)
         self.close_process()
         if self._folder is not None:
             self._folder.cleanup()
