@@ -12,7 +12,7 @@ import numpy as np
 from jax import Array, lax
 
 from keel import TensorType
-from keel_pjrt.sites import FLOAT_INFO, Lowering, Site, flushed, in_float32, is_float, is_integer, ranks_of
+from keel_pjrt.sites import FLOAT_INFO, Lowering, Site, flushed, in_float32, is_float, is_integer
 
 
 def _unary(function: Callable[[Array], Array]) -> Lowering:
@@ -207,40 +207,8 @@ def _gcd(x: Array, y: Array) -> Array:
     return lax.while_loop(lambda state: jnp.any(state[0] != 0), step, sizes)[1]
 
 
-def _compared(compare: Callable[[Array, Array], Array]) -> Lowering:
-    """Of ranks: XLA would take numbers below the normal ones for 0."""
-
-    def function(site: Site, self: Array, other: Array) -> Array:
-        if not is_float(self):
-            return compare(self, other)
-        result = compare(ranks_of(self), ranks_of(other))
-        is_nan = jnp.isnan(self) | jnp.isnan(other)
-        return result | is_nan if site.op.name == "ne" else result & ~is_nan
-
-    return function
-
-
-def _maximum(site: Site, self: Array, other: Array) -> Array:
-    return jnp.where(ranks_of(self) >= ranks_of(other), self, other)
-
-
-def _minimum(site: Site, self: Array, other: Array) -> Array:
-    takes = ranks_of(self) <= ranks_of(other)
-    return jnp.where((takes & ~_is_nan(other)) | _is_nan(self), self, other)
-
-
 def _is_nan(x: Array) -> Array:
     return x != x
-
-
-COMPARISONS: Mapping[str, Callable[[Array, Array], Array]] = {
-    "eq": jnp.equal,
-    "ne": jnp.not_equal,
-    "lt": jnp.less,
-    "le": jnp.less_equal,
-    "gt": jnp.greater,
-    "ge": jnp.greater_equal,
-}
 
 
 def _shifted_down(x: Array, y: Array) -> Array:
@@ -254,7 +222,8 @@ def _shift(function: Callable[[Array, Array], Array]) -> Lowering:
 
 
 def _where(site: Site, condition: Array, self: Array, other: Array) -> Array:
-    return jnp.where(condition.astype(bool), self, other)
+    """Flushed as the comparisons are that choose: a composite would follow neither arithmetic."""
+    return flushed(jnp.where(condition.astype(bool), self, other))
 
 
 def _fma(site: Site, self: Array, tensor1: Array, tensor2: Array, value: Any = 1) -> Array:
@@ -337,6 +306,14 @@ BINARY: Mapping[str, Callable[[Array, Array], Array]] = {
     "remainder": _remainder,
     "fmod": _fmod,
     "atan2": lambda x, y: lax.atan2(*jnp.broadcast_arrays(flushed(x), flushed(y))),
+    "maximum": lambda x, y: flushed(jnp.maximum(x, y)),
+    "minimum": lambda x, y: flushed(jnp.minimum(x, y)),
+    "eq": jnp.equal,
+    "ne": jnp.not_equal,
+    "lt": jnp.less,
+    "le": jnp.less_equal,
+    "gt": jnp.greater,
+    "ge": jnp.greater_equal,
     "zeta": _zeta,
     "igamma": special.gammainc,
     "igammac": special.gammaincc,
@@ -344,9 +321,6 @@ BINARY: Mapping[str, Callable[[Array, Array], Array]] = {
 TABLE: Mapping[str, Lowering] = {
     **{name: _unary(function) for name, function in UNARY.items()},
     **{name: _binary(function) for name, function in BINARY.items()},
-    **{name: _compared(function) for name, function in COMPARISONS.items()},
-    "maximum": _maximum,
-    "minimum": _minimum,
     "abs": _of_bits(jnp.abs),
     "neg": _of_bits(lax.neg),
     "sign": _of_bits(_sign),

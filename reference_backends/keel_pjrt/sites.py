@@ -93,9 +93,9 @@ def is_integer(x: Array) -> bool:
 
 def flushed(x: Array) -> Array:
     """Numbers below the normal ones as zeros. XLA's code for a CPU takes them for 0 in some operations only, so that a
-    function of several would follow neither arithmetic.
+    function of several would follow neither arithmetic. It computes float16 in float32, where no such number is small.
     """
-    if not is_float(x):
+    if not is_float(x) or x.dtype == jnp.float16:
         return x
     return jnp.where(jnp.abs(x) < FLOAT_INFO(x.dtype).tiny, jnp.copysign(jnp.zeros_like(x), x), x)
 

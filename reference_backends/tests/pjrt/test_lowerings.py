@@ -66,12 +66,23 @@ def test_numbers_below_the_normal_ones_keep_their_order() -> None:
     x = torch.tensor([3 * TINY / 4, TINY / 2, 0.0, -0.0, -TINY / 4, NAN, 1.0, -INF])
 
     def ordered(x: Tensor) -> tuple[Tensor, ...]:
-        return (*x.sort(stable=True), *x.topk(3), x < x.flip(0), x.maximum(x.flip(0)), x.nextafter(x.flip(0)))
+        return (*x.sort(stable=True), *x.topk(3), x.nextafter(x.flip(0)), x.neg(), x.flip(0))
 
     for result, expected in zip(computed(ordered, x), ordered(x), strict=True):
         torch.testing.assert_close(result, expected, rtol=0, atol=0, equal_nan=True)
     mantissa, exponent = computed(torch.frexp, x[:4])
     assert torch.ldexp(mantissa.double(), exponent).equal(x[:4].double())
+
+
+def test_choices_take_numbers_below_the_normal_ones_for_zeros() -> None:
+    """All of them, so that a composite of comparisons and choices is of one arithmetic."""
+    x, y = torch.tensor([TINY / 2, -TINY / 2, TINY, 0.0]), torch.tensor([0.0, 1.0, TINY / 4, -1.0])
+
+    def chosen(x: Tensor, y: Tensor) -> tuple[Tensor, ...]:
+        return x > 0, x.maximum(y), torch.where(y >= 0, x, y)
+
+    flushed = (torch.where(each.abs() < TINY, each * 0, each) for each in (x, y))
+    torch.testing.assert_close(computed(chosen, x, y), chosen(*flushed), rtol=0, atol=0)
 
 
 def test_integers_wrap_around_and_shift_as_in_pytorch() -> None:
