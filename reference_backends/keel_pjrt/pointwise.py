@@ -11,7 +11,6 @@ import jax.scipy.special as special
 import numpy as np
 from jax import Array, lax
 
-from keel import TensorType
 from keel_pjrt.sites import FLOAT_INFO, Lowering, Site, flushed, in_float32, is_float, is_integer
 
 
@@ -65,7 +64,7 @@ def _log1p(x: Array) -> Array:
     """
     if x.dtype != jnp.float64:
         return lax.log1p(x)
-    u = 1 + x
+    u = lax.optimization_barrier(1 + x)  # the simplifier would make x of u - 1
     return jnp.where((u == 1) | (u == jnp.inf), x, lax.log(u) * (x / (u - 1)))
 
 
@@ -138,8 +137,6 @@ def _sign(x: Array) -> Array:
 def _add(site: Site, self: Array, other: Array, alpha: Any = 1) -> Array:
     if self.dtype == bool:
         return self | (other & bool(alpha))
-    if not isinstance(site.types["other"], TensorType):
-        other = lax.optimization_barrier(other)  # StableHLO's canonicalization makes x of x + 0, also where x is -0
     return self + (other if alpha == 1 else other * jnp.asarray(alpha, other.dtype))
 
 

@@ -53,7 +53,7 @@ class Site:
         """The arguments, with operands in the dtype in which the operator computes."""
         compute = self.op.compute.of(self.types) if self.op.compute is not None else None
         return {
-            name: converted(jnp.asarray(value), jax_dtype(compute))
+            name: converted(value if isinstance(value, Array) else hidden(value), jax_dtype(compute))
             if compute is not None and name in self.op.operands and value is not None
             else value
             for name, value in arguments.items()
@@ -64,6 +64,14 @@ class Site:
         wrong = (index < lowest) | (index >= size)
         self.checks.append((wrong, f"an index is out of bounds for a dimension of size {size}."))
         return jnp.where(index < 0, index + size, index)
+
+
+def hidden(number: Any) -> Array:
+    """A number as an array that XLA's simplifier does not see through. It would make x of ``(x + 1) - 1``, and
+    of ``x + 0``, also where x is -0.
+    """
+    array: Array = lax.optimization_barrier(jnp.asarray(number))
+    return array
 
 
 def converted(x: Array, dtype: Any) -> Array:
