@@ -11,7 +11,7 @@ import torch
 
 from keel import Call
 from keel_onnxruntime.onnx_values import FLOATS, NUMBERS, REAL, SHORT, SINGLE, WIDE
-from keel_onnxruntime.rows import Row, row
+from keel_onnxruntime.rows import Row, expand, row
 
 if TYPE_CHECKING:  # a machine without onnx can import this module
     from keel_onnxruntime.onnx_graph import OnnxGraph
@@ -21,10 +21,10 @@ SCALES = ("alpha", "beta")
 
 
 def rows() -> Iterator[Row]:
-    yield row("mm bmm", NUMBERS, "MatMul", REAL | WIDE, nonempty=True)
+    yield row("mm bmm", NUMBERS, _product, REAL | WIDE)
     yield row("addmm", FLOATS, _gemm, REAL, optional=SCALES, when=_scales, nonempty=True)
-    for name, kind in (("_softmax", "Softmax"), ("_log_softmax", "LogSoftmax")):
-        yield row(name, FLOATS, partial(_softmax, kind), REAL, results=FLOATS)
+    yield row("_softmax", FLOATS, partial(_softmax, "Softmax"), REAL, results=FLOATS)
+    yield row("_log_softmax", SHORT, partial(_softmax, "LogSoftmax"), SINGLE, results=SHORT)
     yield row("native_layer_norm", SHORT, _layer_norm, SINGLE, nonempty=True)
     yield row("_native_batch_norm_legit_no_training", SHORT, _batch_norm, SINGLE, nonempty=True)
     more: dict[str, Any] = dict(when=_as_many_heads, optional=("attn_mask", "scale"), nonempty=True)
@@ -40,6 +40,11 @@ def _scales(call: Call) -> str | None:
 def _as_many_heads(call: Call) -> str | None:
     takes = call.args[0].shape[:2] == call.args[1].shape[:2]
     return None if takes else f"onnxruntime takes {call.name} with as many heads of keys as of queries."
+
+
+def _product(g: OnnxGraph, out: Any, x: Any, y: Any) -> Any:
+    """Zeros if the dimension that is summed has no elements."""
+    return g.node("MatMul", x, y) if g.like[x].numel() else expand(g, g.value(0, out.dtype), out.shape)
 
 
 def _gemm(g: OnnxGraph, out: Any, bias: Any, x: Any, y: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:

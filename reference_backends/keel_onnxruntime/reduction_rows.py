@@ -75,7 +75,7 @@ def _of_integers(kind: str, g: OnnxGraph, out: Any, x: Any, axes: list[int]) -> 
     x = g.cast(x, dtype)
     rows = g.node("Reshape", g.node("Transpose", x, perm=order) if rank else x, [-1, count])
     if kind == "ReduceSum":
-        result = g.node("MatMul", rows, torch.ones(count, 1, dtype=dtype))
+        result = g.node("MatMul", rows, expand(g, g.value(1, dtype), [count, 1]))
     else:
         result = g.node("Gather", g.node("CumProd", rows, torch.tensor(1)), torch.tensor(-1), axis=1)
     return g.node("Reshape", result, list(out.shape))

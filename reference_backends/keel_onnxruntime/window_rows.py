@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -19,12 +20,13 @@ POOL = ("stride", "padding", "ceil_mode")
 
 
 def rows() -> Iterator[Row]:
-    yield row("convolution", SHORT, _convolution, SINGLE, nonempty=True)
+    yield row("convolution", SHORT, _convolution, SINGLE, when=_of_elements)
     for rank in (2, 3):
-        more: dict[str, Any] = dict(ranks=(rank + 2, rank + 2), nonempty=True)
-        yield row(f"avg_pool{rank}d", SHORT, _mean_pool, SINGLE, optional=(*POOL, "count_include_pad"), **more)
-        names = (*POOL, "dilation")
-        yield row(f"max_pool{rank}d_with_indices", FLOATS, _max_pool, REAL, optional=names, **more)
+        ranks: dict[str, Any] = dict(ranks=(rank + 1, rank + 2))
+        names = (*POOL, "count_include_pad")
+        yield row(f"avg_pool{rank}d", SHORT, partial(_batched, rank, _mean_pool), SINGLE, optional=names, **ranks)
+        pool, names = partial(_batched, rank, _max_pool), (*POOL, "dilation")
+        yield row(f"max_pool{rank}d_with_indices", FLOATS, pool, REAL, optional=names, **ranks)
     resizes = "upsample_nearest1d upsample_nearest2d upsample_nearest3d"
     scales = ("scales", "scales_h", "scales_w", "scales_d")
     yield row(resizes, SHORT, _nearest, SINGLE, when=_whole_factors, optional=scales, nonempty=True)
@@ -41,6 +43,24 @@ def _whole_factors(call: Call) -> str | None:
     scales = [v for v in (*call.args[2:], *call.kwargs.values()) if v is not None]
     takes = all(isinstance(b, int) and b % a == 0 for a, b in zip(sizes, wide, strict=True)) and not scales
     return None if takes else f"onnxruntime takes {call.name} to multiples of sizes, without scales."
+
+
+def _of_elements(call: Call) -> str | None:
+    """Results without elements need no nodes."""
+    is_empty = any(0 in t.shape for t in call.tensors) and 0 not in call.out[0].shape  # type: ignore[union-attr]
+    return f"onnxruntime has no {call.name} of tensors without elements that gives some." if is_empty else None
+
+
+def _batched(rank: int, pool: Any, g: OnnxGraph, out: Any, x: Any, *args: Any, **kwargs: Any) -> Any:
+    """The results of a pool of a batch, or of one image as of a batch."""
+    if g.like[x].dim() == rank + 2:
+        return pool(g, out, x, *args, **kwargs)
+    one = g.node("Unsqueeze", x, [0])
+    g.like[one] = g.like[x].unsqueeze(0)
+    if isinstance(out, torch.Tensor):
+        return g.node("Squeeze", pool(g, out.unsqueeze(0), one, *args, **kwargs), [0])
+    results = pool(g, [each.unsqueeze(0) for each in out], one, *args, **kwargs)
+    return [g.node("Squeeze", each, [0]) for each in results]
 
 
 def _nearest(g: OnnxGraph, out: Any, x: Any, *_: Any, **__: Any) -> Any:

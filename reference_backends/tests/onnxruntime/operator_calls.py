@@ -219,7 +219,12 @@ def _contractions() -> Calls:
     whole = torch.arange(12).view(3, 4) + (1 << 61)
     means, scales = torch.rand(3, 4, generator=generator), torch.rand(4, generator=generator) + 0.1
     return {
-        "mm.default": [call(x, matrix), call(whole, whole.t()), call(x.half(), matrix.half())],
+        "mm.default": [
+            call(x, matrix),
+            call(whole, whole.t()),
+            call(x.half(), matrix.half()),
+            call(x[:, :0], matrix[:0]),
+        ],
         "bmm.default": [call(image[0], image[0].mT)],
         "addmm.default": [
             call(matrix[0], x, matrix),
@@ -265,11 +270,12 @@ def _windows() -> Calls:
             call(image, [2], [2], [1], True, False),
             call(image, [3], [2], [1], False, False),
         ],
-        "avg_pool3d.default": wide,
+        "avg_pool3d.default": [*wide, call(volume[0], [2])],
         "max_pool2d_with_indices.default": [
             *pools[:2],
             call(image, [2], [2], [1], [1], True),
             call(hole, [3], [1], [1]),
+            call(image[0], [2]),
         ],
         "max_pool3d_with_indices.default": [*wide[:1], call(volume, [2], [2], [1], [1], True)],
         "upsample_nearest1d.default": [call(image[0], [10])],
@@ -290,9 +296,13 @@ def _created() -> Calls:
         "full_like.default": [call(x, 2.5, dtype=torch.bfloat16)],
         "scalar_tensor.default": [call(2.5, dtype=torch.float32)],
         "new_full.default": [call(x, [2], 3)],
-        "arange.default": [call(5)],
+        "arange.default": [call(5), call(70_000)],
         "arange.start": [call(2, 7)],
-        "arange.start_step": [call(2, 7, 2), call(0, 1, 0.25, dtype=torch.float32)],
+        "arange.start_step": [
+            call(2, 7, 2),
+            call(9, -140_000, -2, dtype=torch.int32),
+            call(0, 1, 0.25, dtype=torch.float32),
+        ],
         "eye.default": [call(3)],
         "eye.m": [call(2, 3, dtype=torch.int64)],
     }
