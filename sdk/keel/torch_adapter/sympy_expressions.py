@@ -45,6 +45,21 @@ def hint_of(value: int | torch.SymInt) -> int | None:
     return int(node.hint)
 
 
+def hints_of(value: torch.SymInt) -> dict[str, int]:
+    """The values while tracing of all symbols of integers of a number's shape environment, by name: also of those that
+    it has since replaced by symbols that are equal, and that types of older calls still name.
+    """
+    known = backed_values(value.node.shape_env)
+    return {symbol.name: int(hint) for symbol, hint in known.items() if isinstance(hint, sympy.Integer)}
+
+
+def backed_values(env: Any) -> Mapping[sympy.Symbol, Any]:
+    """The values while tracing of the symbols of a shape environment that are not data-dependent."""
+    known: Mapping[sympy.Symbol, Any]
+    known = env.backed_var_to_val if hasattr(env, "backed_var_to_val") else env.var_to_val  # the name in 2.11
+    return known
+
+
 def constant_of(value: object) -> object:
     """A plain number or bool for a symbolic one whose value is already certain; anything else unchanged."""
     if not isinstance(value, Symbolic):

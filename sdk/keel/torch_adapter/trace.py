@@ -9,6 +9,7 @@ import sympy
 import torch
 
 from keel.torch_adapter.capture import Compiler, capture
+from keel.torch_adapter.sympy_expressions import backed_values
 
 
 def trace(
@@ -70,7 +71,7 @@ def assignments(mode: Any, symbols: Sequence[sympy.Symbol], most: int = 4) -> li
 
 def _value(sizes: Any, symbol: sympy.Symbol, late: int) -> int:
     """The value while tracing. A data-dependent size gets the value in its range that is closest to ``late``."""
-    known = sizes.backed_var_to_val if hasattr(sizes, "backed_var_to_val") else sizes.var_to_val
+    known = backed_values(sizes)
     return int(known[symbol]) if symbol in known else _within(sizes, symbol, late)
 
 
