@@ -50,4 +50,6 @@ def test_only_zeros_of_floats_differ_in_their_sign() -> None:
     assert zero_signs.differ(add, plus, minus) and zero_signs.differ(add, minus, plus)
     assert zero_signs.differ(stack, plus, minus) and not zero_signs.differ(stack, minus, plus)
     assert not zero_signs.differ(add, torch.tensor([1.0]), minus)
+    plus8, minus8 = plus.to(torch.float8_e4m3fn), minus.to(torch.float8_e4m3fn)
+    assert zero_signs.differ(add, plus8, minus8) and not zero_signs.differ(add, minus8, minus8)
     assert not zero_signs.differ(add, torch.tensor([0]), torch.tensor([0]))
