@@ -13,15 +13,18 @@ from keel_onnxruntime.onnx_values import BITS, HALVES, onnx_dtype
 
 
 def open_session(model: bytes, options: Mapping[str, Any], weights: Mapping[str, Tensor]) -> Any:
-    """Compiles a model with its weights. An empty model has no session: ONNX Runtime opens none without results."""
+    """Compiles a model with its weights. Returns the session and the values of the weights, whose memory the session
+    reads in each call and does not own. An empty model has no session: ONNX Runtime opens none without results.
+    """
     if not model:
         return None
     settings = onnxruntime.SessionOptions()
     settings.log_severity_level = 3  # errors
     settings.intra_op_num_threads = options["threads"] or torch.get_num_threads()
     settings.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, f"ORT_{options['level']}")
-    settings.add_external_initializers(list(weights), [_shared(t.detach()) for t in weights.values()])
-    return onnxruntime.InferenceSession(model, settings, providers=[options["provider"]])
+    values = [_shared(t.detach()) for t in weights.values()]
+    settings.add_external_initializers(list(weights), values)
+    return onnxruntime.InferenceSession(model, settings, providers=[options["provider"]]), values
 
 
 def _shared(tensor: Tensor) -> Any:
@@ -42,10 +45,11 @@ def run_session(like: Sequence[tuple[torch.dtype, tuple[int, ...]]], session: An
     if session is None:
         return tuple(results)
     dense = [x.resolve_neg().contiguous() for x in inputs]
-    binding = session.io_binding()
-    for value, x in zip(session.get_inputs(), dense, strict=True):
+    opened, _ = session
+    binding = opened.io_binding()
+    for value, x in zip(opened.get_inputs(), dense, strict=True):
         binding.bind_input(value.name, "cpu", 0, onnx_dtype(x.dtype), x.shape, x.data_ptr())
-    for value, y in zip(session.get_outputs(), (y for y in results if y.numel()), strict=True):
+    for value, y in zip(opened.get_outputs(), (y for y in results if y.numel()), strict=True):
         binding.bind_output(value.name, "cpu", 0, onnx_dtype(y.dtype), y.shape, y.data_ptr())
-    session.run_with_iobinding(binding)
+    opened.run_with_iobinding(binding)
     return tuple(results)

@@ -94,6 +94,31 @@ def test_a_model_is_one_part(name: str) -> None:
     assert len(parts) == 1 and parts[0] > 40
 
 
+class Strided(nn.Module):
+    """Weights of other strides than rows of rows have."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(3, 8, 3, padding=1).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        self.table = nn.Parameter(torch.randn(16, 40).t())
+        self.weight, self.bias = nn.Parameter(torch.randn(16, 8).t()), nn.Parameter(torch.randn(32)[::2])
+
+    def forward(self, x: Tensor, i: Tensor) -> Tensor:
+        return self.conv(x).mean((2, 3)) @ self.weight + self.table[i] + self.bias
+
+
+@pytest.mark.slow
+def test_weights_of_any_strides_are_there_in_each_call() -> None:
+    """Sessions read the memory of weights. They read that of a copy if a weight is not contiguous."""
+    model = Strided().eval()
+    compiled = keel.compile(model, backends=[backend], strict=True, fullgraph=True)
+    for _ in range(3):
+        x, i = torch.randn(2, 3, 9, 8), torch.randint(40, (2,))
+        with torch.no_grad():
+            torch.testing.assert_close(compiled(x, i), model(x, i), rtol=1e-4, atol=1e-5)
+        [torch.full((n,), torch.nan) for n in range(1, 1000)]  # where memory was freed
+
+
 class Sessions:
     """The sessions that are opened: how many, and the settings of each."""
 
