@@ -11,6 +11,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from threading import Lock
 from types import SimpleNamespace
 from typing import Any
 
@@ -25,6 +26,8 @@ from keel_triton import ptx_fixes
 CACHE = Cache("triton", ".json")
 Store = Callable[[Sequence[str], bytes], Any]
 """Stores an entry of the cache, as ``Cache.put`` does."""
+_LOCKS: dict[int, Lock] = {}
+"""By process: in one that is forked, a thread of its parent may hold the parent's forever."""
 METADATA = ("name", "shared", "num_warps", "num_ctas", "global_scratch_size", "profile_scratch_size")
 
 
@@ -63,9 +66,10 @@ def _compiled(source: ASTSource, target: GPUTarget, options: Mapping[str, Any]) 
     backend.load_dialects(context)
     stages: dict[str, Callable[[Any, dict[str, Any]], Any]] = {}
     backend.add_stages(stages, parsed, source.language)
-    module = source.make_ir(
-        target, parsed, backend.get_codegen_implementation(parsed), backend.get_module_map(), context
-    )
+    with _parsing():
+        module = source.make_ir(
+            target, parsed, backend.get_codegen_implementation(parsed), backend.get_module_map(), context
+        )
     metadata: dict[str, Any] = {"target": target, **vars(parsed)}
     made: dict[str, Any] = {}
     for stage, run in stages.items():
@@ -84,7 +88,16 @@ def _key(source: ASTSource, target: GPUTarget, options: Mapping[str, Any]) -> li
     variables = sorted(triton.compiler.compiler.get_cache_invalidating_env_vars().items())
     parsed = backend.parse_options(dict(options))
     compiler = compiler_fingerprint().result(), _assembly(), backend.hash()
-    return [source.hash(), parsed.hash(), repr(variables), repr(target), *compiler]
+    with _parsing():
+        content = source.hash()
+    return [content, parsed.hash(), repr(variables), repr(target), *compiler]
+
+
+def _parsing() -> Lock:
+    """Held while Triton parses Python. Before 3.11.8 and 3.12.2 Python raises SystemError at times if two threads parse
+    (python/cpython#106905), and Triton's hash of a function is another one after an error.
+    """
+    return _LOCKS.setdefault(os.getpid(), Lock())
 
 
 def compiler_fingerprint() -> Future[str]:
