@@ -14,9 +14,7 @@ from keel_pjrt.sites import Lowering, Site, widened
 
 def _matmul(site: Site, self: Array, mat2: Array, out_dtype: Any = None) -> Array:
     """16-bit floats are added up in float32; narrow integers wrap around as their sums do."""
-    if (
-        not self.size or not mat2.size
-    ):  # not left to a simplifier: without its passes, XLA divides by the number of terms
+    if not self.size or not mat2.size:  # XLA may divide by the number of terms
         return jnp.zeros(site.shape, site.dtype)
     return jnp.matmul(widened(self), widened(mat2))
 

@@ -22,8 +22,6 @@ def _places(index: Array, dim: int) -> tuple[Array, ...]:
 
 def _gather(site: Site, self: Array, dim: int, index: Array, sparse_grad: bool = False) -> Array:
     x, at = jnp.atleast_1d(self), jnp.atleast_1d(index)
-    if not at.size:
-        return jnp.zeros(site.shape, self.dtype)
     at = site.inside(at.astype(jnp.int64), x.shape[dim])
     return x.at[_places(at, dim % x.ndim)].get(mode="clip").reshape(site.shape)
 
@@ -91,15 +89,13 @@ def _coordinates(site: Site, x: Array, indices: Sequence[Array | None]) -> tuple
 
 
 def _index(site: Site, self: Array, indices: Sequence[Array | None]) -> Array:
-    if 0 in site.shape:
-        return jnp.zeros(site.shape, self.dtype)
     return self.at[_coordinates(site, self, indices)].get(mode="clip", wrap_negative_indices=False)
 
 
 def _index_put(
     site: Site, self: Array, indices: Sequence[Array | None], values: Array, accumulate: bool = False
 ) -> Array:
-    if not self.size or any(index is not None and not index.size for index in indices):
+    if any(index is not None and not index.size for index in indices):
         return self
     x, new = (widened(self), widened(values)) if accumulate else (self, values)
     at = x.at[_coordinates(site, self, indices)]

@@ -86,7 +86,7 @@ def _running(is_nearer: Callable[[Array, Array], Array]) -> Lowering:
         return jnp.where(takes, b[0], a[0]), jnp.where(takes, b[1], a[1])
 
     def lowering(site: Site, self: Array, dim: int) -> tuple[Array, Array]:
-        if not self.ndim or not self.size:
+        if not self.ndim:
             return self, jnp.zeros(self.shape, jnp.int64)
         at = lax.broadcasted_iota(jnp.int64, self.shape, dim % self.ndim)
         values, places = lax.associative_scan(combine, (flushed(self), at), axis=dim % self.ndim)

@@ -12,15 +12,10 @@ from jax.lax import linalg
 from keel_pjrt.sites import Lowering, Site
 
 
-def _zeros(site: Site) -> tuple[Any, ...]:
-    """The results of matrices without elements."""
-    return tuple(jnp.zeros(tuple(each.shape)) for each in site.results if each is not None)
-
-
 def _lu_factor(site: Site, A: Array, pivot: bool = True, check_errors: bool = False) -> tuple[Any, ...]:
-    """``info`` is the first zero on the diagonal, counted from 1."""
+    """``info`` is the first zero on the diagonal, counted from 1. Matrices without elements have one as well."""
     if not A.size:
-        return _zeros(site)
+        return tuple(jnp.zeros(tuple(each.shape)) for each in site.results if each is not None)
     lu, pivots, _ = linalg.lu(A)
     is_zero = jnp.diagonal(lu, 0, -2, -1) == 0
     info = jnp.where(is_zero.any(-1), jnp.argmax(is_zero, -1) + 1, 0)
@@ -41,27 +36,21 @@ def _lu_unpack(site: Site, unpack_data: bool = True, unpack_pivots: bool = True,
 
 
 def _geqrf(site: Site, self: Array) -> tuple[Any, ...]:
-    if not self.size:
-        return _zeros(site)
     packed, factors = jnp.linalg.qr(self, mode="raw")
     return jnp.swapaxes(packed, -1, -2), factors
 
 
 def _householder_product(site: Site, input: Array, tau: Array) -> Array:
-    return linalg.householder_product(input, tau) if input.size else jnp.zeros(site.shape)
+    return linalg.householder_product(input, tau)
 
 
 def _eigh(site: Site, A: Array, compute_v: bool = True, **triangle: Any) -> tuple[Any, ...]:
-    if not A.size:
-        return _zeros(site)
     half = jnp.tril(A) if triangle["UPLO"].upper() == "L" else jnp.conj(jnp.swapaxes(jnp.triu(A), -1, -2))
     vectors, values = linalg.eigh(half, lower=True, symmetrize_input=False)
     return values, vectors if compute_v else jnp.zeros((0,), A.dtype)
 
 
 def _eig(site: Site, self: Array) -> tuple[Any, ...]:
-    if not self.size:
-        return _zeros(site)
     values, vectors = linalg.eig(self, compute_left_eigenvectors=False)
     return values, vectors
 
@@ -78,8 +67,6 @@ def _svd(
 def _triangular_solve(
     site: Site, self: Array, B: Array, upper: bool, left: bool = True, unitriangular: bool = False
 ) -> Array:
-    if not B.size or not self.size:
-        return jnp.zeros(site.shape)
     lead = site.shape[:-2]
     a, b = (jnp.broadcast_to(x, (*lead, *x.shape[-2:])) for x in (self, B))
     return linalg.triangular_solve(a, b, left_side=left, lower=not upper, unit_diagonal=unitriangular)

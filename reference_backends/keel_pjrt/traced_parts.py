@@ -58,6 +58,7 @@ class Program:
         raise AssertionError("a graph has an output")
 
     def _lowered(self, node: fx.Node, values: Mapping[fx.Node, Any], failed: list[Array]) -> Any:
+        """The value of a call. Lowerings are asked for results with elements only."""
         assert callable(node.target)
         op: Op = OPSET[node.target]
         args, kwargs = map_arg((node.args, node.kwargs), values.__getitem__)
