@@ -17,9 +17,9 @@ from keel import KeelWarning
 from keel.opset import MEMBERS
 from keel.plugin import CompileContext, Constant, PreparedConstants
 from keel.testing import compile_calls, compile_part
-from keel_conformance.models import build
 from keel_onnxruntime import backend, onnx_operators
 
+from ..one_part import check_one_part
 from .operator_calls import arguments
 
 onnxruntime = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed: pip install onnxruntime onnx")
@@ -78,20 +78,7 @@ def test_each_operator_computes_what_pytorch_computes() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["bert", "resnet18"])
 def test_a_model_is_one_part(name: str) -> None:
-    case = build(name, scale="tiny", seed=0)
-    parts: list[int] = []
-
-    def compile(gm: fx.GraphModule, ctx: CompileContext) -> Any:
-        parts.append(len(ctx.constants))
-        return backend.compile(gm, ctx)
-
-    one = replace(backend, compile=compile)
-    with torch.no_grad():
-        found = keel.compile(case.model, backends=[one], strict=True, dynamic=False)(*case.args, **case.kwargs)
-        expected = case.model(*case.args, **case.kwargs)
-    found, expected = (r if isinstance(r, Tensor) else next(iter(r.values())) for r in (found, expected))
-    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
-    assert len(parts) == 1 and parts[0] > 40
+    check_one_part(name, backend)
 
 
 class Strided(nn.Module):

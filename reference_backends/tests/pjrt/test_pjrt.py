@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import Tensor, fx, nn
+from torch import Tensor, nn
 
 import keel
-from keel.plugin import CompileContext
-from keel_conformance.models import build
 from keel_pjrt import backend
 from keel_pjrt.rows import ROWS
+
+from ..one_part import check_one_part
 
 jax = pytest.importorskip("jax", reason="jax is not installed: pip install jax")
 aten = torch.ops.aten
@@ -121,17 +120,4 @@ def test_options_are_checked() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["bert", "resnet18"])
 def test_a_model_is_one_part(name: str) -> None:
-    case = build(name, scale="tiny", seed=0)
-    parts: list[int] = []
-
-    def compile(gm: fx.GraphModule, ctx: CompileContext) -> Any:
-        parts.append(len(ctx.constants))
-        return backend.compile(gm, ctx)
-
-    one = replace(backend, compile=compile)
-    with torch.no_grad():
-        found = keel.compile(case.model, backends=[one], strict=True, dynamic=False)(*case.args, **case.kwargs)
-        expected = case.model(*case.args, **case.kwargs)
-    found, expected = (r if isinstance(r, Tensor) else next(iter(r.values())) for r in (found, expected))
-    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
-    assert len(parts) == 1 and parts[0] > 40
+    check_one_part(name, backend)
