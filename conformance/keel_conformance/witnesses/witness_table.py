@@ -23,6 +23,7 @@ from ..cases.inputs import draw_inputs
 from ..num_threads import threads
 from ..oracles.error_rules import flat
 from ..oracles.judge import judge, target_of
+from ..oracles.sorting_properties import same_bits
 from .generic_mutants import CLASSES, DTYPES, Execution, WitnessClass
 
 KEYS = tuple(name for name, dtype in NAMED.items() if dtype in DTYPES)
@@ -128,7 +129,6 @@ def _same(x: Any, y: Any) -> bool:
         return repr(x) == repr(y)
     if (x.dtype, x.shape) != (y.dtype, y.shape):
         return False
-    if not x.dtype.is_floating_point:
-        return bool(((x == y) | ((x != x) & (y != y))).all())
-    x, y = x.double(), y.double()  # PyTorch neither compares nor asks for signs in float8
-    return bool(((x == y) & (x.signbit() == y.signbit()) | x.isnan() & y.isnan()).all())
+    if x.dtype.is_floating_point:
+        x, y = x.double(), y.double()  # PyTorch neither compares nor asks for signs in float8
+    return bool(same_bits(x, y).all())
