@@ -20,7 +20,7 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils._sympy import functions as torch_functions
 
 from keel.symbols import FUNCTIONS, BitsOfFloat, FloatOfBits
-from keel.torch_adapter.sympy_expressions import Symbolic, expression
+from keel.torch_adapter.sympy_expressions import Symbolic, backed_values, expression
 
 
 @lru_cache
@@ -95,7 +95,7 @@ def facts_of(values: Iterable[Any]) -> dict[str, SymbolFacts]:
 def _facts(env: Any, symbol: sympy.Symbol) -> SymbolFacts:
     is_float = symbol.is_integer is not True
     convert: Any = float if is_float else int
-    hint = env.backed_var_to_val.get(symbol)
+    hint = backed_values(env).get(symbol)
     span = env.var_to_range.get(symbol)
     lower, upper = (None, None) if span is None or is_float else (_finite(span.lower), _finite(span.upper))
     return SymbolFacts(
