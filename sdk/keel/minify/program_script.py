@@ -119,7 +119,7 @@ _CHILD_IMPORTS = ("import os", "import subprocess", "import resource")
 
 def _child(kind: str) -> list[str]:
     """The lines that run the script in a process of its own, and report how that ended."""
-    limit = [f"resource.setrlimit(resource.RLIMIT_AS, ({MEMORY}, {MEMORY}))"] if kind == "memory" else []
+    limit = [f"resource.setrlimit(resource.RLIMIT_DATA, ({MEMORY}, {MEMORY}))"] if kind == "memory" else []
     seconds = HANGING if kind == "hang" else PATIENCE
     return [
         'if sys.argv[1:] != ["here"]:',

@@ -202,9 +202,10 @@ def _serve(pipe: Connection, log: str, memory: int, environment: dict[str, str],
 
 
 def _limit_memory(more: int) -> None:
-    """Limits the address space of this process, so that one that hungers ends before the machine does."""
-    if not Path("/proc/self/statm").exists():
-        return
-    pages = int(Path("/proc/self/statm").read_text().split()[0])
-    _, most = resource.getrlimit(resource.RLIMIT_AS)
-    resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + more, most))
+    """Limits what this process may write to, so that one that hungers ends before the machine does. Its address space
+    has no limit: drivers of devices reserve much more of it than they use.
+    """
+    with suppress(OSError):
+        pages = int(Path("/proc/self/statm").read_text().split()[5])
+        _, most = resource.getrlimit(resource.RLIMIT_DATA)
+        resource.setrlimit(resource.RLIMIT_DATA, (pages * resource.getpagesize() + more, most))
