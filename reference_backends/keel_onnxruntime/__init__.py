@@ -25,8 +25,15 @@ OPTIONS = (
 
 
 def probe() -> str | None:
-    lacking = [name for name in ("onnx", "onnxruntime") if find_spec(name) is None]
-    return f"It needs {' and '.join(lacking)}: pip install 'torch-keel[onnxruntime]'." if lacking else None
+    is_here = find_spec("onnx") and find_spec("onnxruntime") and tuple(map(int, _version().split(".")[:2])) >= (1, 32)
+    return None if is_here else "It needs onnx, and onnxruntime 1.32 or newer: pip install 'torch-keel[onnxruntime]'."
+
+
+def _version() -> str:
+    """That of the library. Distributions of several names bring it."""
+    import onnxruntime
+
+    return str(onnxruntime.__version__)
 
 
 def compile(gm: fx.GraphModule, ctx: CompileContext) -> PreparedConstants:
@@ -62,7 +69,7 @@ def deserialize(data: bytes, ctx: CompileContext) -> PreparedConstants:
 
 def fingerprint() -> str:
     """This package, and the libraries that it builds and runs models with."""
-    return "\n".join([package_fingerprint("keel_onnxruntime"), version("onnx"), version("onnxruntime")])
+    return "\n".join([package_fingerprint("keel_onnxruntime"), version("onnx"), _version()])
 
 
 backend = Backend(

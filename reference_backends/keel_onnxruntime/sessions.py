@@ -45,11 +45,10 @@ def run_session(like: Sequence[tuple[torch.dtype, tuple[int, ...]]], session: An
     if session is None:
         return tuple(results)
     dense = [x.resolve_neg().contiguous() for x in inputs]
-    opened, _ = session
-    binding = opened.io_binding()
-    for value, x in zip(opened.get_inputs(), dense, strict=True):
+    binding = session[0].io_binding()
+    for value, x in zip(session[0].get_inputs(), dense, strict=True):
         binding.bind_input(value.name, "cpu", 0, onnx_dtype(x.dtype), x.shape, x.data_ptr())
-    for value, y in zip(opened.get_outputs(), (y for y in results if y.numel()), strict=True):
+    for value, y in zip(session[0].get_outputs(), (y for y in results if y.numel()), strict=True):
         binding.bind_output(value.name, "cpu", 0, onnx_dtype(y.dtype), y.shape, y.data_ptr())
-    opened.run_with_iobinding(binding)
+    session[0].run_with_iobinding(binding)
     return tuple(results)
