@@ -74,6 +74,7 @@ class DeviceModule(ModuleType):
     current_device = staticmethod(native.current_device)
     reset_counters = staticmethod(native.reset_counters)
     _is_in_bad_fork = staticmethod(lambda: False)
+    _lazy_init = staticmethod(lambda: None)  # before it has called this, PyTorch 2.11 synchronizes nothing
     _initialized = True  # activation checkpoints ask this before they save states of generators
 
     @staticmethod
