@@ -259,10 +259,11 @@ def prepare() -> None:
     """What PyTorch and Keel set up on their first use, once for all processes that are forked from this one."""
     torch.set_num_threads(1)  # a pool of threads does not survive a fork
     without_devices()
-    for backend in ("aot_eager", "keel"):
-        loss = torch.compile(Network(), backend=backend)(rows(0))
-        if "training" in MODES:
-            loss.backward()
+    with torch.set_grad_enabled("training" in MODES):  # the trace of a training step is a backward pass, too
+        for backend in ("aot_eager", "keel"):
+            loss = torch.compile(Network(), backend=backend)(rows(0))
+            if loss.requires_grad:
+                loss.backward()
     torch.compiler.reset()
 
 

@@ -47,7 +47,9 @@ def compiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Graphs:
 @pytest.fixture(autouse=True)
 def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    # Not by its environment variable, which CUDA reads once in a process.
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
     allow_torchvision()
     torch.compiler.reset()
     with torch._dynamo.config.patch(compiled_autograd=False):

@@ -205,7 +205,7 @@ def _seconds(step: _Step, run: Callable[..., Any]) -> float:
 
 
 def _profiled(step: _Step, run: Callable[..., Any], trace: Path | None) -> tuple[ProfiledStep, ...]:
-    with torch.profiler.profile():  # compiled functions write the form that names its ranges
+    with torch.profiler.profile(acc_events=True):  # compiled functions write the form that names its ranges
         step(run)
     with torch.profiler.profile(profile_memory=True, acc_events=True) as profiler:
         for n in range(PROFILED):

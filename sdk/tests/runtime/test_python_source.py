@@ -239,7 +239,7 @@ def test_a_traced_form_runs_the_same_lines_in_ranges_while_a_profiler_is_active(
     x = torch.ones(2)
     assert torch.equal(run([x]), -x)
     for _ in range(2):
-        with profile() as profiler:
+        with profile(acc_events=True) as profiler:
             assert torch.equal(run([x]), -x)
             with pytest.raises(TypeError):
                 run([None])

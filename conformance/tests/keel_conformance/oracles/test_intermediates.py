@@ -37,20 +37,22 @@ def test_composites_without_a_promise_may_round_every_step() -> None:
     for op in filter(rounds_its_steps, MEMBERS.values()):
         for seed, case in enumerate(cases(op)):
             inputs = draw_inputs(case, 0)
+            try:
+                eager = flat(target_of(case.op, case.overload)(*inputs.args, **inputs.kwargs))
+            except NotImplementedError:  # PyTorch 2.11 has no trace of bfloat16
+                continue
             decompose = decomposition_of(target_of(case.op, case.overload))
             assert decompose is not None
             with warnings.catch_warnings(), RoundedSteps(NARROW[case.dtype], seed):
                 warnings.simplefilter("ignore")
                 results = flat(decompose(*inputs.args, **inputs.kwargs))
-            found = judge(case, inputs, _laid(results, case, inputs))
+            found = judge(case, inputs, _in_strides_of(eager, results))
             judged += found.oracle == "composite"
             assert found.status != "fail", (case.id, found.sentence)
     assert judged > 100
 
 
-def _laid(results: tuple[Any, ...], case: Case, inputs: Inputs) -> list[Any]:
-    """The results in the strides of eager's."""
-    eager = flat(target_of(case.op, case.overload)(*inputs.args, **inputs.kwargs))
+def _in_strides_of(eager: tuple[Any, ...], results: tuple[Any, ...]) -> list[Any]:
     return [
         torch.empty_strided(y.shape, y.stride(), dtype=y.dtype).copy_(x) if isinstance(y, Tensor) else x
         for x, y in zip(results, eager, strict=True)
