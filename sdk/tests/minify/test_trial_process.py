@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -10,7 +11,7 @@ import pytest
 import torch
 
 from keel.minify import trial_process
-from keel.minify.trial_process import TrialProcess
+from keel.minify.trial_process import MEMORY, TrialProcess
 
 
 def double(n: int, say: Callable[[str], None]) -> int:
@@ -42,6 +43,16 @@ def refuse(say: Callable[[str], None]) -> None:
     raise ValueError("no")
 
 
+def reserve(size: int, say: Callable[[str], None]) -> int:
+    """Takes address space that nobody writes to, as drivers of devices do."""
+    mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ)
+    return size
+
+
+def fill(size: int, say: Callable[[str], None]) -> None:
+    torch.zeros(size, dtype=torch.int8)
+
+
 @pytest.fixture(scope="module")
 def process() -> Iterator[TrialProcess]:
     with TrialProcess() as made:
@@ -61,3 +72,6 @@ def test_ends_are_told_apart(process: TrialProcess, monkeypatch: pytest.MonkeyPa
     raised = process.run(refuse, seconds=60.0)
     assert raised.end == "raised" and raised.sentence == "ValueError: no"
     assert process.run(double, 5, seconds=60.0).result == 10
+    assert process.run(reserve, 2 * MEMORY, seconds=60.0).result == 2 * MEMORY
+    hungry = process.run(fill, 2 * MEMORY, seconds=60.0)
+    assert hungry.end == "raised" and "can't allocate memory" in hungry.sentence
