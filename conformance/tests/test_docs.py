@@ -22,6 +22,7 @@ import torch
 import torch.nn.functional as F
 
 import keel
+import keel_onnxruntime
 import keel_opencl
 
 ROOT = Path(__file__).parents[2]
@@ -282,7 +283,8 @@ def test_weights_are_prepared_once(tmp_path: Path) -> None:
 
 @pytest.mark.filterwarnings("ignore:.isinstance.treespec, LeafSpec:FutureWarning")
 def test_a_compiler_that_exists_runs_a_model() -> None:
-    pytest.importorskip("onnxruntime", reason="onnxruntime is not installed: pip install onnxruntime onnx")
+    if (obstacle := keel_onnxruntime.backend.probe()) is not None:
+        pytest.skip(obstacle)
     torch.manual_seed(0)
     page = module(HOW / "wrap-a-compiler.md")
     x = torch.randn(2, 3, 16, 16)
