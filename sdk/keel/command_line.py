@@ -138,8 +138,10 @@ def _with_mounted(own: typer.Typer, group: str, first_word: str | None) -> typer
                 file=sys.stderr,
             )
         elif first_word is None:
+            from rich.markup import escape  # rich is loaded for help alone
+
             sentence = summary(points[0]) or f"A command of {points[0].package}; its --help says more."
-            listed.command(name, help=sentence)(_listed)
+            listed.command(name, help=escape(sentence))(_listed)
         else:
             app.add_typer(_command(name, points[0]), name=name)
         for other in points[1:]:

@@ -258,7 +258,9 @@ def test_commands_of_other_packages(out: Out, tmp_path: Path, monkeypatch: pytes
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: zeta-tools\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text("[keel.commands]\nzeta = zeta_tools:app\nbad = zeta_tools:nothing\n")
-    (tmp_path / "evil.py").write_text("raise SystemExit(7)\n")
+    (tmp_path / "evil.py").write_text(
+        "raise SystemExit(7)\n@app.callback()\ndef run():\n    'Makes [noise], as evil[more] and [/] do.'\n"
+    )
     info = tmp_path / "evil-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: evil\nVersion: 1.0\n")
@@ -271,6 +273,7 @@ def test_commands_of_other_packages(out: Out, tmp_path: Path, monkeypatch: pytes
     assert "eager" in out("backends")
     text = out("--help")
     assert "A command of zeta-tools; its --help says more." in text and "noise" in text and "SystemExit" not in text
+    assert "Makes [noise], as evil[more] and [/] do." in text
     for line in (
         "command 'bench' of evil cannot be used: the name belongs to torch-keel",
         "command 'backends' of evil cannot be used: Keel has one of that name",

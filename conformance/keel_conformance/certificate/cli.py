@@ -61,7 +61,8 @@ def _signed(folder: Path, manifest: Mapping[str, Any], key: Path) -> None:
 def key_command(file: Annotated[Path, typer.Argument(help="The file of the private key; FILE.pub is public.")]) -> None:
     """Make a key to sign certificates with. Only you can read its file. Publish the public key, and keep the other."""
     public = signing.make_key(file)
-    Console().print(f"{file} is the private key. Its public key is {public}, in {file}.pub.", highlight=False)
+    text = f"{file} is the private key. Its public key is {public}, in {file}.pub."
+    Console().print(text, highlight=False, markup=False)
 
 
 def sign_command(
