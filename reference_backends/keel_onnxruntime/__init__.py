@@ -22,6 +22,8 @@ OPTIONS = (
     Option(name="threads", type=int, default=0, sentence="How many threads run a part; 0 for as many as PyTorch has."),
     Option(name="provider", type=str, default="CPUExecutionProvider", sentence="What runs the operators."),
 )
+DTYPES = {name: value for name, value in vars(torch).items() if isinstance(value, torch.dtype)}
+"""PyTorch's dtypes by name. A name from a file is not looked up in ``torch``, which imports modules by attribute."""
 
 
 def probe() -> str | None:
@@ -64,7 +66,7 @@ def serialize(part: PreparedConstants) -> bytes:
 def deserialize(data: bytes, ctx: CompileContext) -> PreparedConstants:
     """The part that ``serialize`` was given. Nothing is translated again, and weights are packed in the first call."""
     types, _, model = data.partition(b"\n")
-    return _part(model, [(getattr(torch, dtype), tuple(shape)) for dtype, shape in json.loads(types)], ctx)
+    return _part(model, [(DTYPES[dtype], tuple(shape)) for dtype, shape in json.loads(types)], ctx)
 
 
 def fingerprint() -> str:

@@ -55,7 +55,8 @@ class Artifact:
         path: str | os.PathLike[str], *, trusted: bool = False, backends: Sequence[str | Backend] | None = None
     ) -> Artifact:
         """The artifact in a file that ``save`` wrote. Raises as ``load_package`` does."""
-        return Artifact(Path(path).read_bytes(), load_package(path, trusted=trusted, backends=backends))
+        package = load_package(path, trusted=trusted, backends=backends)
+        return Artifact(Path(path).read_bytes(), package)
 
 
 def standalone_compile(

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import zipfile
 from pathlib import Path
 
 import pytest
 
 from keel import Backend
 from keel.errors import KeelError
-from keel.named_models import backend_named
+from keel.named_models import backend_named, program_of
 
 
 def test_installed_names_stay_names(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -22,3 +23,13 @@ def test_others_are_refused(text: str, why: str, monkeypatch: pytest.MonkeyPatch
     monkeypatch.syspath_prepend(str(Path(__file__).parent / "minify"))
     with pytest.raises(KeelError, match=why):
         backend_named(text)
+
+
+@pytest.mark.parametrize("member", ["none.txt", "archive_format", "a/archive_format", "a/version"])
+def test_a_damaged_program_is_refused(member: str, tmp_path: Path) -> None:
+    path = tmp_path / "model.pt2"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr(member, "pt2")
+    with pytest.raises(KeelError, match="cannot be loaded") as raised:
+        program_of(str(path))
+    assert raised.value.code == "bad-option"

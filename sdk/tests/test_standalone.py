@@ -162,3 +162,8 @@ def test_conditions_of_the_trace_hold_in_each_call() -> None:
     assert torch.equal(artifact(x, x), x + x)
     with pytest.raises(KeelError, match="condition on sizes"):
         artifact(x[:5], x[:5])
+
+
+def test_a_file_that_does_not_exist_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(KeelError, match="There is no file"):
+        Artifact.load(tmp_path / "none.keel")
