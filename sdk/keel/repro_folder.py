@@ -28,7 +28,7 @@ from keel.graph.size_hints import typical_sizes
 from keel.serialize import load_graph, save_graph
 from keel.settings import Settings
 from keel.symbols import evaluate, free_symbols
-from keel.torch_adapter import Boxed, Captured, captured_function, real_tensors, tidied
+from keel.torch_adapter import Boxed, Captured, captured_function, lifted, real_tensors
 from keel.types import SymType, TensorType
 
 VARIABLE = "KEEL_REPRO"
@@ -246,7 +246,7 @@ def load_repro(path: str | os.PathLike[str]) -> Repro:
         happened = facts["happened"].prose()
     except Malformed as e:
         raise bad_file(where / FACTS, e, what="It is not the description of a failing graph.") from e
-    return Repro(tidied(load_graph(where / GRAPH), "inference"), kind, backends, options, happened)
+    return Repro(lifted(load_graph(where / GRAPH), "inference"), kind, backends, options, happened)
 
 
 def _plain(item: Item) -> Any:

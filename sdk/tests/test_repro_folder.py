@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -64,3 +66,20 @@ def test_a_damaged_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "repro.json").write_text('{"keel": "repro"}')
     with pytest.raises(KeelError, match="It lacks format"):
         load_repro(tmp_path)
+
+
+def test_no_call_of_a_folder_is_run_when_it_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KEEL_REPRO", str(tmp_path))
+    with pytest.warns(KeelWarning, match="keel minify"), pytest.raises(RuntimeError, match="17 rows"):
+        keel.compile(norm, backends=[planted.raises], strict=True)(torch.randn(3, 4))
+    (folder,) = tmp_path.iterdir()
+    graph = folder / "graph.keel"
+    with zipfile.ZipFile(graph) as archive:
+        parts = {name: archive.read(name) for name in archive.namelist()}
+    (member,) = (name for name in parts if name.endswith("graph.json"))
+    data = json.loads(parts[member])
+    data["graph"]["nodes"][0]["args"]["self"] = 3  # a call on numbers, which PyTorch refuses
+    with zipfile.ZipFile(graph, "w") as archive:
+        for name, content in {**parts, member: json.dumps(data).encode()}.items():
+            archive.writestr(name, content)
+    assert any(3 in node.args for node in load_repro(folder).captured.gm.graph.nodes)

@@ -19,29 +19,24 @@ from typing import Any, Literal
 import torch
 from torch import fx
 from torch._guards import TracingContext
-from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.export import ExportedProgram
-from torch.utils._python_dispatch import _disable_current_modes
 
 from keel.errors import KeelError
 from keel.torch_adapter.backward_mutations import keep_saved, read_late, saves_unchecked
 from keel.torch_adapter.donated import donated_names, mark_donated
-from keel.torch_adapter.dynamo_fma import replace_fma
 from keel.torch_adapter.inlined_calls import Decomposed, drop_detached, inline_calls, nothing_decomposed, outline_calls
 from keel.torch_adapter.lazy_module import lazy_module
 from keel.torch_adapter.meta_bugs.apply import apply_fixes
 from keel.torch_adapter.meta_bugs.upsample import resampled
-from keel.torch_adapter.misread_sizes import restore_sizes
 from keel.torch_adapter.mutations import Mutations, taken_out
 from keel.torch_adapter.profiling import graph_range, in_range
 from keel.torch_adapter.recorder import fake_mode_of
 from keel.torch_adapter.regions import without_writes
-from keel.torch_adapter.runtime_asserts import assert_promises
 from keel.torch_adapter.saved_layouts import Images, lay_out_saved, no_images
 from keel.torch_adapter.shape_guards import assumes_a_float
-from keel.torch_adapter.squeezed import assert_kept
 from keel.torch_adapter.stored_tensors import Stored, StoredTensor, stored_by_name, stored_tensors
+from keel.torch_adapter.tidy_graph import attribute, lift_constants, tidy
 from keel.torch_adapter.traced_assertions import factorizations_checked, keep_silent_assertions, read_apart
 
 aten = torch.ops.aten
@@ -302,7 +297,7 @@ def _objects_returned(gm: fx.GraphModule) -> dict[int, Any]:
     objects: dict[int, Any] = {}
     for i, node in enumerate(results):
         if isinstance(node, fx.Node) and node.op == "get_attr":
-            value = _attribute(gm, str(node.target))
+            value = attribute(gm, str(node.target))
             if not isinstance(value, torch.Tensor):
                 objects[i] = getattr(value, "real_obj", value)  # the trace has a fake object in its place
                 results[i] = None
@@ -393,84 +388,14 @@ def tidied(gm: fx.GraphModule, kind: Kind) -> Captured:
     """Turns the tensor attributes of the graph into its last placeholders, so that backends see no ``get_attr`` of a
     tensor, and removes operators that do not change values.
     """
-    restore_sizes(gm)
-    replace_fma(gm)
-    apply_fixes(gm)
-    attributes: dict[str, list[fx.Node]] = {}
-    for node in gm.graph.find_nodes(op="get_attr"):
-        if isinstance(_attribute(gm, str(node.target)), torch.Tensor):
-            attributes.setdefault(str(node.target), []).append(node)
-    mode = fake_mode_of(gm)
-    constants: dict[str, torch.Tensor] = {}
-    last = next((n for n in reversed(gm.graph.find_nodes(op="placeholder"))), None)
-    for target, nodes in attributes.items():
-        tensor = _attribute(gm, target)
-        with gm.graph.inserting_after(last) if last else gm.graph.inserting_before(next(iter(gm.graph.nodes))):
-            last = gm.graph.placeholder(target.replace(".", "_").lstrip("_"))
-        known = nodes[0].meta.get("val")
-        if known is None:
-            known = mode.from_tensor(tensor, static_shapes=True) if mode is not None else tensor
-        last.meta = {"val": known}
-        constants[last.name] = tensor
-        for node in nodes:
-            node.replace_all_uses_with(last)
-            gm.graph.erase_node(node)
-    for op in (aten.detach.default, aten.alias.default):  # these only matter to autograd
-        for node in gm.graph.find_nodes(op="call_function", target=op):
-            node.replace_all_uses_with(node.args[0])
-            gm.graph.erase_node(node)
-    for node in gm.graph.find_nodes(op="call_function", target=aten._assert_tensor_metadata.default):
-        if _has_metadata(node):  # torch.export asserts what the types of the graph say
-            gm.graph.erase_node(node)
-    for node in gm.graph.nodes:
-        if node.op == "call_function" and isinstance(node.target, OpOverload) and not node.target._schema.returns:
-            node.meta.setdefault("val", None)
-    for graph in (m.graph for m in gm.modules() if isinstance(m, fx.GraphModule)):
-        for node in graph.find_nodes(op="call_function", target=aten.item.default):  # left by tracing before dispatch
-            node.target = aten._local_scalar_dense.default
-        _made_of_numbers(graph)
-    assert_kept(gm)
-    assert_promises(gm)
+    constants = tidy(gm)
     return Captured(lazy_module(gm, gm.graph, type(gm).__name__), kind, constants)
 
 
-def _has_metadata(node: fx.Node) -> bool:
-    """True if an assertion about the dtype, the device and the layout of a tensor holds for its type, and the assertion
-    says nothing of sizes.
-    """
-    arguments = dict(zip(("a", "size", "stride", "dtype"), node.args, strict=False)) | node.kwargs
-    tensor = node.args[0].meta.get("val") if node.args and isinstance(node.args[0], fx.Node) else None
-    if not isinstance(tensor, torch.Tensor) or arguments.get("size") is not None or arguments.get("stride") is not None:
-        return False
-    facts = {"dtype": tensor.dtype, "device": tensor.device, "layout": tensor.layout}
-    return all(arguments.get(name) in (None, fact) for name, fact in facts.items())
-
-
-def _made_of_numbers(graph: fx.Graph) -> None:
-    """Turns numbers in the place of tensors into tensors, because vmap converts them and gradients conjugate them."""
-    for node in graph.find_nodes(op="call_function", target=aten._to_copy.default):
-        if isinstance(node.args[0], fx.Node) and not isinstance(node.args[0].meta.get("val"), torch.Tensor):
-            _make(node, node.args[0], node.meta["val"].dtype)
-    for node in graph.nodes:
-        if isinstance(node.target, OpOverload) and not node.all_input_nodes and _stand_for_tensors(node):
-            with unset_fake_temporarily(), _disable_current_modes():
-                value = node.target(*node.args, **node.kwargs)
-                number = value.item()
-            _make(node, number, value.dtype)
-
-
-def _stand_for_tensors(node: fx.Node) -> bool:
-    """True if all arguments of a call are numbers, although its operator takes tensors."""
-    if torch.Tag.nondeterministic_seeded in node.target.tags:  # type: ignore[union-attr]
-        return False
-    parameters = node.target._schema.arguments  # type: ignore[union-attr]
-    tensors = [a for p, a in zip(parameters, node.args, strict=False) if str(p.type) == "Tensor"]
-    return bool(tensors) and all(isinstance(a, int | float | complex) for a in tensors)
-
-
-def _make(node: fx.Node, number: Any, dtype: torch.dtype) -> None:
-    node.target, node.args = aten.scalar_tensor.default, (number,)
-    node.kwargs = {"dtype": dtype, **{k: v for k, v in node.kwargs.items() if k == "device"}}
+def lifted(gm: fx.GraphModule, kind: Kind) -> Captured:
+    """A graph that was tidied before it was saved, with its constants as placeholders. No call in it is run."""
+    constants = lift_constants(gm)
+    return Captured(lazy_module(gm, gm.graph, type(gm).__name__), kind, constants)
 
 
 def functional(program: ExportedProgram) -> ExportedProgram:
@@ -480,13 +405,6 @@ def functional(program: ExportedProgram) -> ExportedProgram:
     with keep_silent_assertions(program.graph_module), factorizations_checked():
         decomposed: ExportedProgram = program.run_decompositions({aten.item.default: aten._local_scalar_dense.default})
         return decomposed
-
-
-def _attribute(gm: fx.GraphModule, target: str) -> Any:
-    value: Any = gm
-    for name in target.split("."):
-        value = getattr(value, name, None)
-    return value
 
 
 def compiled_graphs() -> int:
