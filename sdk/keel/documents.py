@@ -101,14 +101,14 @@ def decoded(held: bytes) -> str:
         raise Malformed(f"byte {e.start}", "It is not UTF-8 text.") from e
 
 
-def parsed(text: str | bytes, place: str = "", *, constants: bool = False) -> Any:
+def parsed(text: str | bytes, place: str = "", *, constants: bool = False, most_marks: int = MOST_MARKS) -> Any:
     """Parses JSON. Raises Malformed for any other text, for a key that occurs twice in one object, for more than
-    ``DEEPEST`` levels of nesting or more than ``MOST_MARKS`` marks between values, and, unless ``constants`` is true,
+    ``DEEPEST`` levels of nesting or more than ``most_marks`` marks between values, and, unless ``constants`` is true,
     for NaN and infinities, which JSON does not have.
     """
     text = decoded(text) if isinstance(text, bytes) else text
-    if marks(text) > MOST_MARKS:  # before memory is allocated for any value
-        raise Malformed(place, f"It has more than {MOST_MARKS} marks between values.")
+    if marks(text) > most_marks:  # before memory is allocated for any value
+        raise Malformed(place, f"It has more than {most_marks} marks between values.")
     try:
         value = json.loads(text, object_pairs_hook=_object, parse_constant=float if constants else _no_constant)
     except json.JSONDecodeError as e:

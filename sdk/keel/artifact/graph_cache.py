@@ -16,7 +16,7 @@ from time import perf_counter
 import sympy
 import torch
 
-from keel.artifact.compiled_graph import graph_from_data, graph_to_data, guards_from_data, packed, unpacked
+from keel.artifact.compiled_graph import graph_to_data, guards_from_data, packed, read_graph, unpacked
 from keel.artifact.graph_key import graph_key
 from keel.artifact.graph_log import NOT_KEPT, NOT_LOADED, log_graph
 from keel.artifact.saved_graph import SavedFacts, cannot_save, reason_of, saved_state
@@ -76,8 +76,9 @@ class CacheEntry:
         if not add_guards(captured.fake_mode, guards_from_data(data)):
             return None
         ctx = common_context(captured, spends_memory=self.settings.spends_memory)
-        program, parts = graph_from_data(data, self.settings, ctx)
-        return self._saveable(link(program, parts, captured.constants), content), parts
+        graph = read_graph(data, self.settings, ctx)
+        parts = graph.compiled()
+        return self._saveable(link(graph.program, parts, captured.constants), content), parts
 
     def stored(
         self, run: Boxed, program: LinkProgram, parts: Sequence[BuiltPart], guards: Sequence[sympy.Basic]

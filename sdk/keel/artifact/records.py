@@ -182,6 +182,11 @@ def _not_a_constant(name: str) -> Any:
 def _record(made: type, data: Any, known: Known) -> Any:
     if not isinstance(data, dict):
         raise Malformed("", f"It is not the fields of {made.__name__}.")
+    return made(**fields_from(made, data, known))
+
+
+def fields_from(made: type, data: Mapping[str, Data], known: Known) -> dict[str, Any]:
+    """The values of fields of a data class, each of the type that the class has there. Raises Malformed."""
     checks, values = _checks(made), dict[str, Any]()
     for name, each in data.items():
         if (check := checks.get(name)) is None:
@@ -192,7 +197,7 @@ def _record(made: type, data: Any, known: Known) -> Any:
             raise Malformed(f".{name}{e.place}", e.why) from e
         if not check(values[name]):
             raise Malformed(f".{name}", f"Its value is of another type than {made.__name__} has there.")
-    return made(**values)
+    return values
 
 
 Check = Callable[[Any], bool]

@@ -7,7 +7,7 @@ follow it, and what its parts know of their constants. PyTorch's files are as tr
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -17,16 +17,21 @@ from typing import Any
 import torch
 from torch import fx
 
-from keel.artifact.compiled_graph import graph_from_data, unpacked
+from keel.artifact.compiled_graph import read_graph, unpacked
+from keel.artifact.graph_grammar import MOST, check_compiled, checked_for_saving
 from keel.artifact.graph_key import compiled_by, settings_key
 from keel.artifact.graph_log import LOADED, log_graph, stages_text
+from keel.artifact.read_part import reading
 from keel.cache.store import digest, put_missing
+from keel.documents import Item, Malformed, parsed, shown
 from keel.errors import KeelError, first_line
 from keel.interrupts import is_interrupt
 from keel.plugin import CompileContext, Constant
 from keel.runtime.link import link
+from keel.runtime.link_program import LinkProgram
 from keel.runtime.part_context import common_context, constants_of
 from keel.serialize.codec import Data, NotSerializable, decode, encode
+from keel.serialize.grammar import is_value_name
 from keel.settings import Settings, read_settings
 from keel.torch_adapter import (
     Boxed,
@@ -126,6 +131,7 @@ def saved_state(
     """What PyTorch saves of a compiled graph. ``content`` is the entry of the graph in the cache, and ``libraries`` are
     the entries of its compiled kernels. Raises NotSerializable.
     """
+    checked_for_saving(unpacked(content), "graph")
     after = None if mutations is None else json.dumps(_mutations_data(mutations))
     return {**vars(facts), "graph": content, "libraries": dict(libraries), "mutations": after}
 
@@ -172,9 +178,16 @@ def restored(state: Mapping[str, Any]) -> Boxed:
     if state["kind"] == "inference":
         known |= {n: Constant(kind="constant", value=t) for n, t in constants.items() if n not in known}
     ctx = CompileContext(lasting=frozenset(state["lasting"]), spends_memory=settings.spends_memory, constants=known)
-    program, parts = graph_from_data(unpacked(state["graph"]), settings, ctx)
-    mutations = None if state["mutations"] is None else _mutations(json.loads(state["mutations"]))
-    run = finished(link(program, parts, constants), state["kind"], mutations)
+    try:
+        data = unpacked(state["graph"])
+        check_compiled(data, "graph")
+        graph = read_graph(data, settings, ctx)
+        mutations = None if state["mutations"] is None else _mutations(parsed(state["mutations"], "mutations"))
+        _verify_ends(graph.program, mutations, constants)
+    except Malformed as wrong:
+        what = f"A saved {state['kind']} graph cannot be loaded."
+        raise KeelError("bad-artifact", what, {wrong.place: wrong.why}, do="Compile the model again.") from wrong
+    run = finished(link(graph.program, graph.compiled(), constants), state["kind"], mutations)
     seconds = {"load": perf_counter() - began}
     log_graph(state["kind"], LOADED, f"saved by PyTorch; {stages_text(seconds)}", seconds)
     return run
@@ -184,21 +197,65 @@ def _settings(state: Mapping[str, Any]) -> Settings:
     return read_settings(state["mode"], {**state["options"], "backends": state["backends"]})
 
 
-def _mutations(data: Mapping[str, Any]) -> Mutations:
+def _mutations(data: Data) -> Mutations:
+    """The mutations that ``_mutations_data`` wrote. Raises Malformed."""
+    fields = Item(data, "mutations").record(
+        ("inputs", "values", "copied", "shares", "overwrites", "placeholders", "calls")
+    )
     graph, nodes = fx.Graph(), dict[str, fx.Node]()
-    for name in data["placeholders"]:
+    for item in fields["placeholders"].items():
+        name = _new_name(item, nodes)
         nodes[name] = graph.placeholder(name)
-    for name, target, args in data["calls"]:
-        function: Callable[..., Any] | None = copy_of if target == _COPY else operator_named(target["operator"])
-        if function is None:
-            raise NotSerializable(f"This PyTorch has no {target['operator']}.")
-        nodes[name] = graph.call_function(function, tuple(decode(args, nodes.__getitem__, nodes.__getitem__)))
+    for item in fields["calls"].items():
+        first, target, args = item.items(count=3)
+        name = _new_name(first, nodes)
+        with reading(item.place):
+            values = decode(args.value, nodes.__getitem__, nodes.__getitem__)
+            nodes[name] = graph.call_function(_function(target.value), tuple(values))
     graph.output(None)
+    overwrites = [pair.items(count=2) for pair in fields["overwrites"].items()]
     return Mutations(
         fx.GraphModule({}, graph),
-        tuple(data["inputs"]),
-        data["values"],
-        tuple(data["copied"]),
-        data["shares"],
-        tuple((result, i) for result, i in data["overwrites"]),
+        _positions(fields["inputs"]),
+        fields["values"].integer(0, MOST),
+        _positions(fields["copied"]),
+        fields["shares"].flag(),
+        tuple((result.integer(0, MOST), i.integer(0, MOST)) for result, i in overwrites),
     )
+
+
+def _verify_ends(program: LinkProgram, mutations: Mutations | None, constants: Collection[str]) -> None:
+    """Raises Malformed unless the program has its constants, and the mutations are of its inputs and results."""
+    if lacking := [name for name in program.constants if name not in constants]:
+        raise Malformed("graph.link.constants", f"There is no constant {shown(lacking[0])}.")
+    if mutations is None:
+        return
+    inputs, results = len(program.inputs) + len(program.constants), len(program.results)
+    placeholders = len(mutations.program.graph.find_nodes(op="placeholder"))
+    if not all(i < inputs for i in mutations.inputs) or mutations.values > results:
+        raise Malformed("mutations", f"They are not of a graph with {inputs} inputs and {results} results.")
+    if placeholders != len(mutations.inputs) + mutations.values:
+        raise Malformed("mutations.placeholders", f"There are {placeholders}, which do not fit the inputs and values.")
+    if not all(i in mutations.inputs and result < results for result, i in mutations.overwrites):
+        raise Malformed("mutations.overwrites", "They name an input or a result that the mutations do not have.")
+
+
+def _positions(item: Item) -> tuple[int, ...]:
+    return tuple(each.integer(0, MOST) for each in item.items())
+
+
+def _new_name(item: Item, known: Collection[str]) -> str:
+    """The name of a value, which becomes a name in the source that PyTorch writes for a graph."""
+    if not is_value_name(item.value) or item.value in known:
+        item.refuse("It is not a new name.")
+    return str(item.value)
+
+
+def _function(target: Data) -> Callable[..., Any]:
+    """What a call of mutations calls. Raises NotSerializable."""
+    match target:
+        case str() if target == _COPY:
+            return copy_of
+        case {"operator": str(name)} if (operator := operator_named(name)) is not None:
+            return operator
+    raise NotSerializable(f"This PyTorch has no {target!r:.80}.")

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
@@ -13,10 +12,12 @@ from typing import Any
 import sympy
 import torch
 
-from keel.artifact.compiled_graph import Attachments, graph_from_data
-from keel.documents import Item, Malformed, bad_file
+from keel.artifact.compiled_graph import ReadGraph, read_graph
+from keel.artifact.graph_grammar import check_compiled, check_part_graph
+from keel.artifact.read_part import Attachments, reading
+from keel.documents import Item, Malformed, bad_file, parsed, shown
 from keel.errors import KeelError
-from keel.packages.boundary_data import boundary_from_data
+from keel.packages.boundary_data import boundary_from_data, verify_boundary
 from keel.packages.package_file import PackageFile
 from keel.packages.package_manifest import (
     BOUNDARY,
@@ -32,13 +33,13 @@ from keel.packages.weight_data import FOLDER, Weight, tensor_of
 from keel.plugin import Backend, CodeObject, CompileContext, Constant, KernelFunction
 from keel.runtime.call_boundary import CallBoundary, leaves_of
 from keel.runtime.link import CompiledPart, link
-from keel.runtime.link_program import LinkProgram
 from keel.serialize.codec import Data, NotSerializable, decode
 from keel.serialize.tree_specs import nested
 from keel.settings import Settings, read_settings
 from keel.torch_adapter import Boxed, Tree, registered_containers, tree_of, unflatten
 
-_Loaded = tuple[LinkProgram, list[CompiledPart]]
+MOST_MARKS = 1 << 26
+"""The most marks between the values of a compiled graph: one of a model with ten thousand parts has some million."""
 
 
 def load_package(
@@ -156,30 +157,31 @@ class _Loading:
             if not name.startswith(FOLDER):
                 self.file.member(name)  # also what this machine does not need: a damaged file is not loaded
         settings, data = self.settings(), self.json(GRAPH)
+        check_compiled(data, GRAPH)
         weights, constants = self.weights(replaced, check)
         ctx = CompileContext(
             lasting=frozenset(constants), constants=self.known(constants), spends_memory=settings.spends_memory
         )
-        variant, (program, parts) = self.loaded(settings, partial(graph_from_data, data, settings, ctx))
-        for name in program.constants:
-            if name not in constants:
-                raise Malformed("package.json.weights", f"It lacks {name}.")
-        run, boundary = link(program, parts, constants), boundary_from_data(self.json(BOUNDARY))
+        graph, boundary = read_graph(data, settings, ctx), boundary_from_data(self.json(BOUNDARY))
+        verify_boundary(boundary, graph.program, constants)
+        variant, parts = self.compiled(graph, self.stale(settings))
+        run = link(graph.program, parts, constants)
         return Package(self.manifest, variant, weights, run, boundary, constants, _Trees(self.manifest))
 
-    def loaded(self, settings: Settings, load: Callable[[Attachments], _Loaded]) -> tuple[str, _Loaded]:
-        """The name of the first variant that this machine can run, and what ``load`` returns for it."""
-        stale, reasons = self.stale(settings), dict[str, str]()
+    def compiled(self, graph: ReadGraph, stale: Collection[str]) -> tuple[str, list[CompiledPart]]:
+        """The name of the first variant that this machine can run, and the parts for it."""
+        reasons = dict[str, str]()
         for variant in self.manifest.variants:
             try:
-                return variant.name, load(Attachments(self.read, self.code(variant), stale))
+                return variant.name, graph.compiled(Attachments(self.read, self.code(variant), stale))
             except KeelError as raised:
                 if raised.code not in ("not-here", "bad-artifact"):
                     raise
                 reasons[variant.name] = next(iter((raised.reasons or {}).values()), raised.what)
         if self.recompile and self.manifest.variants:
-            first, graphs = self.manifest.variants[0], self.json(PART_GRAPHS)
-            return first.name, load(Attachments(self.read, self.code(first), stale, graphs.__getitem__))
+            first, graphs = self.manifest.variants[0], Item(self.json(PART_GRAPHS), PART_GRAPHS).table()
+            attached = Attachments(self.read, self.code(first), stale, partial(_part_graph, graphs))
+            return first.name, graph.compiled(attached)
         raise KeelError(
             "bad-artifact",
             f"{self.file.path} does not run here.",
@@ -194,14 +196,14 @@ class _Loading:
 
     def settings(self) -> Settings:
         names = [*self.manifest.backends] if self.backends is None else self.backends
-        options = decode(self.manifest.options, _nothing, _nothing)
+        with reading(f"{MANIFEST}.options"):
+            options = decode(self.manifest.options, _nothing, _nothing)
+        if not isinstance(options, dict):
+            raise Malformed(f"{MANIFEST}.options", "It is not a table of options.")
         return read_settings(None, {**options, "backends": names, "strict": self.manifest.strict})
 
     def json(self, name: str) -> Data:
-        try:
-            return json.loads(self.read(name))
-        except (ValueError, RecursionError) as e:
-            raise Malformed(name, f"It is not JSON: {e}") from e
+        return parsed(self.read(name), name, most_marks=MOST_MARKS)
 
     def read(self, name: Data) -> bytes:
         """The bytes of a member."""
@@ -276,6 +278,14 @@ def _like(weight: Weight, value: torch.Tensor) -> torch.Tensor:
 def _function(item: Item) -> KernelFunction:
     fields = item.record(("name", "source", "launch"))
     return KernelFunction(name=fields["name"].text(), source=fields["source"].integer(0), launch=fields["launch"].value)
+
+
+def _part_graph(graphs: Mapping[str, Item], name: str) -> Data:
+    """The graph of a part. Raises Malformed."""
+    if name not in graphs:
+        raise Malformed(PART_GRAPHS, f"It lacks {shown(name)}.")
+    check_part_graph(graphs[name].value, graphs[name].place)
+    return graphs[name].value
 
 
 def _nothing(name: str) -> Any:

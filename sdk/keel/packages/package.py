@@ -20,11 +20,12 @@ import torch
 from torch.export import ExportedProgram
 
 from keel.artifact.compiled_graph import graph_to_data, part_to_data
+from keel.artifact.graph_grammar import checked_for_saving
 from keel.artifact.runtime_program import RuntimeGraph, runtime_program
 from keel.artifact.saved_graph import cannot_save, reason_of
 from keel.cache import package_fingerprint
 from keel.compiler import compile_for
-from keel.documents import Malformed, bad_file
+from keel.documents import Malformed, bad_file, bytes_of
 from keel.errors import KeelError
 from keel.events import Event, GraphCompiled
 from keel.export import ExportedGraph, exported_graph
@@ -89,7 +90,7 @@ def write_package(
     """Compiles a graph and writes its package. Returns what it was compiled to, and what is around a call of that.
     Raises as ``package`` does.
     """
-    hashes = {Path(each).name: hashlib.sha256(Path(each).read_bytes()).hexdigest() for each in certificates}
+    hashes = {Path(each).name: _hash(each) for each in certificates}
     try:
         with written(path) as writer:
             store = _Store(graph, writer, tuple(targets) or (None,))
@@ -115,6 +116,14 @@ def write_package(
         raise cannot_save("compiled", reason_of(why)) from why
     except OSError as e:
         raise KeelError("bad-option", f"{path} cannot be written.", {"system": e.strerror or str(e)}) from e
+
+
+def _hash(certificate: str | os.PathLike[str]) -> str:
+    """The hash of a file. Raises KeelError[bad-option] if it does not exist, and KeelError[bad-file]."""
+    try:
+        return hashlib.sha256(bytes_of(certificate)).hexdigest()
+    except Malformed as wrong:
+        raise bad_file(certificate, wrong, what="It is not a certificate.") from wrong
 
 
 def _origin(settings: Settings) -> dict[str, Data]:
@@ -160,7 +169,7 @@ class _Store:
         self, run: Boxed, program: LinkProgram, parts: Sequence[BuiltPart], guards: Sequence[sympy.Basic]
     ) -> Boxed:
         """Adds the graph. Raises NotSerializable."""
-        data = graph_to_data(program, parts, (), self.keep)
+        data = checked_for_saving(graph_to_data(program, parts, (), self.keep), GRAPH)
         self._saved = {p["name"]: p["graph"]["saved"] for p in data["parts"] if "saved" in p.get("graph", {})}
         self.writer.add(GRAPH, _text(data))
         self.writer.add(PART_GRAPHS, _text({part.interface.name: part_to_data(part) for part in parts}))

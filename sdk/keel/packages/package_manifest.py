@@ -129,7 +129,24 @@ def _variant(item: Item) -> Variant:
     return Variant(
         fields["name"].text(_MOST_TEXT),
         tuple((kind.text(_MOST_TEXT), feature.text(_MOST_TEXT)) for kind, feature in needs),
-        {part: each.value for part, each in fields["code"].table().items()},
+        {part: _code(each) for part, each in fields["code"].table().items()},
         None if program.value is None else program.text(LONGEST),
         None if why.value is None else why.prose(),
     )
+
+
+def _code(item: Item) -> Any:
+    """The objects with the machine code of a part, as data. Raises Malformed unless all of their fields are there."""
+    for each in item.items():
+        fields = each.record(("member", "kind", "target", "needs", "functions"))
+        for name in ("member", "kind", "target"):
+            fields[name].text(_MOST_TEXT)
+        for need in fields["needs"].items():
+            for text in need.items(count=2):
+                text.text(_MOST_TEXT)
+        for function in fields["functions"].items():
+            parts = function.record(("name", "source", "launch"))
+            parts["name"].text(_MOST_TEXT)
+            parts["source"].integer(0)
+            parts["launch"].table()
+    return item.value

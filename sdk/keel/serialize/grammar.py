@@ -55,12 +55,17 @@ def check(data: Any, file: str = "") -> None:
         program.refuse("It must have either `trees` (an exported program) or `single` (any other graph).")
     if "single" in parts:
         parts["single"].flag()
+    check_graph(parts["symbols"], parts["graph"])
+
+
+def check_graph(symbols: Item, graph: Item) -> None:
+    """Raises Malformed, with the place, unless the data is that of a graph over these symbols."""
     bits = {}
-    for name, facts in parts["symbols"].table(1 << 14).items():
+    for name, facts in symbols.table(1 << 14).items():
         if not is_value_name(name):
             facts.refuse(f"{shown(name)} is not a valid name.")
         bits[name] = _symbol(facts)
-    _Graph(bits).check(parts["graph"], 0, top_level=True)
+    _Graph(bits).check(graph, 0, top_level=True)
 
 
 def _symbol(facts: Item) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import json
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -16,6 +18,9 @@ from torch._dynamo.utils import counters
 
 import keel
 from keel import KeelError
+from keel.artifact.compiled_graph import packed, unpacked
+from keel.artifact.saved_graph import restored, restoring_with
+from keel.settings import read_settings
 
 from ..line import whole
 from .new_process import kinds_of, run
@@ -155,6 +160,45 @@ def test_the_backends_of_the_call_are_used_when_a_graph_is_restored(captured: li
     for _ in range(2):
         torch.testing.assert_close(run(torch.sin, x, backends=[vendor]), x.sin())
     assert captured == ["inference"] and len(built) == 2
+
+
+def states(model: torch.nn.Module, backends: list[Any]) -> dict[str, dict[str, Any]]:
+    """What PyTorch saves of the forward and the backward graph of a model, by kind."""
+    before = saved_graphs()
+    torch.compile(model, backend="keel", options={"backends": backends})(R(3, 4)).sum().backward()
+    new = [each for each in saved_graphs() if not any(each is other for other in before)]
+    return {each.__reduce__()[1][0]["kind"]: each.__reduce__()[1][0] for each in new}
+
+
+def saved_graphs() -> list[Any]:
+    """The compiled graphs in this process that PyTorch can save."""
+    return [each for each in gc.get_objects() if type(each).__name__ == "SavedGraph"]
+
+
+@pytest.mark.parametrize(
+    ("piece", "change", "place"),
+    [
+        ("graph", lambda data: data.pop("link"), "graph"),
+        ("graph", lambda data: data["link"]["LinkProgram"].update(results=7), "link.results"),
+        ("graph", lambda data: data["link"]["LinkProgram"]["constants"].append("w"), "graph.link.constants"),
+        ("mutations", lambda data: data.pop("values"), "mutations"),
+        ("mutations", lambda data: data.update(overwrites=[[0, 9]]), "mutations.overwrites"),
+        ("mutations", lambda data: data["placeholders"].append("self"), "mutations.placeholders[2]"),
+        ("mutations", lambda data: data["placeholders"].append("x"), "mutations.placeholders"),
+        ("mutations", lambda data: data["calls"][0].__setitem__(1, {"operator": "os.system"}), "mutations.calls[0]"),
+        ("mutations", lambda data: data.update(inputs=[99]), "mutations"),
+    ],
+)
+def test_a_damaged_graph_is_refused_with_its_place(piece: str, change: Callable[[Any], Any], place: str) -> None:
+    backend = replace(whole("mine"), fingerprint=lambda: "1")
+    state = states(Counted(), [backend])["forward"]
+    data = unpacked(state["graph"]) if piece == "graph" else json.loads(state["mutations"])
+    change(data)
+    with restoring_with(read_settings(None, {"backends": [backend]})):
+        restored(state)
+        with pytest.raises(KeelError, match="A saved forward graph cannot be loaded") as raised:
+            restored({**state, piece: packed(data) if piece == "graph" else json.dumps(data)})
+    assert raised.value.code == "bad-artifact" and [*(raised.value.reasons or {})] == [place]
 
 
 def test_a_fingerprint_that_raises_costs_nothing_but_the_cache(captured: list[str]) -> None:

@@ -21,6 +21,7 @@ from keel import Backend, KeelError
 from keel.discovery import find
 from keel.packages.load_package import Package
 from keel.packages.package import Target
+from keel.packages.package_file import PackageFile, written
 from keel.packages.package_manifest import opened
 
 from ..line import whole
@@ -284,6 +285,69 @@ def test_a_damaged_package_is_an_error(path: Path, tmp_path: Path) -> None:
         with pytest.raises(KeelError) as raised:
             load(damaged)
         assert raised.value.code == "bad-file"
+
+
+def changed(path: Path, member: str, change: Callable[[Any], Any]) -> Path:
+    """A copy of a package with a member changed as data, and with right checksums."""
+    file, copy = PackageFile.opened(path), path.with_name("changed.keel")
+    with written(copy) as writer:
+        for name in file.members:
+            content = bytes(file.member(name))
+            if name == member:
+                data = json.loads(content)
+                change(data)
+                content = json.dumps(data).encode()
+            writer.add(name, content)
+    return copy
+
+
+@pytest.mark.parametrize(
+    ("member", "change", "why"),
+    [
+        ("graph.json", lambda data: data["parts"].append({}), r"graph.json.parts\[1\]: It lacks name"),
+        ("graph.json", lambda data: data["link"]["LinkProgram"]["results"].append({"Value": {"name": "v"}}), "'v' is"),
+        ("graph.json", lambda data: data["link"]["LinkProgram"]["inputs"].pop(), "used before it is defined"),
+        ("boundary.json", lambda data: data.pop("end"), "boundary: It lacks end"),
+        ("boundary.json", lambda data: data["graph_inputs"].clear(), "boundary.graph_inputs: The graph takes 1"),
+        ("package.json", lambda data: data.update(options=[]), "options: It is not a table"),
+    ],
+)
+def test_a_damaged_program_is_refused_before_a_backend_gets_it(
+    member: str, change: Callable[[Any], Any], why: str, tmp_path: Path
+) -> None:
+    def never(content: bytes) -> Any:
+        raise AssertionError("A part of a damaged program was loaded.")
+
+    x, path = R(3, 4), tmp_path / "a.keel"
+    keel.package(export(Model(), (x,)), path, backends=[vendor([])])
+    with pytest.raises(KeelError, match=why) as raised:
+        load(changed(path, member, change), backends=[replace(vendor([]), deserialize=never)])
+    assert raised.value.code == "bad-file"
+
+
+def test_machine_code_without_a_description_is_refused(path: Path) -> None:
+    damaged = changed(path, "package.json", lambda data: [each[0].pop("kind") for each in _code(data)])
+    with pytest.raises(KeelError, match="lacks kind") as raised:
+        opened(damaged)
+    assert raised.value.code == "bad-file"
+
+
+def _code(manifest: Any) -> list[Any]:
+    return [*manifest["variants"][0]["code"].values()]
+
+
+def test_a_part_that_has_no_graph_cannot_be_compiled_again(tmp_path: Path) -> None:
+    path = tmp_path / "a.keel"
+    keel.package(export(Model(), (R(3, 4),)), path, backends=[vendor([])])
+    with pytest.raises(KeelError, match=r"parts\.json: It lacks 'p0'"):
+        load(changed(path, "parts.json", dict.clear), backends=[vendor([], "2")], recompile=True)
+
+
+def test_a_certificate_that_does_not_exist_is_an_error(program: ExportedProgram, tmp_path: Path) -> None:
+    for missing, code in ((tmp_path / "none.json", "bad-option"), (tmp_path, "bad-file")):
+        with pytest.raises(KeelError) as raised:
+            keel.package(program, tmp_path / "a.keel", backends=CPP, certificates=[missing])
+        assert raised.value.code == code
 
 
 def test_a_package_of_a_newer_keel_is_refused(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
