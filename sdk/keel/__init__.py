@@ -116,6 +116,7 @@ _MODULES: Mapping[str, str] = {
     "control": "keel.torch_adapter.higher_order",
     "coverage": "keel.coverage",
     "documents": "keel.documents",
+    "file_readers": "keel.file_readers",
     "harvest": "keel.torch_adapter.harvest",
     "named_models": "keel.named_models",
     "partition": "keel.placement",

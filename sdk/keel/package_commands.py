@@ -77,6 +77,17 @@ def inspect(
     check: Annotated[bool, typer.Option(help="Read all of it, and compare the checksums.")] = False,
 ) -> None:
     """Show what a package is, who made it and what it needs. Nothing in it is run."""
+    manifest = inspected(file, check=check)
+    if json:
+        print(js.dumps(as_data(manifest), indent=1))
+        return
+    console = Console(highlight=False)
+    for name, text in as_rows(manifest):
+        console.print(f"[bold]{name:13}[/]{escape(text)}", soft_wrap=True)
+
+
+def inspected(file: Path, *, check: bool) -> Manifest:
+    """The manifest of a package. With ``check`` all of the package is read. Raises KeelError[bad-file]."""
     package, manifest = opened(file)
     if check:
         try:
@@ -84,21 +95,16 @@ def inspect(
                 package.member(name)
         except Malformed as wrong:
             raise bad_file(file, wrong, what="It is damaged.") from wrong
-    if json:
-        print(js.dumps(_data(manifest), indent=1))
-        return
-    console = Console(highlight=False)
-    for name, text in _rows(manifest):
-        console.print(f"[bold]{name:13}[/]{escape(text)}", soft_wrap=True)
+    return manifest
 
 
-def _data(manifest: Manifest) -> dict[str, Any]:
+def as_data(manifest: Manifest) -> dict[str, Any]:
     """The manifest as plain data."""
     variants = [{**vars(v), "needs": [list(need) for need in v.needs], "code": dict(v.code)} for v in manifest.variants]
     return {**vars(manifest), "variants": variants, "weights": [w.as_json() for w in manifest.weights]}
 
 
-def _rows(manifest: Manifest) -> list[tuple[str, str]]:
+def as_rows(manifest: Manifest) -> list[tuple[str, str]]:
     """The lines about a package: a word and a text each."""
     rows = [
         ("made by", f"Keel {manifest.keel[:12]}, opset {manifest.opset}, PyTorch {manifest.torch}"),

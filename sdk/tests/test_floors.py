@@ -100,6 +100,7 @@ FLOORS = (
     "minify_command",
     "package_commands",
     "spec_commands",
+    "file_readers",
     "commands",
     "command_help",
     "command_line",

@@ -11,6 +11,7 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from keel_conformance.cli_options import CORES
@@ -33,8 +34,8 @@ def fuzz(
         float,
         typer.Option(
             min=0.0,
-            help="Minutes of a search guided by branches, for each loader, "
-            "instead (with atheris: pip install 'torch-keel[fuzz]').",
+            help="Minutes of a search guided by branches, for each loader, instead (with atheris: "
+            + escape("pip install 'torch-keel[fuzz]')."),
         ),
     ] = 0.0,
     seed: Annotated[int, typer.Option(help="Seed of the mutations.")] = 0,

@@ -19,16 +19,24 @@ from .watch import Watch
 
 MODULES = (
     "keel.serialize",
+    "keel.artifact",
     "keel.documents",
+    "keel.packages",
+    "keel.repro_folder",
+    "keel.runtime.launch_verify",
+    "keel.spec.diff",
+    "keel.spec.lock",
     "keel.loops.parser",
     "keel.loops.index",
     "keel.cost",
     "keel.registration",
     "keel.torch_adapter.trees",
     "keel.torch_adapter.fakes",
+    "keel_conformance.harness.merge_shards",
     "keel_conformance.harness.waivers",
     "keel_conformance.harness.journal",
-    "keel_conformance.certificate.verify",
+    "keel_conformance.certificate",
+    "keel_conformance.levels.needs",
     "keel_conformance.workers.result_log",
     "tomllib",
     "zipfile",
@@ -53,10 +61,10 @@ def main(name: str, seconds: int, corpus: Path | None = None) -> None:
     for number, data in enumerate(loader.seeds()):
         (retained / f"seed-{number}").write_bytes(data)
         watch.file.write_bytes(data)
-        loader.load(watch.file)
+        loader.load(loader.lay_out(watch.file))
 
     def one(data: bytes) -> None:
-        outcome = watch.read(loader.load, data)
+        outcome = watch.read(loader.load, data, loader.lay_out)
         if outcome.bad:
             raise RuntimeError(f"{outcome.ending}, {outcome.seconds:.2f} s, {outcome.error}, {outcome.executed}")
 

@@ -8,7 +8,8 @@ import json
 import random
 import re
 import zipfile
-from collections.abc import Callable, Sequence
+import zlib
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 Mutation = Callable[[bytes, random.Random], bytes]
@@ -221,27 +222,42 @@ def within(member: str, mutation: Mutation, inner: str = "") -> Mutation:
 
     def mutated(data: bytes, draw: random.Random) -> bytes:
         try:
-            parts = _unzipped(data)
+            parts = unzipped(data)
             name = next(n for n in parts if n.endswith(member))
         except Exception:  # whatever a damaged archive makes its reader raise
             return of_bytes(data, draw)
         change = within(inner, mutation) if inner else mutation
-        return _zipped({**parts, name: change(parts[name], draw)})
+        return zipped({**parts, name: change(parts[name], draw)})
 
     return mutated
 
 
-def _unzipped(data: bytes) -> dict[str, bytes]:
+def unzipped(data: bytes) -> dict[str, bytes]:
+    """The members of a zip archive that are not large."""
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         return {i.filename: archive.read(i) for i in archive.infolist() if i.file_size < 1 << 22}
 
 
-def _zipped(parts: dict[str, bytes]) -> bytes:
+def zipped(parts: Mapping[str, bytes]) -> bytes:
+    """A zip archive of these members."""
     held = io.BytesIO()
     with zipfile.ZipFile(held, "w") as archive:
         for name, content in parts.items():
             archive.writestr(zipfile.ZipInfo(name), content)
     return held.getvalue()
+
+
+def packed(mutation: Mutation) -> Mutation:
+    """A mutation of bytes that zlib packed."""
+
+    def mutated(data: bytes, draw: random.Random) -> bytes:
+        try:
+            held = zlib.decompress(data)
+        except zlib.error:
+            return of_bytes(data, draw)
+        return zlib.compress(mutation(held, draw), 1)
+
+    return mutated
 
 
 def one_of(*mutations: Mutation) -> Mutation:

@@ -92,16 +92,17 @@ def read_files(loader: str, seed: int, first: int, count: int) -> Tally:
     """Reads files ``first`` to ``first + count``."""
     from .loaders import LOADERS
 
-    tally, watch, load = Tally(loader), _watch(), LOADERS[loader].load
+    tally, watch = Tally(loader), _watch()
+    load, lay_out = LOADERS[loader].load, LOADERS[loader].lay_out
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for data in _seeds(loader):  # what is imported at the first use of all is, now
             watch.file.write_bytes(data)
-            load(watch.file)
+            load(lay_out(watch.file))
         gc.collect()
         gc.freeze()  # what is here already is not looked through again
         for number in range(first, first + count):
-            run = watch.read(load, file_of(loader, seed, number))
+            run = watch.read(load, file_of(loader, seed, number), lay_out)
             tally.files += 1
             tally.accepted += run.ending == "taken"
             tally.refused += run.ending == "refused"

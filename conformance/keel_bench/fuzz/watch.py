@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import builtins
 import signal
 import sys
 import time
@@ -47,8 +48,8 @@ _EVENTS = (
     "builtins.input",
     "builtins.breakpoint",
 )
-_WRITTEN = "<eval_with_key>"
-"""What PyTorch calls the file of the source that it writes for a graph, which ``unexpected`` has looked at."""
+_WRITTEN = ("<eval_with_key>", "<keel ")
+"""How the files begin of the source that PyTorch and Keel write for a graph, which ``unexpected`` has looked at."""
 _CALLED = frozenset(
     {
         "torch",
@@ -106,14 +107,18 @@ class Watch:
         if self.on and name.partition(".")[0] not in LAZY:
             self.ran.append(f"import {name}")
 
-    def read(self, load: Callable[[Path], Any], data: bytes) -> ReadOutcome:
+    def read(
+        self, load: Callable[[Path], Any], data: bytes, lay_out: Callable[[Path], Path] = lambda path: path
+    ) -> ReadOutcome:
+        """Has ``load`` read what ``lay_out`` makes of a file of these bytes."""
         self.file.write_bytes(data)
+        place = lay_out(self.file)
         self.ran, message, ending = [], "", "taken"
         begin = time.process_time()
         self.on = True
         try:
             with _time_limit():
-                load(self.file)
+                load(place)
         except KeelError as e:
             ending, message = "refused", str(e)
         except Exception as e:
@@ -134,8 +139,11 @@ class Watch:
         match event, args:
             case "open", (path, str(mode), *_) if set(mode) & set("wax+") and Path(str(path)) != self.file:
                 self.ran.append(f"open {path} {mode}")
+            case "compile", (_, "<unknown>"):  # a text that is parsed: running it would be another event
+                pass
             case "compile", (source, name):
-                if (odd := unexpected(source)) is not None:
+                of_keel = str(name).startswith(_WRITTEN[1])
+                if (odd := unexpected_of_keel(source) if of_keel else unexpected(source)) is not None:
                     self.ran.append(f"compile {name}: {odd}")
             case "exec", (CodeType() as code,) if not _of_module(code) and not code.co_filename.startswith(_WRITTEN):
                 self.ran.append(f"exec {code.co_filename}")
@@ -176,6 +184,26 @@ def unexpected(source: Any) -> str | None:
         if isinstance(node, ast.Attribute) and node.attr.startswith("__") and "shift" not in node.attr:
             return f"It reads {node.attr}."
     return None
+
+
+def unexpected_of_keel(source: Any) -> str | None:
+    """What of a source is not what Keel writes for a compiled program: functions that call nothing but objects that
+    were bound to names, and methods of values.
+    """
+    for node in ast.walk(ast.parse(source)):
+        match node:
+            case ast.Import() | ast.ImportFrom() | ast.Lambda() | ast.ClassDef() | ast.AsyncFunctionDef():
+                return type(node).__name__
+            case ast.Name(id=name) if name == "keel_canary" or (hasattr(builtins, name) and name not in _BUILTINS):
+                return f"It names {name}."
+            case ast.Attribute(attr=name) if name.startswith("_"):
+                return f"It reads {name}."
+            case ast.Constant(value=str()):
+                return "It has a text."
+    return None
+
+
+_BUILTINS = ("Exception", "BaseException")
 
 
 def _root(node: ast.expr) -> str:
