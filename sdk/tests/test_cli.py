@@ -288,7 +288,7 @@ def test_what_keeps_pytorch_from_being_imported_is_named(asked: tuple[str, ...],
     info.mkdir()
     (info / "entry_points.txt").write_bytes(b"[other]\nlone\xff\n")
     ran = subprocess.run(
-        [sys.executable, "-m", "keel.cli", *asked],
+        [sys.executable, "-m", "keel", *asked],
         capture_output=True,
         text=True,
         timeout=100,

@@ -105,6 +105,7 @@ FLOORS = (
     "command_help",
     "command_line",
     "cli",
+    "__main__",
 )
 CONFORMANCE = (
     "by_member",

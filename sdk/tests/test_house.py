@@ -36,6 +36,7 @@ CEILINGS = {
 }
 
 SAME_PURPOSE = {
+    "__main__": "Python runs a package by its module of this name",
     "verify": "each intermediate representation has a verifier",
     "opset": "keel.opset is the public face of keel.spec.opset",
     "cache": "keel_bench.cache damages and crowds what keel.cache keeps",
