@@ -184,10 +184,11 @@ def restored(state: Mapping[str, Any]) -> Boxed:
         graph = read_graph(data, settings, ctx)
         mutations = None if state["mutations"] is None else _mutations(parsed(state["mutations"], "mutations"))
         _verify_ends(graph.program, mutations, constants)
+        parts = graph.compiled()
     except Malformed as wrong:
         what = f"A saved {state['kind']} graph cannot be loaded."
         raise KeelError("bad-artifact", what, {wrong.place: wrong.why}, do="Compile the model again.") from wrong
-    run = finished(link(graph.program, graph.compiled(), constants), state["kind"], mutations)
+    run = finished(link(graph.program, parts, constants), state["kind"], mutations)
     seconds = {"load": perf_counter() - began}
     log_graph(state["kind"], LOADED, f"saved by PyTorch; {stages_text(seconds)}", seconds)
     return run

@@ -179,6 +179,7 @@ def saved_graphs() -> list[Any]:
     ("piece", "change", "place"),
     [
         ("graph", lambda data: data.pop("link"), "graph"),
+        ("graph", lambda data: data["parts"][0]["graph"].update(saved="AAA"), "p0"),
         ("graph", lambda data: data["link"]["LinkProgram"].update(results=7), "link.results"),
         ("graph", lambda data: data["link"]["LinkProgram"]["constants"].append("w"), "graph.link.constants"),
         ("mutations", lambda data: data.pop("values"), "mutations"),
@@ -190,7 +191,12 @@ def saved_graphs() -> list[Any]:
     ],
 )
 def test_a_damaged_graph_is_refused_with_its_place(piece: str, change: Callable[[Any], Any], place: str) -> None:
-    backend = replace(whole("mine"), fingerprint=lambda: "1")
+    backend = replace(
+        whole("mine"),
+        fingerprint=lambda: "1",
+        serialize=lambda run: b"a part",
+        deserialize=lambda content: lambda *inputs: (),
+    )
     state = states(Counted(), [backend])["forward"]
     data = unpacked(state["graph"]) if piece == "graph" else json.loads(state["mutations"])
     change(data)
