@@ -85,7 +85,7 @@ def _certificate(path: Path) -> None:
 
 
 def _shards(folder: Path) -> Any:
-    return merge_shards.merge_shards(sorted(folder.iterdir()))
+    return merge_shards.merge_shards([folder / name for name in SHARDS])
 
 
 def _no_faults(sentences: list[str]) -> None:
@@ -167,6 +167,7 @@ _LOCK = one_of(*([repaired(of_json, with_digests)] * 3), repaired(of_words, with
 
 _SHARDS = one_of(within("1.jsonl", _LINES), within("2.jsonl", _LINES))
 GRAPH, FACTS = "graph.keel", "repro.json"
+SHARDS = ("1.jsonl", "2.jsonl")
 
 LOADERS: Mapping[str, Loader] = {
     loader.name: loader
@@ -182,7 +183,7 @@ LOADERS: Mapping[str, Loader] = {
         Loader("sheets", keel.cost.read_sheets, seeds.sheets, _DATA),
         Loader("waivers", lambda path: waivers.read(path, "acme"), seeds.waivers, one_of(of_words, of_bytes)),
         Loader("log", journal.read, seeds.logs, _LINES),
-        Loader("shards", _shards, signed_files.shards, _SHARDS, unpacked("1.jsonl", "2.jsonl", alone_as=journal.FILE)),
+        Loader("shards", _shards, signed_files.shards, _SHARDS, unpacked(*SHARDS, alone_as=journal.FILE)),
         Loader("needs", needs.needs_in, signed_files.needs, _DATA, as_member(needs.FILE)),
         Loader("certificate", _certificate, signed_files.certificates, _CERTIFICATE),
         Loader("signature", _signature, signed_files.signatures, _SIGNATURE, as_member(signing.SIGNATURE)),

@@ -76,7 +76,7 @@ def read_key(file: Path) -> Ed25519PrivateKey:
     it holds no such key.
     """
     need_library()
-    from cryptography.exceptions import UnsupportedAlgorithm
+    from cryptography.exceptions import InternalError, UnsupportedAlgorithm
     from cryptography.hazmat.primitives import serialization
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
@@ -92,7 +92,7 @@ def read_key(file: Path) -> Ed25519PrivateKey:
         )
     try:
         key = serialization.load_pem_private_key(held, None)
-    except (ValueError, TypeError, UnsupportedAlgorithm) as e:
+    except (ValueError, TypeError, UnsupportedAlgorithm, InternalError) as e:
         wrong = documents.Malformed("", "It is not a private key in PEM, without a password.")
         raise documents.bad_file(file, wrong, what="It holds no private key.") from e
     if not isinstance(key, Ed25519PrivateKey):
