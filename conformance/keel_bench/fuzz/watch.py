@@ -147,6 +147,8 @@ class Watch:
                     self.ran.append(f"compile {name}: {odd}")
             case "exec", (CodeType() as code,) if not _of_module(code) and not code.co_filename.startswith(_WRITTEN):
                 self.ran.append(f"exec {code.co_filename}")
+            case "ctypes.dlopen", ("libnvidia-ml.so.1",):  # PyTorch asks the driver whether there is a GPU
+                pass
             case _ if event.startswith(_EVENTS):
                 self.ran.append(f"{event} {args}"[:200])
 

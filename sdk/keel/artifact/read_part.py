@@ -77,9 +77,6 @@ class Attachments:
 NOTHING = Attachments()
 
 
-NOTHING = Attachments()
-
-
 @dataclass(frozen=True)
 class SavedPart:
     """The graph of a part, and what its backend made of it: ``attached.read`` returns the bytes of ``saved``."""
