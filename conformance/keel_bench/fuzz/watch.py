@@ -141,6 +141,8 @@ class Watch:
                 self.ran.append(f"open {path} {mode}")
             case "compile", (_, "<unknown>"):  # a text that is parsed: running it would be another event
                 pass
+            case "compile", (_, name) if _imports_more(str(name)):  # there was no bytecode of the module yet
+                pass
             case "compile", (source, name):
                 of_keel = str(name).startswith(_WRITTEN[1])
                 if (odd := unexpected_of_keel(source) if of_keel else unexpected(source)) is not None:
@@ -154,9 +156,12 @@ class Watch:
 
 
 def _of_module(code: CodeType) -> bool:
-    """Whether code is that of a file of one of the packages that import more of themselves."""
-    parts = Path(code.co_filename).parts
-    return code.co_name == "<module>" and any(p in parts for p in LAZY)
+    return code.co_name == "<module>" and _imports_more(code.co_filename)
+
+
+def _imports_more(file: str) -> bool:
+    """Whether a file is of one of the packages that import more of themselves."""
+    return file.endswith(".py") and any(part in LAZY for part in Path(file).parts)
 
 
 def unexpected(source: Any) -> str | None:

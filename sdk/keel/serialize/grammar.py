@@ -107,7 +107,7 @@ class _Graph:
                 input.refuse("It must have either a fixed value or a type.")
             _new_name(fields["name"], known)
             if "fixed" in fields:
-                self.value(fields["fixed"], (), ())
+                self.value(fields["fixed"], (), None)
             else:
                 self.type(fields["out"])
         if parts["constants"].value and not top_level:
@@ -128,12 +128,12 @@ class _Graph:
             place, value = write.items(count=2)
             if place.text() not in places:
                 place.refuse(f"{shown(place.value)} is neither an argument nor a constant.")
-            self.value(value, known, ())
+            self.value(value, known, None)
         if not isinstance(parts["results"].value, list) and not (
             isinstance(parts["results"].value, dict) and [*parts["results"].value] == ["tuple"]
         ):
             parts["results"].refuse("The results are not a list of values.")
-        self.value(parts["results"], known, inner)
+        self.value(parts["results"], known, None)
 
     def node(self, node: Item, known: set[str], inner: Collection[str]) -> None:
         by_name = isinstance(node.value, dict) and "args" in node.value
@@ -179,14 +179,16 @@ class _Graph:
             case {"bool": _} | {"int": _} | {"float": _} if not tensor and len(item.value) == 1:
                 ((kind, value),) = item.record((), ("bool", "int", "float")).items()
                 if kind == "float" and isinstance(value.value, dict):
-                    self.value(value, (), ())
+                    self.value(value, (), None)
                 else:
                     size_limits.check(value, self.bits)
                 return
         item.refuse("It is not the type of a tensor." if tensor else "It is not a type.")
 
-    def value(self, item: Item, known: Collection[str], inner: Collection[str], depth: int = 0) -> None:
-        """Checks an argument or a result."""
+    def value(self, item: Item, known: Collection[str], inner: Collection[str] | None, depth: int = 0) -> None:
+        """Checks an argument, or a result. Arguments of calls may be operators, and graphs of those named ``inner``;
+        for other values it is None.
+        """
         if depth > MOST_NESTED:
             item.refuse(f"Values are nested more than {MOST_NESTED} times.")
 
@@ -217,7 +219,7 @@ class _Graph:
         kind: str,
         held: Item,
         known: Collection[str],
-        inner: Collection[str],
+        inner: Collection[str] | None,
         each: Callable[[list[Item]], None],
     ) -> None:
         """Checks a value whose key names its kind: ``{kind: held}``."""
@@ -233,8 +235,10 @@ class _Graph:
                 if held.text() not in known:
                     held.refuse(f"{shown(held.value)} does not name an earlier value.")
             case "graph":
-                if held.text() not in inner:
+                if held.text() not in (inner or ()):
                     held.refuse(f"{shown(held.value)} does not name an inner graph of this one.")
+            case "operator" if inner is None:
+                held.refuse("Only calls take operators.")
             case "tuple":
                 each(held.items())
             case "dict":

@@ -172,6 +172,12 @@ def test_arguments_that_are_none(value: Any, why: str, file: Path) -> None:
     refused(file, why, code="opset-version" if "member" in why else "bad-file")
 
 
+def test_an_operator_as_a_result(file: Path) -> None:
+    """PyTorch 2.11 would write its address into the source of the graph."""
+    changed(file, lambda data: data["graph"]["results"].append({"operator": "higher_order.cond.default"}))
+    refused(file, "Only calls take operators")
+
+
 @pytest.mark.parametrize(
     "op", ["inline_asm_elementwise", "call_torchbind", "triton_kernel_wrapper_functional", "print"]
 )
