@@ -43,8 +43,7 @@ def compile(gm: fx.GraphModule, ctx: CompileContext) -> PreparedConstants:
     from keel_onnxruntime.onnx_graph import onnx_model
     from keel_onnxruntime.sessions import open_session
 
-    results: Any = gm.graph.output_node().args[0]
-    like = [(node.meta["val"].dtype, tuple(node.meta["val"].shape)) for node in results]
+    like = [(y.meta["val"].dtype, tuple(y.meta["val"].shape)) for y in cast(Any, gm.graph.output_node().args[0])]
     open_session(onnx_model(gm, EMITTERS), {**ctx.options, "level": "DISABLE_ALL"}, {})
     return _part(onnx_model(gm, EMITTERS, ctx.constants), like, ctx)
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 NOW = datetime(2026, 11, 25, tzinfo=UTC)
-MEMBERS = ("neg", "add", "sort", "var_mean")
+FEW = 4
 
 
 @cache
@@ -76,8 +76,9 @@ def _key_in(folder: Path) -> Path:
 def locks() -> list[bytes]:
     """The lock of the operator set, with a few of its members."""
     lock = json.loads((files("keel.spec") / "opset-1.0.json").read_text(encoding="utf-8"))
-    members = {name: lock["members"][name] for name in MEMBERS}
-    return [json.dumps(with_digests({**lock, "members": members}), indent=1).encode()]
+    members = [*lock["members"].items()]
+    few = dict(members[:: len(members) // FEW])
+    return [json.dumps(with_digests({**lock, "members": few}), indent=1).encode()]
 
 
 def certificates() -> list[bytes]:
