@@ -58,10 +58,6 @@ def _measurement(path: Path) -> Any:
     return ResultLog(path, Job, lambda job, row: Row(**row)).resume()
 
 
-def _repro(folder: Path) -> Any:
-    return file_readers.load_repro(folder)
-
-
 def _signature(folder: Path) -> None:
     held = signing.read_signature(folder)
     assert held is not None
@@ -173,7 +169,7 @@ LOADERS: Mapping[str, Loader] = {
     loader.name: loader
     for loader in (
         Loader("graph", keel.serialize.load_graph, seeds.graphs, _GRAPH),
-        Loader("repro", _repro, program_seeds.repros, _REPRO, unpacked(GRAPH, FACTS)),
+        Loader("repro", file_readers.load_repro, program_seeds.repros, _REPRO, unpacked(GRAPH, FACTS)),
         Loader("inspect", file_readers.inspection, program_seeds.packages, _MANIFEST),
         Loader("package", _program, program_seeds.packages, _PROGRAM),
         Loader("runtime", read_program, program_seeds.packages, _RUNTIME),

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import gc
-import os
 import tempfile
 import warnings
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -18,6 +16,7 @@ from torch import nn
 
 import keel
 
+from ..fallbacks import setting
 from .mutate import zipped
 from .stub_backends import ELSEWHERE, backends
 
@@ -77,9 +76,9 @@ def states() -> tuple[Mapping[str, Any], ...]:
     with (
         warnings.catch_warnings(),
         tempfile.TemporaryDirectory(prefix="keel-fuzz-") as folder,  # a graph of a cache would call machine code
-        _variable("KEEL_CACHE_DIR", folder),
-        _variable("TORCHINDUCTOR_CACHE_DIR", f"{folder}/torch"),
-        _variable("KEEL_GRAPH_CACHE", "torch"),
+        setting("KEEL_CACHE_DIR", folder),
+        setting("TORCHINDUCTOR_CACHE_DIR", f"{folder}/torch"),
+        setting("KEEL_GRAPH_CACHE", "torch"),
     ):
         warnings.simplefilter("ignore")
         step = torch.compile(Mixed(), backend="keel", options=options, fullgraph=True)
@@ -116,7 +115,7 @@ def repros() -> list[bytes]:
     with (
         warnings.catch_warnings(),
         tempfile.TemporaryDirectory(prefix="keel-fuzz-") as folder,
-        _variable("KEEL_REPRO", folder),
+        setting("KEEL_REPRO", folder),
     ):
         warnings.simplefilter("ignore")
         failing = replace(backends()[-1], name="failing", last_resort=False, compile=_fail)
@@ -126,16 +125,3 @@ def repros() -> list[bytes]:
 
 def _fail(gm: torch.fx.GraphModule) -> Any:
     raise NotImplementedError("This backend compiles nothing.")
-
-
-@contextmanager
-def _variable(name: str, value: str) -> Iterator[None]:
-    """While the block runs, an environment variable has this value."""
-    before = os.environ.get(name)
-    os.environ[name] = value
-    try:
-        yield
-    finally:
-        del os.environ[name]
-        if before is not None:
-            os.environ[name] = before

@@ -48,7 +48,7 @@ def keys() -> list[bytes]:
 
 
 def signatures() -> list[bytes]:
-    """What ``keel conform sign`` writes beside a certificate."""
+    """What ``keel conform sign`` writes next to a certificate."""
     with tempfile.TemporaryDirectory(prefix="keel-fuzz-") as folder:
         signing.sign(Path(folder), "8" * 64, _key_in(Path(folder)), now=NOW)
         return [Path(folder, signing.SIGNATURE).read_bytes()]

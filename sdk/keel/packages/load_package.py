@@ -26,11 +26,12 @@ from keel.packages.package_manifest import (
     PART_GRAPHS,
     Manifest,
     Variant,
+    code_object,
     fingerprint_of,
     opened,
 )
 from keel.packages.weight_data import FOLDER, Weight, tensor_of
-from keel.plugin import Backend, CodeObject, CompileContext, Constant, KernelFunction
+from keel.plugin import Backend, CodeObject, CompileContext, Constant
 from keel.runtime.call_boundary import CallBoundary, leaves_of
 from keel.runtime.link import CompiledPart, link
 from keel.serialize.codec import Data, NotSerializable, decode
@@ -214,18 +215,7 @@ class _Loading:
     def code(self, variant: Variant) -> dict[str, tuple[CodeObject, ...]]:
         """The machine code of a variant, by part."""
         parts = Item(variant.code, f"{MANIFEST}.variants.{variant.name}").table()
-        return {part: tuple(map(self.object, each.items())) for part, each in parts.items()}
-
-    def object(self, item: Item) -> CodeObject:
-        fields = item.record(("member", "kind", "target", "needs", "functions"))
-        needs = [each.items(count=2) for each in fields["needs"].items()]
-        return CodeObject(
-            kind=fields["kind"].text(),
-            content=self.read(fields["member"].text()),
-            target=fields["target"].text(),
-            needs=tuple((kind.text(), feature.text()) for kind, feature in needs),
-            functions=tuple(map(_function, fields["functions"].items())),
-        )
+        return {part: tuple(code_object(each, self.read) for each in of.items()) for part, of in parts.items()}
 
     # -- weights ------------------------------------------------------------------------------------------------------
 
@@ -273,11 +263,6 @@ def _like(weight: Weight, value: torch.Tensor) -> torch.Tensor:
         return value.detach()
     made = torch.empty_strided(weight.shape, weight.strides, dtype=value.dtype, device=weight.device)
     return made.copy_(value)
-
-
-def _function(item: Item) -> KernelFunction:
-    fields = item.record(("name", "source", "launch"))
-    return KernelFunction(name=fields["name"].text(), source=fields["source"].integer(0), launch=fields["launch"].value)
 
 
 def _part_graph(graphs: Mapping[str, Item], name: str) -> Data:

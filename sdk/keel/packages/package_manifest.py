@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from keel.documents import Item, Malformed, bad_file, parsed
 from keel.errors import KeelError
 from keel.packages.package_file import LONGEST, PackageFile
 from keel.packages.weight_data import Weight
-from keel.plugin import Backend
+from keel.plugin import Backend, CodeObject, KernelFunction
 
 FORMAT = 1
 """The version of packages that this Keel writes, and the newest that it reads."""
@@ -138,15 +138,26 @@ def _variant(item: Item) -> Variant:
 def _code(item: Item) -> Any:
     """The objects with the machine code of a part, as data. Raises Malformed unless all of their fields are there."""
     for each in item.items():
-        fields = each.record(("member", "kind", "target", "needs", "functions"))
-        for name in ("member", "kind", "target"):
-            fields[name].text(_MOST_TEXT)
-        for need in fields["needs"].items():
-            for text in need.items(count=2):
-                text.text(_MOST_TEXT)
-        for function in fields["functions"].items():
-            parts = function.record(("name", "source", "launch"))
-            parts["name"].text(_MOST_TEXT)
-            parts["source"].integer(0)
-            parts["launch"].table()
+        code_object(each, lambda member: b"")
     return item.value
+
+
+def code_object(item: Item, read: Callable[[str], bytes]) -> CodeObject:
+    """Machine code as a manifest describes it; ``read`` returns the bytes of a member. Raises Malformed."""
+    fields = item.record(("member", "kind", "target", "needs", "functions"))
+    needs = [each.items(count=2) for each in fields["needs"].items()]
+    return CodeObject(
+        kind=fields["kind"].text(_MOST_TEXT),
+        content=read(fields["member"].text(_MOST_TEXT)),
+        target=fields["target"].text(_MOST_TEXT),
+        needs=tuple((kind.text(_MOST_TEXT), feature.text(_MOST_TEXT)) for kind, feature in needs),
+        functions=tuple(map(_function, fields["functions"].items())),
+    )
+
+
+def _function(item: Item) -> KernelFunction:
+    fields = item.record(("name", "source", "launch"))
+    fields["launch"].table()
+    return KernelFunction(
+        name=fields["name"].text(_MOST_TEXT), source=fields["source"].integer(0), launch=fields["launch"].value
+    )

@@ -1,4 +1,4 @@
-"""Compiled graphs from outside: what is wrong with one is said with its place, before anything is made of it."""
+"""A compiled graph from outside that is wrong raises an error with the place, before anything is made of it."""
 
 from __future__ import annotations
 
