@@ -74,6 +74,18 @@ mutation.function(
     lambda x, step: (step.add_(1), x * step)[1],
     lambda ctx: [ctx.ints(4), torch.tensor(2.0, dtype=ctx.dtype)],
 )
+mutation.function(
+    "scalar-0-d-of-float64",
+    ["C2"],
+    lambda total, x: (total.add_(x.sum()), x * 2)[1],
+    lambda ctx: [torch.tensor(2.0, dtype=torch.float64), ctx.ints(4)],
+)
+mutation.function(
+    "scalar-0-d-read-and-written",
+    ["C2", "C3"],
+    lambda total, x: (total * 2, total.mul_(3), x * total)[::2],
+    lambda ctx: [torch.tensor(2.0, dtype=torch.float64), torch.tensor(5.0, dtype=torch.float64)],
+)
 mutation.function("relu-in-place", ["C2"], lambda x: torch.nn.functional.relu(x, inplace=True).sum(), grid)
 mutation.function("out-keyword", ["C2"], lambda a, b: torch.add(a, 1, out=b), two)
 mutation.function("with-gaps", ["C2", "C5"], lambda x: (x.mul_(2), x - 1)[1], lambda ctx: [ctx.ints(6, 9)[1:5, 2:7]])

@@ -34,6 +34,7 @@ from keel.torch_adapter.profiling import graph_range, in_range
 from keel.torch_adapter.recorder import fake_mode_of
 from keel.torch_adapter.regions import without_writes
 from keel.torch_adapter.saved_layouts import Images, lay_out_saved, no_images
+from keel.torch_adapter.scalar_writes import keep_scalar_writes
 from keel.torch_adapter.shape_guards import assumes_a_float
 from keel.torch_adapter.stored_tensors import Stored, StoredTensor, stored_by_name, stored_tensors
 from keel.torch_adapter.tidy_graph import attribute, lift_constants, tidy
@@ -153,6 +154,7 @@ def capture(
         _onednn(False),
         resampled(gm),
         keep_silent_assertions(gm),
+        keep_scalar_writes(gm),
         factorizations_checked(),
         nullcontext() if saves is None else saving(_key(saves.tag, gm, stored)),
     ):
