@@ -36,8 +36,11 @@ class Mutant:
     def reaches(self, case: Case) -> bool:
         """Whether the case can show it: its operator is one that is done otherwise, or its program has one.
 
-        A graph-level backend is given the very operator that a case calls, so no other case runs what is wrong.
+        A graph-level backend is given the very operator that a case calls, so no other case runs what is wrong. It
+        renders no kernels, so a kernel case shows only mutants of loop level.
         """
+        if case.kind == "kernel" and self.level != "loop":
+            return False
         if case.kind in ("op", "negative"):
             return fits(packet_of(case.overload), self.calls)
         return fits(case.op, self.programs)

@@ -14,11 +14,13 @@ from .mutants import (
     loop_kernels,
     miscompiles,
     miscompiles_movement,
+    operator_edges,
     pointwise,
     pooling_conv,
     precision,
     reductions,
     rewrites,
+    runtime_state,
     runtimes,
     stateful,
 )
@@ -48,6 +50,8 @@ MUTANTS: Mapping[str, Mutant] = _of(
         rewrites,
         precision,
         runtimes,
+        operator_edges,
+        runtime_state,
         loop_kernels,
     )
 )

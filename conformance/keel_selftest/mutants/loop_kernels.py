@@ -431,3 +431,48 @@ def products_of_doubles_by_floats(stmt: Stmt, values: Values) -> tuple[Stmt, ...
     """float64 numbers are multiplied as float32."""
     matches = isinstance(stmt, Reduce | Scan) and stmt.monoid == "prod" and stmt.dtypes[0] == torch.float64
     return through(stmt, torch.float32, values) if isinstance(stmt, Reduce | Scan) and matches else (stmt,)
+
+
+# -- dtypes of operands ------------------------------------------------------------------------------------------------
+
+
+@loops("aten._to_copy", "prims.convert_element_type", breaks=("convert",))
+def bools_of_low_bytes(stmt: Stmt, values: Values) -> tuple[Stmt, ...]:
+    """A cast of integers to bool looks at the lowest byte."""
+    if not isinstance(stmt, Apply) or stmt.op != "cast" or stmt.dtype != torch.bool:
+        return (stmt,)
+    source = values.dtypes[stmt.args[0]]
+    if source not in (torch.int16, torch.int32, torch.int64):
+        return (stmt,)
+    mask, low = values.new(), values.new()
+    return (Const(mask, 255, source), Apply(low, "and", (*stmt.args, mask), source), replace(stmt, args=(low,)))
+
+
+@loops("aten.lt", "aten.gt", breaks=("lt", "gt"))
+def bytes_compared_as_signed(stmt: Stmt, values: Values) -> tuple[Stmt, ...]:
+    """Comparisons of uint8 compare int8."""
+    if not isinstance(stmt, Apply) or stmt.op not in ("lt", "le", "gt", "ge"):
+        return (stmt,)
+    if values.dtypes[stmt.args[0]] != torch.uint8:
+        return (stmt,)
+    left, right = values.new(), values.new()
+    return (
+        Apply(left, "bitcast", stmt.args[:1], torch.int8),
+        Apply(right, "bitcast", stmt.args[1:], torch.int8),
+        replace(stmt, args=(left, right)),
+    )
+
+
+@loops("aten.floor_divide", "aten.div", breaks=("floor_divide", "div"))
+def quotients_of_int64_by_double(stmt: Stmt, values: Values) -> tuple[Stmt, ...]:
+    """int64 numbers are divided as float64."""
+    if not isinstance(stmt, Apply) or stmt.op not in ("floordiv", "truncdiv") or stmt.dtype != torch.int64:
+        return (stmt,)
+    left, right, quotient, rounded = (values.new() for _ in range(4))
+    return (
+        Apply(left, "cast", stmt.args[:1], torch.float64),
+        Apply(right, "cast", stmt.args[1:], torch.float64),
+        Apply(quotient, "div", (left, right), torch.float64),
+        Apply(rounded, "floor" if stmt.op == "floordiv" else "trunc", (quotient,), torch.float64),
+        Apply(stmt.result, "cast", (rounded,), torch.int64),
+    )
