@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import torch
@@ -428,6 +429,13 @@ def draws(w: World) -> None:
     w.differs_from_earlier(w.drawn())
 
 
+@action("random.C2")
+def draws_in_a_thread(w: World) -> None:
+    """Calls the program that draws in a new thread."""
+    with ThreadPoolExecutor(1) as thread:
+        w.differs_from_earlier(thread.submit(w.drawn).result())
+
+
 @action("random.C9")
 def draws_in_eager(w: World) -> None:
     """Draws as many random numbers outside of a program."""
@@ -463,5 +471,9 @@ def raises(w: World) -> None:
 def raises_while_it_runs(w: World) -> None:
     """Calls a program with an index out of range, which only its run can notice, and then with another index."""
     if w.ctx.device == HOST:  # other devices tell late, and some of them can do nothing afterwards
-        w.raises("pick", w.x(), w.ctx.indices(1, 3) + 99)
+        table, places = w.x(), w.ctx.indices(1, 3) + 99
+        w.raises("pick", table, places)
+        memory = [memory_of(table), memory_of(places)]
+        del table, places
+        w.dies("the arguments of a call that raised", memory, "contract.lifetimes.C1")
     w.call("pick", w.x(), w.ctx.indices(ROWS, 3), hold=False)

@@ -43,7 +43,7 @@ def arguments_that_are_zero_or_one_at_first(ctx: Context) -> None:
         ctx.run(go, ctx.ints(5, 7), s if call else torch.ones_like(s), t if call else torch.zeros_like(t))
 
 
-@calls("C1", "aliases.C1")
+@calls("C1", "aliases.C1", smoke=True)
 def constants_that_the_caller_writes_to(ctx: Context) -> None:
     """What depends on no argument is the caller's, too, once it is given."""
     go = ctx.compile(
@@ -68,7 +68,7 @@ def in_one_memory_at_first(ctx: Context) -> None:
         ctx.run(go, x, ctx.ints(5, 5) if call else x.view(5, 5))
 
 
-@arguments("C1", "calls.C1")
+@arguments("C1", "calls.C1", smoke=True)
 def beside_each_other_at_first(ctx: Context) -> None:
     """Pieces of one memory, in order and not, and then in memories of their own."""
     go = ctx.compile(lambda a, b: (torch.cat([a, b]), torch.stack([a, b]).flip(0), a - b))

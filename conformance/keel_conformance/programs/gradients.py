@@ -159,6 +159,30 @@ def backward_twice(ctx: Context) -> None:
             ctx.record(f"gradients, time {time}", grads, "contract.gradients.C8", strides=False)
 
 
+@gradients("C8", "calls.C2", smoke=True)
+def backward_twice_of_a_product_that_is_a_result(ctx: Context) -> None:
+    """The product is saved, since it is not computed again for the backward pass. It is also a result, and has the type
+    of the gradients.
+    """
+    go = ctx.compile(lambda x, w: (z := x @ w, z * z))
+    for _ in ctx.rounds():
+        x, w = (ctx.ints(5, 5).requires_grad_() for _ in range(2))
+        results, tangents = ctx.run(go, x, w), [ctx.ints(5, 5) for _ in range(2)]
+        for time in range(2):
+            grads = torch.autograd.grad(results, [x, w], tangents, retain_graph=time == 0)
+            ctx.record(f"gradients, time {time}", grads, "contract.gradients.C8", strides=False)
+
+
+@gradients("C1", "layouts.C3", smoke=True)
+def one_number_as_incoming_gradient(ctx: Context) -> None:
+    """A sum outside of the program gives each element the gradient 1, and later ones that are scaled another one."""
+    go = ctx.compile(lambda a, b: a * b)
+    for call in ctx.rounds():
+        a, b = (x.requires_grad_() for x in two(ctx))
+        loss = ctx.run(go, a, b).sum() * (call + 1)
+        ctx.record("gradients", torch.autograd.grad(loss, [a, b]), strides=False)
+
+
 @gradients("C8")
 def backward_thrice_in_parts(ctx: Context) -> None:
     """What the forward pass saved serves each of them."""

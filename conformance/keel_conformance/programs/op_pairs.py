@@ -337,6 +337,17 @@ graphs.function(
     lambda *xs: tuple(x * (k % 7) - xs[k - 1] for k, x in enumerate(xs)),
     lambda ctx: [ctx.ints(5) for _ in range(40)],
 )
+LONG = 112
+"""More tensors than one launch of PyTorch's own kernels for lists serves, which are 110 at the most."""
+graphs.function(
+    "lists-longer-than-a-launch",
+    ["C1", "arguments.C1"],
+    lambda *xs: (
+        *torch.ops.aten._foreach_add.List(xs[:LONG], xs[LONG:], alpha=2),
+        *torch.ops.aten._foreach_mul.ScalarList(xs[LONG:], [k % 7 - 3.0 for k in range(LONG)]),
+    ),
+    lambda ctx: [ctx.ints(2) for _ in range(2 * LONG)],
+)
 graphs.function(
     "arguments-of-many-types",
     ["C1", "arguments.C1"],

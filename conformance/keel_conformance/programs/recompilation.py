@@ -118,8 +118,13 @@ def _sizes() -> None:
 
 
 def sizes(ctx: Context) -> Sequence[tuple[int, int]]:
-    """Sizes of its own kind first, so that the program is not compiled for a special one; then the special ones."""
-    return (SIZES[0], *SIZES[3:5], SIZES[1 + ctx.seed % 2], FEW) if ctx.calls < 6 else (*SIZES, FEW)
+    """Sizes of its own kind first, so that the program is not compiled for a special one; then the special ones. The
+    last two are the greatest with fewer rows, whose memory an earlier call has used, and with as many columns fewer:
+    their sum is the same.
+    """
+    some = (SIZES[0], *SIZES[3:5], SIZES[1 + ctx.seed % 2], FEW) if ctx.calls < 6 else (*SIZES, FEW)
+    n, m = max(some)
+    return (*some, (n - 3, m), (n, m - 3))
 
 
 _sizes()
@@ -132,6 +137,27 @@ def trained_at_many_sizes(ctx: Context) -> None:
     for n in (5, 1, 8, 0, 3)[: max(ctx.calls, 4)]:
         x = ctx.ints(n, 4).requires_grad_()
         ctx.backward([ctx.run(go, x, w)], [x, w])
+
+
+@shapes("C2", "gradients.C1", profile="training", smoke=True)
+def passes_of_two_sizes(ctx: Context) -> None:
+    """Each backward pass has the sizes of its own forward pass, whichever came last."""
+    go = ctx.compile(lambda x, w: (x @ w).relu() * x.shape[0], dynamic=True)
+    w = ctx.ints(4, 3).requires_grad_()
+    for call in ctx.rounds():
+        inputs = [ctx.ints(n + call, 4).requires_grad_() for n in (5, 8)]
+        results = [ctx.run(go, x, w) for x in inputs]
+        for k, (x, result) in enumerate(zip(inputs, results, strict=True)):
+            grads = torch.autograd.grad(result, [x, w], ctx.ints(*result.shape))
+            ctx.record(f"gradients of {k}", grads, "contract.gradients.C1", strides=False)
+
+
+@shapes("C1", "calls.C1", smoke=True)
+def counts_that_grow(ctx: Context) -> None:
+    """The values determine how many places and elements there are: few in the first call, and more in later ones."""
+    go = ctx.compile(lambda x: (x.nonzero() * 2, x.masked_select(x > 0) + 1), fullgraph=True)
+    for count in (2, 5, 7, 3):
+        ctx.run(go, torch.where(ctx.permutation(7) < count, ctx.ints(7, low=1), 0))
 
 
 @shapes("C5")

@@ -231,10 +231,11 @@ class World:
         return numbers_drawn.clone()
 
     def differs_from_earlier(self, fresh: Tensor) -> None:
-        """Tells whether the numbers are others than those drawn before."""
-        repeated = [k for k, before in enumerate(self.draws) if bool((before == fresh).double().mean() > 0.1)]
+        """Tells whether the numbers are others than those drawn before, wherever these stand: streams may overlap."""
+        own = fresh.to(HOST)
+        repeated = [k for k, before in enumerate(self.draws) if bool(torch.isin(own, before).double().mean() > 0.1)]
         self.must(f"other numbers than in the last {len(self.draws)} draws", not repeated, "contract.random.C2")
-        self.draws.append(fresh)
+        self.draws.append(own)
 
     def same_as_first(self, stream: str, fresh: Tensor) -> None:
         """Tells whether the numbers are those of the first draw from this state of the generator."""

@@ -55,7 +55,8 @@ class Along:
     summed; ``telling`` names a dtype, a form and values that tell most; ``no_overlap`` says that no two elements share
     memory, ``even`` that of random values all rows are, because their errors are judged together; ``truth`` that only
     zeros make a difference, and of which kinds a single row is in turn; ``huge`` has the dtypes, forms and values of
-    calls on more elements than float32 counts.
+    calls on more elements than float32 counts. ``added`` has the dtypes, forms, sizes and values of
+    cases on top of the few of tier smoke.
     """
 
     forms: Mapping[str, tuple[str, Arguments]]
@@ -71,6 +72,7 @@ class Along:
     even: bool = False
     truth: tuple[int, int] | None = None
     huge: tuple[tuple[str, str, str], ...] = ()
+    added: tuple[tuple[str, str, str, str], ...] = ()
 
 
 def domain_of(op: Op, along: Along) -> Domain:
@@ -112,6 +114,10 @@ def domain_of(op: Op, along: Along) -> Domain:
     return replace(
         domain,
         priority=_telling(domain, along),
+        added=tuple(
+            {"dtype": dtype, "form": form, "extent": extent, "place": "last", "layout": "contiguous", "values": values}
+            for dtype, form, extent, values in along.added
+        ),
         required=_each(domain),
         extra=tuple(
             {"dtype": dtype, "form": form, "extent": HUGE, "place": "alone", "layout": "contiguous", "values": values}

@@ -197,7 +197,7 @@ _FACTORS: Mapping[str, tuple[str, ...]] = {
 _KINDS = ("random", "duplicates", "cancel", "exact")
 _TELLING: tuple[Levels, ...] = (
     {"dtype": "f32", "rows": "9x5", "size": "7in3", "mode": "max", "values": "duplicates", "form": "padded"},
-    {"dtype": "f32", "rows": "33x16", "size": "40in17", "mode": "mean", "values": "random", "form": "last"},
+    {"dtype": "f32", "rows": "9x5", "size": "40in17", "mode": "mean", "values": "random", "form": "padded_last"},
     {"dtype": "f32", "rows": "17x17", "size": "12in12", "indices": "twice", "mode": "sum", "form": "divided"},
     {"dtype": "f32", "rows": "33x16", "size": "40in17", "mode": "weighted", "bags": "first_empty"},
     {"dtype": "bf16", "rows": "129x8", "size": "300in9", "mode": "sum", "values": "random", "indices": "few"},

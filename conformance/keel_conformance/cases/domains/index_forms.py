@@ -50,7 +50,8 @@ Call = Callable[[CallInputs], tuple[tuple[Any, ...], dict[str, Any]]]
 @dataclass(frozen=True)
 class Placed:
     """``forms`` of the calls; ``unique`` says that equal indices leave open what stands there, ``sums`` that elements
-    are added up; ``huge`` is the dtype in which the first form is tried on very many places.
+    are added up; ``huge`` is the dtype in which the first form is tried on very many places; ``telling`` names a dtype
+    and a form that tell more.
     """
 
     forms: Mapping[str, tuple[str, Call]]
@@ -59,6 +60,7 @@ class Placed:
     sums: bool = False
     all_places: bool = False
     huge: str = ""
+    telling: tuple[str, str] = ("", "")
 
 
 def _fewer(g: CallInputs, index: torch.Tensor) -> torch.Tensor:
@@ -283,6 +285,7 @@ declare(
         | {"sum end": ("aten.scatter_reduce.two", _scatter("sum", end=True))},
         dtypes=REALS,
         sums=True,
+        telling=("i64", "mean"),
     ),
 )
 declare(

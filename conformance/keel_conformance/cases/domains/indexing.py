@@ -97,7 +97,10 @@ def _domain(op: Op, placed: Placed) -> Domain:
         "values": "random",
     }
     return replace(
-        domain, priority=_telling(domain), invalid_calls=_outside(op, placed), extra=(huge,) if placed.huge else ()
+        domain,
+        priority=_telling(domain, placed),
+        invalid_calls=_outside(op, placed),
+        extra=(huge,) if placed.huge else (),
     )
 
 
@@ -171,7 +174,7 @@ def draw_indices(kind: str, size: int, draw: SeededValues) -> torch.Tensor:
     return draw.integers(size, 0, max(1, size // 2))
 
 
-def _telling(domain: Domain) -> tuple[Levels, ...]:
+def _telling(domain: Domain, placed: Placed) -> tuple[Levels, ...]:
     names, forms, kinds = domain.factors["dtype"], domain.factors["form"], domain.factors["taken"]
     first = "f32" if "f32" in names else names[0]
     equal = "equal" if "equal" in kinds else kinds[0]
@@ -187,6 +190,7 @@ def _telling(domain: Domain) -> tuple[Levels, ...]:
             "specials",
         ),
         (first, third, "9x3x9", "contiguous", equal, "random"),
+        (*placed.telling, "9x3x9", "contiguous", equal, "random"),
     )
-    results = [dict(zip(domain.factors, wish, strict=True)) for wish in wishes]
+    results = [dict(zip(domain.factors, wish, strict=True)) for wish in wishes if all(wish)]
     return tuple(levels for levels in results if domain.allows(levels))

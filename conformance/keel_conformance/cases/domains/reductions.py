@@ -119,6 +119,7 @@ def _named(name: str, **more: Any) -> Along:
         terms=True,
         dtypes=(*_FLOATS, torch.complex64),
         telling=("f32", "two", "shifted"),
+        added=(("f32", "large", "2", "random"),),
         **more,
     )
 
@@ -129,6 +130,11 @@ def _indexed(overload: str, **more: Any) -> Along:
 
 def _scan(overload: str, **more: Any) -> Along:
     return Along({"one": _dim(overload), "end": _end(overload), **more.pop("forms", {})}, many=2, **more)
+
+
+def _bytes(form: str = "one") -> tuple[tuple[str, str, str, str], ...]:
+    """Bytes of all values, whose order is another one if they count as signed."""
+    return (("u8", form, "65", "wide"),)
 
 
 _SORT = "sort.stable"
@@ -173,7 +179,7 @@ declare(
     ),
 )
 declare("prod_all", Along({"all": _none("prod.default")}, _NONE, products=True, dtypes=_ALL))
-declare("amax", _several("amax.default", "amax.default", empty=False))
+declare("amax", _several("amax.default", "amax.default", empty=False, added=_bytes()))
 declare("amin", _several("amin.default", "amin.default", empty=False))
 declare(
     "any",
@@ -225,7 +231,7 @@ for _name in ("argmax", "argmin"):
             huge=(("u8", "all", FEW), ("i8", "end", FEW)),
         ),
     )
-declare("max_with_index", _indexed("max.dim", huge=(("u8", "one", FEW),)))
+declare("max_with_index", _indexed("max.dim", huge=(("u8", "one", FEW),), added=_bytes()))
 declare("min_with_index", _indexed("min.dim", huge=(("u8", "one", FEW),)))
 declare("max_all", Along({"all": _none("max.default")}, _NONE, empty=False, dtypes=(*_REALS, torch.bool)))
 declare("min_all", Along({"all": _none("min.default")}, _NONE, empty=False, dtypes=(*_REALS, torch.bool)))
@@ -285,7 +291,7 @@ declare(
     ),
 )
 declare("cumprod", _scan("cumprod.default", products=True, forms={"cast": _cast("cumprod.default")}))
-declare("cummax", _scan("cummax.default"))
+declare("cummax", _scan("cummax.default", added=_bytes()))
 declare("cummin", _scan("cummin.default"))
 declare("logcumsumexp", _scan("logcumsumexp.default"))
 declare("logsumexp", _several("logsumexp.default", dtypes=_FLOATS))
@@ -313,6 +319,7 @@ declare(
             ),
         },
         many=2,
+        added=_bytes(),
     ),
 )
 declare(
@@ -329,6 +336,7 @@ declare(
         },
         empty=False,
         many=2,
+        added=_bytes("half"),
     ),
 )
 declare(
@@ -345,7 +353,7 @@ declare(
     ),
 )
 # of an expanded operand PyTorch reads what lies behind its one element (see docs/findings.md)
-declare("median", _indexed("median.dim", dtypes=_REALS, no_overlap=True))
+declare("median", _indexed("median.dim", dtypes=_REALS, no_overlap=True, added=_bytes()))
 declare("nanmedian", _indexed("nanmedian.dim", dtypes=_REALS, no_overlap=True))
 declare("mode", _indexed("mode.default", dtypes=(*_REALS, torch.bool), many=2))
 declare("median_all", Along({"all": _none("median.default")}, _NONE, empty=False, dtypes=_REALS))

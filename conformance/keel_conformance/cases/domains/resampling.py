@@ -190,6 +190,7 @@ def _build_resized(op: Op) -> Domain:
                 "layout": "channels_last",
             },
             {"dtype": "f32", "size": "4x5to8x10", "scales": "none", "corners": "aligned", "values": "random"},
+            {"dtype": "f32", "size": "3x3to7x1", "scales": "none", "corners": "aligned", "values": "random"},
         ),
     )
 

@@ -42,6 +42,11 @@ def test_every_scalar_operation_and_monoid_has_kernels() -> None:
     )
 
 
+def test_smoke_casts_from_and_to_all_dtypes_but_one() -> None:
+    casts = [c for c in SMOKE if c.op.startswith("kernel-scalar-cast-to-")]
+    assert len({c.op for c in casts}) >= len(scalars.CASTS) - 1 and len({c.dtype for c in casts}) >= 12
+
+
 def test_all_kernels_keep_the_rules() -> None:
     for case in CASES[::25]:
         made = kernels.kernel_case_of(case)

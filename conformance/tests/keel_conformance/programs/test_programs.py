@@ -213,3 +213,22 @@ def test_operators_that_are_left_out_go_elsewhere() -> None:
     assert compiler.parts == 1
     parts = compiler(lambda x: (x.relu() + 1).exp() * 2, without=("aten.add",))(x)
     assert compiler.parts == 3 and torch.equal(whole, parts)
+
+
+@pytest.mark.parametrize(
+    ("mutant", "name"),
+    [
+        ("tangents-of-ones-are-folded", "gradients-one-number-as-incoming-gradient"),
+        ("saved-tensors-are-donated", "gradients-backward-twice-of-a-product-that-is-a-result"),
+        ("sizes-of-the-last-forward-pass", "shapes-passes-of-two-sizes"),
+        ("capacity-of-the-first-call", "shapes-counts-that-grow"),
+        ("sums-of-a-dirty-workspace", "shapes-reduced-dynamic"),
+        ("launches-by-the-sum-of-sizes", "shapes-reduced-dynamic"),
+        ("one-storage-is-uploaded-once", "arguments-beside-each-other-at-first"),
+        ("constant-results-are-shared", "calls-constants-that-the-caller-writes-to"),
+    ],
+)
+def test_runtimes_that_keep_too_much_are_noticed_at_smoke(mutant: str, name: str) -> None:
+    assert name in {c.op for c in programs.cases("smoke")}
+    found = verdict(name, MUTANTS[mutant].backend)
+    assert found.status == "fail" and MUTANTS[mutant].explains(CASES[name], found.clause)

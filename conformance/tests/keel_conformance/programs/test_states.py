@@ -147,6 +147,9 @@ def test_every_call_reaches_the_backend() -> None:
         ("last-results-held", ("drops-an-argument",), "contract.lifetimes.C2"),
         ("true-is-all-ones", ("calls-on-rows",), "contract.dtypes.C4"),
         ("draws-leave-the-generator", ("draws",), "contract.random.C9"),
+        ("threads-draw-the-same-numbers", ("draws-in-a-thread",), "contract.random.C9"),
+        ("generator-moves-on-by-one", ("draws", "draws-in-eager"), "contract.random.C2"),
+        ("arguments-of-a-failed-call-stay", ("raises-while-it-runs",), "contract.lifetimes.C1"),
     ],
 )
 def test_wrong_runtimes_break_a_clause(mutant: str, names: tuple[str, ...], clause: str) -> None:
