@@ -60,6 +60,14 @@ def constants_that_the_caller_writes_to(ctx: Context) -> None:
             result.fill_(9)
 
 
+@calls("C1")
+def literals_beside_results_of_their_type(ctx: Context) -> None:
+    """A tensor in the program's text has its numbers at every call."""
+    go = ctx.compile(lambda x: (x + torch.tensor([1, 2, 4], dtype=x.dtype, device=x.device), x * 2))
+    for _ in ctx.rounds():
+        ctx.run(go, ctx.ints(3))
+
+
 @arguments("C1", "calls.C1")
 def in_one_memory_at_first(ctx: Context) -> None:
     go = ctx.compile(lambda a, b: (a - b * 2, a.sum(0) - b.sum(1), torch.maximum(a, b.t())))

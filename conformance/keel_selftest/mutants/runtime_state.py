@@ -188,14 +188,13 @@ def one_storage_is_uploaded_once(gm: fx.GraphModule) -> Called:
 )
 def literals_are_donated(gm: fx.GraphModule) -> Called:
     """The memory of a tensor that the program contains as a literal is used for a result of its type."""
-    literals = [n for n in gm.graph.nodes if n.op == "get_attr"]
+    literals = [k for k, n in enumerate(placeholders(gm)) if "tensor_constant" in n.name]
 
     def call(*inputs: Any) -> Any:
         results = run(gm, inputs, run_eager)
-        for node in literals:
-            literal = getattr(gm, str(node.target), None)
+        for literal in (inputs[k] for k in literals):
             donee = next((x for x in results if same_type(x, literal)), None)
-            if literal is not None and donee is not None and not isinstance(literal, torch.nn.Parameter):
+            if donee is not None:
                 literal.detach().copy_(donee.detach())
         return results
 

@@ -232,3 +232,8 @@ def test_runtimes_that_keep_too_much_are_noticed_at_smoke(mutant: str, name: str
     assert name in {c.op for c in programs.cases("smoke")}
     found = verdict(name, MUTANTS[mutant].backend)
     assert found.status == "fail" and MUTANTS[mutant].explains(CASES[name], found.clause)
+
+
+def test_donated_literals_are_noticed() -> None:
+    found = verdict("calls-literals-beside-results-of-their-type", MUTANTS["literals-are-donated"].backend)
+    assert found.status == "fail" and found.clause == "contract.calls.C1"
