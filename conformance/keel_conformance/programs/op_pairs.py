@@ -469,3 +469,15 @@ def _orders(ctx: Context) -> None:
         )
     ]
     in_turns(ctx, made, 5, 5)
+
+
+def _many(x: Tensor, k: int) -> Tensor:
+    for call in range(32):
+        x = x.abs() if call == k else x.neg() if call % 2 else x + 1
+    return x
+
+
+@graphs("C1", "models.C1", name="programs-alike-but-for-one-of-many-calls")
+def _one_of_many(ctx: Context) -> None:
+    """Another call comes first, in the middle, or last."""
+    in_turns(ctx, [ctx.compile(_alone(_many, k, "one-of-many")) for k in (0, 15, 30, 31)], 5, 5)

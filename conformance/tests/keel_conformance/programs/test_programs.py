@@ -234,6 +234,13 @@ def test_runtimes_that_keep_too_much_are_noticed_at_smoke(mutant: str, name: str
     assert found.status == "fail" and MUTANTS[mutant].explains(CASES[name], found.clause)
 
 
-def test_donated_literals_are_noticed() -> None:
-    found = verdict("calls-literals-beside-results-of-their-type", MUTANTS["literals-are-donated"].backend)
-    assert found.status == "fail" and found.clause == "contract.calls.C1"
+@pytest.mark.parametrize(
+    ("mutant", "name"),
+    [
+        ("literals-are-donated", "calls-literals-beside-results-of-their-type"),
+        ("names-cut-at-sixty-characters", "graphs-programs-alike-but-for-one-of-many-calls"),
+    ],
+)
+def test_runtimes_that_keep_too_much_are_noticed_at_standard(mutant: str, name: str) -> None:
+    found = verdict(name, MUTANTS[mutant].backend)
+    assert found.status == "fail" and MUTANTS[mutant].explains(CASES[name], found.clause)
