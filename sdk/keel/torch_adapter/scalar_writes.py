@@ -5,7 +5,7 @@ asks Dynamo to trace again if a graph has symbols of floats that it made no tens
 its second trace Dynamo removes the inputs that stand for these symbols alone. It takes the result of an operator in
 place, which is the same fake tensor, for one of them, so the operator is lost.
 Source: ``remove_tensorify_specialized_graphargs`` in torch/_dynamo/output_graph.py and ``tensorify_python_scalars`` in
-torch/fx/passes/_tensorify_python_scalars.py, PyTorch 2.11 and 2.13.
+torch/fx/passes/_tensorify_python_scalars.py, PyTorch 2.11 to 2.15.
 """
 
 from __future__ import annotations
