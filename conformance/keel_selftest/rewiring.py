@@ -44,6 +44,19 @@ def packet(node: fx.Node) -> str:
     return "" if node.target is operator.getitem else str(node.target).rpartition(".")[0]
 
 
+def placeholders(gm: fx.GraphModule) -> list[fx.Node]:
+    return list(gm.graph.find_nodes(op="placeholder"))
+
+
+def is_tangent(node: fx.Node) -> bool:
+    """Whether an input is an incoming gradient: AOTAutograd names it so."""
+    return "tangents" in node.name
+
+
+def is_backward(gm: fx.GraphModule) -> bool:
+    return any(map(is_tangent, placeholders(gm)))
+
+
 def rewired(calls: Sequence[str], change: Change, as_is: bool = False) -> Compile:
     """Compiles a part to what runs it with the operators of these patterns changed."""
 

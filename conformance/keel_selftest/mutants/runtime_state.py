@@ -14,21 +14,9 @@ import torch
 from torch import Tensor, fx
 
 from ..mutant import broken
-from ..rewiring import packet, run, run_eager
+from ..rewiring import is_backward, is_tangent, packet, placeholders, run, run_eager
 from .runtimes import draws
 from .stateful import Called, shares
-
-
-def placeholders(gm: fx.GraphModule) -> list[fx.Node]:
-    return list(gm.graph.find_nodes(op="placeholder"))
-
-
-def is_tangent(node: fx.Node) -> bool:
-    return "tangents" in node.name
-
-
-def is_backward(gm: fx.GraphModule) -> bool:
-    return any(map(is_tangent, placeholders(gm)))
 
 
 def is_symbolic(gm: fx.GraphModule) -> bool:

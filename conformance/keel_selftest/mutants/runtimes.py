@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, fx
 
 from ..mutant import broken
-from ..rewiring import packet, run, run_eager
+from ..rewiring import is_backward, packet, placeholders, run, run_eager
 from .stateful import Called, copied, shapes, shares
 
 # -- weights -----------------------------------------------------------------------------------------------------------
@@ -162,7 +162,7 @@ def last_results_held(gm: fx.GraphModule) -> Called:
 def saved_tensors_held_by_the_backward(gm: fx.GraphModule) -> Called:
     """What a backward pass read stays alive after it."""
     held: list[Any] = []
-    backward = any("tangents" in n.name for n in gm.graph.find_nodes(op="placeholder"))
+    backward = is_backward(gm)
 
     def call(*inputs: Any) -> Any:
         if backward:
@@ -325,7 +325,7 @@ def numbers_rounded_in_the_key(gm: fx.GraphModule) -> Called:
             return ",".join(map(text, x))
         return str(x)
 
-    types = tuple(str(n.meta.get("val")) for n in gm.graph.find_nodes(op="placeholder"))
+    types = tuple(str(n.meta.get("val")) for n in placeholders(gm))
     calls = tuple(
         (str(n.target), text(n.args), text(list(n.kwargs.items()))) for n in gm.graph.nodes if n.op == "call_function"
     )
