@@ -46,6 +46,13 @@ def pytest_sessionfinish() -> None:
     gc.unfreeze()
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup() -> None:
+    """Seeds PyTorch, so that a test draws the same numbers in each run, whichever tests ran before it."""
+    if (torch := sys.modules.get("torch")) is not None:
+        torch.manual_seed(0)
+
+
 @pytest.fixture(autouse=True, scope="module")
 def fresh_compiler() -> None:
     """Forgets what earlier files compiled, so that no file's result depends on which files ran before it.
