@@ -8,6 +8,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,7 +20,7 @@ from keel.minify.delta_debugging import Deadline
 from keel.minify.failure import Failure, Subject
 from keel.minify.graph_program import Program, program_of, runs_of
 from keel.minify.program_script import script
-from keel.minify.reduce import FIRST, HANGING, LATER, Search, fewer_options, reduced, seconds_of_calls
+from keel.minify.reduce import FIRST, HANGING, LATER, SOONER, Search, fewer_options, reduced, seconds_of_calls
 from keel.minify.trial_process import TrialProcess
 from keel.repro_folder import load_repro
 
@@ -67,7 +68,7 @@ def minify(
         program, failure = _failing(programs, search, when, about)
         say(f"The {program.kind} graph of {program.size} calls fails: {failure.sentence}")
         search.key, search.seconds = failure.key, HANGING if failure.kind == "hang" else LATER
-        search.calls = min(search.calls, HANGING / 2)
+        search.calls = min(search.calls / SOONER, HANGING / 2)
         small = reduced(program, search)
         search.subject = fewer_options(small, search)
         say(f"{small.size} calls are left after {search.trials} trials.")
@@ -77,8 +78,9 @@ def minify(
             small = replace(small, inputs=tuple(tuple(x.cpu() for x in each) for each in small.inputs))
         failure = search.failure(small)
         text = script(small, search.subject, failure)
-        status = exit_status(text)
-        right = exit_status(script_of_eager(text, small, failure))
+        at_once = 1 if failure.kind == "slow" else 2  # most of the time of a script is that of importing
+        with ThreadPoolExecutor(at_once) as pool:
+            status, right = pool.map(exit_status, (text, script_of_eager(text, small, failure)))
         return Reduction(
             failure,
             small,

@@ -37,6 +37,8 @@ CALLS, SLOWEST = 10.0, 500.0
 """The calls of a program hang after this number of seconds of CPU time, and after this multiple of the time in eager
 PyTorch.
 """
+SOONER = 5.0
+"""Calls of smaller programs hang this many times sooner."""
 
 
 @dataclass
@@ -124,9 +126,14 @@ def fewer_calls(program: Program, search: Search) -> Program:
         return with_calls(program, {*names}, values) if names else None
 
     names = [call.name for call in program.calls]
-    if len(names) < 2 or not search.fails(of(names)):
+    if len(names) < 2 or not (is_whole(of(names), program) or search.fails(of(names))):
         return program
     return of(ddmin(names, lambda some: search.fails(of(some)), search.deadline)) or program
+
+
+def is_whole(part: Program | None, program: Program) -> bool:
+    """True if a part has all that the program has, so a trial of it would give the same result."""
+    return part is not None and part.calls == program.calls and {*part.outputs} == {*program.outputs}
 
 
 def fewer_outputs(program: Program, search: Search) -> Program:

@@ -64,8 +64,8 @@ class TrialProcess:
         limits: Mapping[str, float] = MappingProxyType({}),
     ) -> Outcome:
         """The outcome of ``function(*args, say)``, where ``say`` notes what the job does. It hangs if one of these
-        things takes more CPU time than ``limits`` says, or ``seconds``, or none for ``QUIET`` seconds; then the process
-        is ended.
+        things takes more CPU time than ``limits`` says, or ``seconds``, or none for as long or for ``QUIET`` seconds;
+        then the process is ended.
         """
         pipe = self._started()
         doing, watch = "starting", _Watch(self._process.pid, seconds)
@@ -162,7 +162,7 @@ class _Watch:
         used, now = _cpu_seconds(self._group), time.monotonic()
         if used - self._used > TICK / 50:
             self._used, self._progress = used, now
-        return used - self._first > self._seconds or now - self._progress > QUIET
+        return used - self._first > self._seconds or now - self._progress > min(QUIET, self._seconds)
 
 
 def _cpu_seconds(group: int) -> float:

@@ -9,7 +9,7 @@ import torch
 from keel.minify import Deadline
 from keel.minify.failure import NONE, Failure, Subject
 from keel.minify.graph_program import Call, Program, Value, evaluate
-from keel.minify.reduce import CALLS, Search, fewer_options, reduced, seconds_of_calls
+from keel.minify.reduce import CALLS, Search, fewer_calls, fewer_options, reduced, seconds_of_calls
 from keel.minify.trial_process import TrialProcess
 
 PROGRAM = Program(
@@ -83,3 +83,14 @@ def test_calls_may_take_much_longer_than_eager_pytorch() -> None:
 def test_options_and_backends_that_do_nothing_are_left_out() -> None:
     subject = fewer_options(PROGRAM, Known(lambda program: Failure("wrong")))
     assert subject == Subject(("two",))
+
+
+def test_the_whole_program_is_not_tried_again() -> None:
+    sizes = list[int]()
+
+    def verdict(program: Program) -> Failure:
+        sizes.append(program.size)
+        return NONE
+
+    fewer_calls(PROGRAM, Known(verdict))
+    assert sizes and max(sizes) < PROGRAM.size

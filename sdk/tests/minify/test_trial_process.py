@@ -27,6 +27,11 @@ def sleep(say: Callable[[str], None]) -> None:
     time.sleep(60)
 
 
+def wait(say: Callable[[str], None]) -> None:
+    say("running")
+    time.sleep(60)
+
+
 def spin(say: Callable[[str], None]) -> None:
     say("compiling")
     say("running")
@@ -67,6 +72,9 @@ def test_ends_are_told_apart(process: TrialProcess, monkeypatch: pytest.MonkeyPa
     assert died.end == "crash" and "SIGABRT while computing" in died.sentence
     assert process.run(sleep, seconds=60.0).end == "hang"
     assert process.run(add_up, seconds=60.0).result == 1 << 22
+    monkeypatch.setattr(trial_process, "QUIET", 100.0)
+    waited = process.run(wait, seconds=60.0, limits={"running": 0.5})
+    assert waited.end == "hang" and waited.detail == "running"
     spun = process.run(spin, seconds=600.0, limits={"running": 0.2})
     assert spun.end == "hang" and spun.detail == "running"
     raised = process.run(refuse, seconds=60.0)
