@@ -35,6 +35,12 @@ ROOMS = {
     "keel.schedule": "fusion",
     "keel.loops.lower": "lowering",
     "keel.loops": "loop transformation",
+    "keel.spec.rules": "type rule",
+    "keel.spec.rules_linalg": "type rule",
+    "keel.spec.rules_shape": "type rule",
+    "keel.spec.rules_windows": "type rule",
+    "keel.spec.ops": "decomposition",
+    "keel.graph": "decomposition",
 }
 """The stages of rooms. Special ones are before the rooms that contain them."""
 
@@ -95,7 +101,7 @@ def blame(search: Search, program: Program) -> Blame:
     if known.stage:
         return swaps.blame(known.stage, known.sentence)
     if not swaps.helps("eager parts"):
-        return swaps.blame("runtime", "Eager PyTorch runs all parts, and the failure stays.")
+        return _of_module(swaps) or swaps.blame("runtime", "Eager PyTorch runs all parts, and the failure stays.")
     if known.loop_level:
         return _in_loops(swaps, known)
     if (compiler := swaps.optimization(known, "The backend has no option `level`.")) is not None:
@@ -135,14 +141,16 @@ def _in_loops(swaps: Swaps, known: Facts) -> Blame:
         return swaps.blame("loop transformation", "It goes away if no scalar operation is expanded for the target.")
     if swaps.helps("plain loops"):
         return swaps.blame("loop transformation", "It goes away if loops are not fitted to the target's limits.")
-    return _of_room(swaps) or swaps.blame("lowering")
+    return _of_module(swaps) or swaps.blame("lowering")
 
 
-def _of_room(swaps: Swaps) -> Blame | None:
-    """The stage of the room in which an exception was raised; None for another failure."""
-    room = swaps.search.failure(swaps.program).room
-    stage = next((stage for name, stage in ROOMS.items() if f"{room}.".startswith(f"{name}.")), "")
-    return swaps.blame(stage, f"No swap of a stage helps, and {room} raised the error.") if stage else None
+def _of_module(swaps: Swaps) -> Blame | None:
+    """The stage of the innermost module with a stage that an exception passed; None for another failure."""
+    for module in swaps.search.failure(swaps.program).modules:
+        for room, stage in ROOMS.items():
+            if f"{module}.".startswith(f"{room}."):
+                return swaps.blame(stage, f"No swap of a stage helps, and {module} raised the error.")
+    return None
 
 
 def _first_bad_fusion(swaps: Swaps) -> int:

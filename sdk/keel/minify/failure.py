@@ -46,8 +46,8 @@ class Subject:
 @dataclass(frozen=True)
 class Failure:
     """``kind`` is one of KINDS, '' for none, or 'invalid' for a program that eager PyTorch cannot run. Reductions keep
-    the ``key``. ``output`` is the number of the result that is wrong, in the run ``run``. ``room`` is the module
-    of Keel in which an exception was raised.
+    the ``key``. ``output`` is the number of the result that is wrong, in the run ``run``. ``modules`` are those of Keel
+    that an exception passed, the innermost first.
     """
 
     kind: str
@@ -55,7 +55,7 @@ class Failure:
     detail: str = ""
     run: int = 0
     output: int = 0
-    room: str = ""
+    modules: tuple[str, ...] = ()
 
     @property
     def key(self) -> tuple[str, str]:
@@ -123,7 +123,7 @@ def observe(trial: Trial, settings: Settings, say: Callable[[str], None] = lambd
             if "not enough memory" in message_of(e) or "can't allocate memory" in message_of(e):
                 return Failure("memory", f"It ran out of memory: {message_of(e)[:200]}")
             sentence = f"It raised {type(e).__name__}: {message_of(e).strip()[:300]}"
-            return Failure("raises", sentence, _reason(e), room=_room(e))
+            return Failure("raises", sentence, _reason(e), modules=_modules(e))
 
 
 def _cause(e: BaseException) -> BaseException:
@@ -132,10 +132,10 @@ def _cause(e: BaseException) -> BaseException:
     return e
 
 
-def _room(e: Exception) -> str:
-    """The innermost module of Keel among those that an exception passed; '' if it passed none."""
+def _modules(e: Exception) -> tuple[str, ...]:
+    """The modules of Keel that an exception passed, the innermost first."""
     modules = [frame.f_globals.get("__name__", "") for frame, _ in walk_tb(_cause(e).__traceback__)]
-    return next((m for m in reversed(modules) if m.startswith("keel.")), "")
+    return tuple(dict.fromkeys(m for m in reversed(modules) if m.startswith("keel.")))
 
 
 def _reason(e: Exception) -> str:

@@ -11,7 +11,7 @@ import torch
 from keel.errors import KeelError
 from keel.minify import Deadline
 from keel.minify.blame import blame
-from keel.minify.failure import NONE, Failure, Subject, _room
+from keel.minify.failure import NONE, Failure, Subject, _modules
 from keel.minify.graph_program import Call, Program, Value
 from keel.minify.program_trials import facts
 from keel.minify.reduce import Search
@@ -58,22 +58,30 @@ def test_a_crash_while_compiling_is_blamed_on_a_stage(backend: str, helping: set
     assert blame(Swapped(backend, helping), PROGRAM).stage == stage
 
 
+@pytest.mark.parametrize("helping", [{"eager parts"}, set[str]()])
 @pytest.mark.parametrize(
-    ("room", "stage"),
+    ("modules", "stage"),
     [
-        ("keel.runtime.launch_builder", "runtime"),
-        ("keel.schedule.memory_plan", "runtime"),
-        ("keel.loops.lower.unary", "lowering"),
-        ("keel.loops.expansion", "loop transformation"),
-        ("", "lowering"),
+        (("keel.runtime.launch_builder",), "runtime"),
+        (("keel.schedule.memory_plan", "keel.schedule.emit"), "runtime"),
+        (("keel.symbols.dims", "keel.loops.lower.unary", "keel.loop_level"), "lowering"),
+        (("keel.loops.expansion",), "loop transformation"),
+        (("keel.torch_adapter.calls", "keel.spec.ops.normalization", "keel.graph.decompose"), "decomposition"),
     ],
 )
-def test_an_error_that_no_swap_explains_is_blamed_on_the_room_that_raised_it(room: str, stage: str) -> None:
-    raised = Failure("raises", "It raised KeyError.", "KeyError", room=room)
-    assert blame(Swapped("cpp", {"eager parts"}, raised), PROGRAM).stage == stage
+def test_an_error_that_no_swap_explains_is_blamed_on_the_module_that_raised_it(
+    helping: set[str], modules: tuple[str, ...], stage: str
+) -> None:
+    raised = Failure("raises", "It raised KeyError.", "KeyError", modules=modules)
+    assert blame(Swapped("cpp", helping, raised), PROGRAM).stage == stage
 
 
-def test_the_room_of_an_error_is_the_innermost_one_of_keel() -> None:
+@pytest.mark.parametrize(("helping", "stage"), [({"eager parts"}, "lowering"), (set[str](), "runtime")])
+def test_an_error_of_no_known_module_is_blamed_on_the_stage_that_is_left(helping: set[str], stage: str) -> None:
+    assert blame(Swapped("cpp", helping, Failure("raises", modules=("keel.cache",))), PROGRAM).stage == stage
+
+
+def test_the_modules_of_an_error_begin_with_the_innermost_one_of_keel() -> None:
     with pytest.raises(KeelError) as caught:
         backend_named("keel.errors:nothing")
-    assert _room(caught.value) == "keel.named_models"
+    assert _modules(caught.value)[0] == "keel.named_models"
