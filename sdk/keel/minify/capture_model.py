@@ -43,8 +43,10 @@ class Recorded:
     captured_wrong: str = ""
 
 
-def record(model: Model, subject: Subject, say: Callable[[str], None]) -> Recorded:
-    """Runs the model once with its graphs in eager PyTorch."""
+def record(model: Model, subject: Subject, is_whole: bool, say: Callable[[str], None]) -> Recorded:
+    """Runs the model once with its graphs in eager PyTorch. Graphs of training have calls as their decompositions
+    where the partitioner of PyTorch may see into calls, unless all calls stay whole.
+    """
     fn, args, kwargs = called_model(model.what)
     settings = with_plugins_for(settings_of(subject), fn, args, kwargs)
     programs, left_out = list[Program](), list[str]()
@@ -54,7 +56,8 @@ def record(model: Model, subject: Subject, say: Callable[[str], None]) -> Record
     if isinstance(fn, nn.Module):
         fn.load_state_dict(state)
     say("capturing the model")
-    backend = partial(_recorder, settings, programs, left_out)
+    able = () if is_whole else settings.backends
+    backend = partial(_recorder, settings, Decompositions(able), programs, left_out)
     have = _run(fn, args, kwargs, model.training, torch.compile(fn, backend=backend))
     return Recorded(tuple(programs), tuple(left_out), _difference(want, have))
 
@@ -76,7 +79,12 @@ def _run(
 
 
 def _recorder(
-    settings: Settings, programs: list[Program], left_out: list[str], gm: fx.GraphModule, example_inputs: Sequence[Any]
+    settings: Settings,
+    decompositions: Decompositions,
+    programs: list[Program],
+    left_out: list[str],
+    gm: fx.GraphModule,
+    example_inputs: Sequence[Any],
 ) -> Callable[..., Any]:
     """A backend of ``torch.compile`` that notes the graphs and runs them in eager PyTorch."""
 
@@ -100,7 +108,7 @@ def _recorder(
 
     images = partial(saved_images, backends=settings.backends, by_cost=settings.placement != "order")
     with unwrapped():
-        return capture(gm, example_inputs, compiler, images, Decompositions(settings.backends))
+        return capture(gm, example_inputs, compiler, images, decompositions)
 
 
 def _tensors(value: Any) -> list[Tensor]:

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -63,9 +63,9 @@ def minify(
     Raises KeelError[bad-option] if nothing fails, and KeelError[bad-file] for a folder that is not of that kind.
     """
     begin, deadline = time.monotonic(), Deadline(seconds)
-    with TrialProcess() as process, _programs(what, subject, training, process, say) as (programs, named, about):
+    with TrialProcess() as process, _batches(what, subject, training, process, say) as (batches, named):
         search = Search(process, named, deadline, when, seconds=FIRST)
-        program, failure = _failing(programs, search, when, about)
+        program, failure = _failing(batches, search, when)
         say(f"The {program.kind} graph of {program.size} calls fails: {failure.sentence}")
         search.key, search.seconds = failure.key, HANGING if failure.kind == "hang" else LATER
         search.calls = min(search.calls / SOONER, HANGING / 2)
@@ -115,14 +115,12 @@ def exit_status(text: str) -> int:
         return done.returncode
 
 
-Programs = tuple[Sequence[Program], Subject, str]
+Batches = tuple[Iterable[Recorded], Subject]
 
 
 @contextmanager
-def _programs(
-    what: str, subject: Subject | None, training: bool, process: TrialProcess, say: Say
-) -> Iterator[Programs]:
-    """The graphs to try, in order; the subject; and a sentence about the graphs, if one is known."""
+def _batches(what: str, subject: Subject | None, training: bool, process: TrialProcess, say: Say) -> Iterator[Batches]:
+    """The graphs to try, in order, and the subject."""
     if Path(what).is_dir():
         yield _of_folders(_folders(Path(what)), subject)
     elif what.endswith(".py"):
@@ -132,16 +130,33 @@ def _programs(
             subprocess.run([sys.executable, what], env=environment, stdout=subprocess.DEVNULL)
             yield _of_folders(_folders(Path(folder)), subject)
     else:
-        yield _of_model(Model(what, training), subject or Subject(("cpp",)), process)
+        named = subject or Subject(("cpp",))
+        yield _of_model(Model(what, training), named, process), named
 
 
-def _of_model(model: Model, subject: Subject, process: TrialProcess) -> Programs:
-    outcome = process.run(record, model, subject, seconds=FIRST * 2)
-    if not isinstance(outcome.result, Recorded):
-        raise KeelError("bad-option", f"{model.what} cannot be captured.", {"PyTorch": outcome.sentence})
-    recorded = outcome.result
-    about = " ".join(filter(None, [recorded.captured_wrong, *recorded.left_out]))
-    return recorded.programs, subject, about
+def _of_model(model: Model, subject: Subject, process: TrialProcess) -> Iterator[Recorded]:
+    """The graphs of a model. Decompositions are a part of the graphs of training, in which a wrong one does not show.
+    So these graphs are captured with whole calls too: before the others if those are not right.
+    """
+    refusals = list[str]()
+
+    def recorded(is_whole: bool) -> Iterator[Recorded]:
+        outcome = process.run(record, model, subject, is_whole, seconds=FIRST * 2)
+        if isinstance(outcome.result, Recorded):
+            yield outcome.result
+        else:
+            refusals.append(outcome.sentence)
+
+    if not model.training:
+        yield from recorded(False)
+    else:
+        first = list(recorded(False))
+        is_right = bool(first) and not first[0].captured_wrong
+        yield from first if is_right else ()
+        yield from recorded(True)
+        yield from first if not is_right else ()
+    if refusals:
+        raise KeelError("bad-option", f"{model.what} cannot be captured.", {"PyTorch": refusals[0]})
 
 
 def _folders(path: Path) -> list[Path]:
@@ -152,7 +167,7 @@ def _folders(path: Path) -> list[Path]:
     return folders
 
 
-def _of_folders(folders: Sequence[Path], subject: Subject | None) -> Programs:
+def _of_folders(folders: Sequence[Path], subject: Subject | None) -> Batches:
     programs, named = list[Program](), subject
     for folder in folders:
         repro = load_repro(folder)
@@ -160,25 +175,27 @@ def _of_folders(folders: Sequence[Path], subject: Subject | None) -> Programs:
         values = [repro.captured.constants[n.name] for n in repro.captured.gm.graph.find_nodes(op="placeholder")]
         programs.append(program_of(repro.captured.gm, values, repro.kind))
     assert named is not None
-    return programs, named, ""
+    return [Recorded(tuple(programs), ())], named
 
 
-def _failing(programs: Sequence[Program], search: Search, when: str, about: str) -> tuple[Program, Failure]:
+def _failing(batches: Iterable[Recorded], search: Search, when: str) -> tuple[Program, Failure]:
     """The first graph that fails, called once or several times. Raises KeelError[bad-option] if none does."""
-    sentences = list[str]()
-    for program in programs:
-        search.calls = seconds_of_calls(program)
-        for one in runs_of(program):
-            failure = search.failure(one)
-            if failure.kind and failure.kind != "invalid" and (not when or failure.kind == when):
-                return one, failure
-            if failure.kind:
-                sentences.append(failure.sentence)
-    why = {"graphs": f"{len(programs)} were tried."} | {f"graph {k}": text for k, text in enumerate(sentences)}
+    sentences, about, count = list[str](), dict[str, None](), 0
+    for recorded in batches:
+        about |= dict.fromkeys(filter(None, [recorded.captured_wrong, *recorded.left_out]))
+        for program in recorded.programs:
+            count += 1
+            search.calls = seconds_of_calls(program)
+            for one in runs_of(program):
+                failure = search.failure(one)
+                if failure.kind and failure.kind != "invalid" and (not when or failure.kind == when):
+                    return one, failure
+                if failure.kind:
+                    sentences.append(failure.sentence)
+    why = {"graphs": f"{count} were tried."} | {f"graph {k}": text for k, text in enumerate(sentences)}
     if about:
-        raise KeelError(
-            "bad-option", "No graph fails by itself, and the model differs before backends run.", {"PyTorch": about}
-        )
+        first = "No graph fails by itself, and the model differs before backends run."
+        raise KeelError("bad-option", first, {"PyTorch": " ".join(about)})
     raise KeelError(
         "bad-option",
         "Nothing fails." if not when else f"Nothing fails in the way {when!r}.",

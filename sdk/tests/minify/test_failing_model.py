@@ -3,14 +3,52 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from keel.errors import KeelError
 from keel.minify import LINES
-from keel.minify.failing_model import minify
+from keel.minify.capture_model import Model, Recorded
+from keel.minify.failing_model import _of_model, minify
 from keel.minify.failure import Subject
 from keel.minify.reduction_report import write
+from keel.minify.trial_process import Outcome, TrialProcess
+
+PARTS, WHOLE = Recorded((), ("parts",)), Recorded((), ("whole",))
+WRONG = Recorded((), ("parts",), "Result 0 of the captured graphs is off by 2 of its size.")
+
+
+class Capturing(TrialProcess):
+    """Captures graphs with decompositions as ``parts`` says, and graphs of whole calls as WHOLE."""
+
+    def __init__(self, parts: Outcome) -> None:
+        super().__init__()
+        self.parts = parts
+
+    def run(self, function: Any, model: Any, subject: Any, is_whole: Any = None, **limits: Any) -> Outcome:
+        return Outcome(WHOLE) if is_whole else self.parts
+
+
+@pytest.mark.parametrize(
+    ("parts", "training", "batches"),
+    [
+        (Outcome(PARTS), True, [PARTS, WHOLE]),
+        (Outcome(WRONG), True, [WHOLE, WRONG]),
+        (Outcome(PARTS), False, [PARTS]),
+    ],
+)
+def test_graphs_of_training_are_tried_with_whole_calls_too(
+    parts: Outcome, training: bool, batches: list[Recorded]
+) -> None:
+    assert list(_of_model(Model("a:b", training), Subject(("cpp",)), Capturing(parts))) == batches
+
+
+def test_a_decomposition_that_ends_the_capture_leaves_graphs_of_whole_calls() -> None:
+    captured = _of_model(Model("a:b", True), Subject(("cpp",)), Capturing(Outcome(end="raised", sentence="No.")))
+    assert next(captured) == WHOLE
+    with pytest.raises(KeelError, match="cannot be captured"):
+        next(captured)
 
 
 @pytest.fixture
