@@ -6,6 +6,7 @@ import operator
 import os
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -139,11 +140,16 @@ def source_line(node: fx.Node) -> str | None:
     """``path:line code`` of the user's innermost line that made the node; None if it is unknown. A path below the
     current directory is relative to it.
     """
-    frames = list(_FRAME.finditer(node.meta.get("stack_trace") or ""))
-    if not frames:
+    if (frame := _last_frame(node.meta.get("stack_trace") or "")) is None:
         return None
-    last = frames[-1]
-    file = last["file"]
+    file, line, code = frame
     if file.startswith(os.getcwd() + os.sep):
         file = os.path.relpath(file)
-    return f"{file}:{last['line']}   {last['code'].strip()}".rstrip()
+    return f"{file}:{line}   {code}".rstrip()
+
+
+@lru_cache(maxsize=4096)  # the nodes that a line made have equal traces
+def _last_frame(trace: str) -> tuple[str, str, str] | None:
+    """The file, line and code of the last frame of a stack trace; None for a text without frames."""
+    frames = list(_FRAME.finditer(trace))
+    return (frames[-1]["file"], frames[-1]["line"], frames[-1]["code"].strip()) if frames else None
