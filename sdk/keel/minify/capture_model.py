@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from math import sqrt
 from typing import Any
 
 import torch
@@ -22,6 +23,10 @@ from keel.torch_adapter import Boxed, Captured, capture, flat, unwrapped
 
 FAR = 1e-2
 """How far results of the captured graphs may be from eager PyTorch's, relative to their size."""
+FAINT = 1e-2
+"""A result this much smaller than the largest one may be rounding errors alone, such as the gradient of a bias of keys:
+its size counts as this much of the largest.
+"""
 
 
 @dataclass(frozen=True)
@@ -116,13 +121,19 @@ def _tensors(value: Any) -> list[Tensor]:
 
 
 def _difference(want: Sequence[Tensor], have: Sequence[Tensor]) -> str:
+    largest = max((_mean(x) for x in want if x.is_floating_point()), default=0.0)
     for k, (x, y) in enumerate(zip(want, have, strict=False)):
         if x.shape != y.shape or x.dtype != y.dtype:
             return f"Result {k} of the captured graphs is {y.dtype} {list(y.shape)}, not {x.dtype} {list(x.shape)}."
         if x.is_floating_point() and x.numel():
             a, b = x.detach().double(), y.detach().double()
-            finite = a.isfinite()
-            off = float((b - a)[finite].norm()) / max(float(a[finite].norm()), 1e-30)
-            if off > FAR or bool((b.isnan() & finite).any()):
+            off = _mean(b - a, a.isfinite()) / max(_mean(a), FAINT * largest, 1e-30)
+            if off > FAR or bool((b.isnan() & a.isfinite()).any()):
                 return f"Result {k} of the captured graphs is off by {off:.2g} of its size."
     return ""
+
+
+def _mean(x: Tensor, counted: Tensor | None = None) -> float:
+    """The root of the mean square of the elements that are counted, or are finite."""
+    some = x.detach().double()[x.isfinite() if counted is None else counted]
+    return float(some.norm()) / sqrt(max(some.numel(), 1))
