@@ -100,7 +100,7 @@ def blame(search: Search, program: Program) -> Blame:
     known = _facts(search, program)
     if known.stage:
         return swaps.blame(known.stage, known.sentence)
-    if not swaps.helps("eager parts"):
+    if not swaps.helps("eager parts") and "eager parts" in swaps.outcomes:
         return _of_module(swaps) or swaps.blame("runtime", "Eager PyTorch runs all parts, and the failure stays.")
     if known.loop_level:
         return _in_loops(swaps, known)

@@ -199,9 +199,13 @@ def same(a: Any, b: Any) -> bool:
     """True if two tensors have the same bits."""
     if not isinstance(a, Tensor) or not isinstance(b, Tensor):
         return bool(a == b)
-    return a.shape == b.shape and torch.equal(
-        a.contiguous().reshape(-1).view(torch.uint8), b.contiguous().reshape(-1).view(torch.uint8)
-    )
+    return a.shape == b.shape and torch.equal(_bytes(a), _bytes(b))
+
+
+def _bytes(x: Tensor) -> Tensor:
+    """The elements in row-major order as bytes. The copy of a single element has the stride 1."""
+    dense = x if x.is_contiguous() and x.numel() > 1 else x.clone(memory_format=torch.contiguous_format)
+    return dense.reshape(-1).view(torch.uint8)
 
 
 def _slowness(program: Program, run: Run) -> Failure:

@@ -45,6 +45,16 @@ class Swapped(Search):
         return NONE if swap in self.helping else self.kind
 
 
+class Different(Swapped):
+    """A search in which the program fails in another way if eager PyTorch runs its parts."""
+
+    def failure(
+        self, program: Program, subject: Subject | None = None, swap: str = "", fuel: int | None = None
+    ) -> Failure:
+        other = Failure("raises", "It raised ValueError.", "ValueError")
+        return other if swap == "eager parts" else super().failure(program, subject, swap, fuel)
+
+
 @pytest.mark.parametrize(
     ("backend", "helping", "stage"),
     [
@@ -56,6 +66,10 @@ class Swapped(Search):
 )
 def test_a_crash_while_compiling_is_blamed_on_a_stage(backend: str, helping: set[str], stage: str) -> None:
     assert blame(Swapped(backend, helping), PROGRAM).stage == stage
+
+
+def test_a_swap_with_another_failure_does_not_count() -> None:
+    assert blame(Different("cpp", {"eager externs"}), PROGRAM).stage == "extern"
 
 
 @pytest.mark.parametrize("helping", [{"eager parts"}, set[str]()])
