@@ -32,9 +32,18 @@ ROOMS = {
     "keel.runtime": "runtime",
     "keel.launcher": "runtime",
     "keel.schedule.memory_plan": "runtime",
+    "keel.schedule.loop_order": "loop transformation",
+    "keel.schedule.split_ranges": "loop transformation",
+    "keel.schedule.split_reduction": "loop transformation",
     "keel.schedule": "fusion",
     "keel.loops.lower": "lowering",
-    "keel.loops": "loop transformation",
+    "keel.loops.verify": "lowering",
+    "keel.loops.interpret": "lowering",
+    "keel.loops.expansion": "loop transformation",
+    "keel.loops.expansions": "loop transformation",
+    "keel.loops.arithmetic_expansions": "loop transformation",
+    "keel.loops.elementary_expansions": "loop transformation",
+    "keel.loops.legalize_scalars": "loop transformation",
     "keel.spec.rules": "type rule",
     "keel.spec.rules_linalg": "type rule",
     "keel.spec.rules_shape": "type rule",
@@ -42,7 +51,10 @@ ROOMS = {
     "keel.spec.ops": "decomposition",
     "keel.graph": "decomposition",
 }
-"""The stages of rooms. Special ones are before the rooms that contain them."""
+"""The stages of rooms and modules. Special ones are before the rooms that contain them. A module that several stages
+use has none, so that the stage is that of its caller. If a check of kernels raises, and no swap of a later stage helps,
+the lowering made a wrong kernel.
+"""
 
 
 @dataclass(frozen=True)

@@ -80,6 +80,9 @@ def test_a_swap_with_another_failure_does_not_count() -> None:
         (("keel.schedule.memory_plan", "keel.schedule.emit"), "runtime"),
         (("keel.symbols.dims", "keel.loops.lower.unary", "keel.loop_level"), "lowering"),
         (("keel.loops.expansion",), "loop transformation"),
+        (("keel.loops.builder", "keel.loops.lower.data_movement", "keel.externs"), "lowering"),
+        (("keel.loops.verify", "keel.loop_level"), "lowering"),
+        (("keel.loops.interpret", "keel.runtime.launch_printer"), "lowering"),
         (("keel.torch_adapter.calls", "keel.spec.ops.normalization", "keel.graph.decompose"), "decomposition"),
     ],
 )
