@@ -15,8 +15,9 @@ import torch
 from torch import Tensor
 
 from keel.error_budgets.double_precision import eps, is_rounded, tiny, wide
+from keel.error_budgets.memory_order import memory_order
 from keel.error_budgets.node_runs import Expected
-from keel.error_budgets.spread import spread
+from keel.error_budgets.spread import BLOCK, spread
 
 LIMIT = 8.0
 """The budget is this many times the spread."""
@@ -24,6 +25,8 @@ HIDDEN = 8
 """One element in this many whose decision could be either is not shown by the runs with noise."""
 BINS = 24
 """The number of bins of a histogram of errors in units in the last place: 0, up to 1, 2, 4, and so on."""
+SAMPLE = 1 << 16
+"""The most elements that a histogram counts. They are taken from a larger result at equal distances."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +35,8 @@ class Judgment:
 
     ``ratio`` is the largest error as a multiple of its budget. ``error``, ``budget`` and ``eager`` (the error of eager
     PyTorch) are those at ``index``, and ``value`` and ``exact`` the values there. ``norm`` and ``eager_norm`` are the
-    errors of the whole result, relative to its size. ``ulps`` and ``eager_ulps`` count elements by their errors.
+    errors of the whole result, relative to its size. ``ulps`` and ``eager_ulps`` count up to ``SAMPLE`` elements by
+    their errors.
     ``not_judged`` says why a result is not judged; it is empty for one that is. ``defect`` is a sentence about a result
     that is over its budget.
     """
@@ -73,7 +77,11 @@ def judge(got: Any, expected: Expected) -> Judgment:
         return Judgment(ratio=math.inf, defect=f"It has the sizes {list(got.shape)}, not {list(exact.shape)}.")
     if not got.numel():
         return Judgment()
-    return _judge_rounded(got, eager, exact, noisy) if is_rounded(eager) else _judge_exact(got, eager, exact, noisy)
+    if not is_rounded(eager):
+        return _judge_exact(got, eager, exact, noisy)
+    order = memory_order(exact)
+    got, eager, exact, *noisy = (x.permute(order) for x in (got, eager, exact, *noisy))
+    return _judge_rounded(got, eager, exact, noisy, order)
 
 
 @dataclass(frozen=True)
@@ -142,37 +150,62 @@ def _judge_exact(got: Tensor, eager: Tensor, exact: Tensor, noisy: Sequence[Tens
     return Judgment(math.inf, distance, 0.0, 0.0, at, value, right, wrong, got.numel(), defect=sentence)
 
 
-def _judge_rounded(got: Tensor, eager: Tensor, exact: Tensor, noisy: Sequence[Tensor]) -> Judgment:
-    actual = wide(got)
-    scale = spread(exact, [eager, *noisy], eager.dtype)
-    ratios = _ratios(actual, exact, [eager, *noisy], scale, eager.dtype)
-    over = ratios > LIMIT
-    wrong = int(over.sum())
-    distance = (actual - exact).abs().nan_to_num(0.0, 0.0, 0.0)
-    own = (wide(eager) - exact).abs().nan_to_num(0.0, 0.0, 0.0)
-    at = _largest(ratios)
-    size = float(exact.abs().nan_to_num(0.0, 0.0, 0.0).square().sum().sqrt()) or 1.0
-    figures: dict[str, Any] = {
-        "ratio": float(ratios[at]) / LIMIT,
-        "error": float((actual[at] - exact[at]).abs()),
-        "budget": LIMIT * float(scale[at]),
-        "eager": float(own[at]),
-        "index": at,
-        "value": got[at].item(),
-        "exact": exact[at].item(),
-        "count": got.numel(),
-        "norm": float(distance.square().sum().sqrt()) / size,
-        "eager_norm": float(own.square().sum().sqrt()) / size,
-        "ulps": histogram(distance, exact, eager.dtype),
-        "eager_ulps": histogram(own, exact, eager.dtype),
-    }
+def _judge_rounded(
+    got: Tensor, eager: Tensor, exact: Tensor, noisy: Sequence[Tensor], order: Sequence[int]
+) -> Judgment:
+    """Floats. The tensors have their dimensions in ``order``."""
+    dtype, count = eager.dtype, got.numel()
+    scale = spread(exact, [eager, *noisy], dtype)
+    flat = [x.reshape(-1) for x in (got, exact, scale, eager, *noisy)]
+    blocks = zip(*(x.split(BLOCK) for x in flat), strict=True)
+    errors = [_errors(got, exact, scale, others, dtype) for got, exact, scale, *others in blocks]
+    largest, places, overs, *squares = (torch.stack(column) for column in zip(*errors, strict=True))
+    block = int(largest.argmax())
+    place = torch.tensor(block * BLOCK + int(places[block]))
+    at = tuple(int(i) for i in torch.unravel_index(place, exact.shape)) if exact.dim() else ()
+    norm, eager_norm, size = (float(x.sum().sqrt()) for x in squares)
+    index = tuple(at[order.index(d)] for d in range(exact.dim()))
+    samples = [x[:: -(-count // SAMPLE)] for x in flat]
+    ratio, wrong = float(largest[block]) / LIMIT, int(overs.sum())
+    judgment = Judgment(
+        ratio=ratio,
+        error=float((wide(got[at]) - exact[at]).abs()),
+        budget=LIMIT * float(scale[at]),
+        eager=float(_distance(eager[at], exact[at])),
+        index=index,
+        value=got[at].item(),
+        exact=exact[at].item(),
+        count=count,
+        norm=norm / (size or 1.0),
+        eager_norm=eager_norm / (size or 1.0),
+        ulps=histogram(_distance(samples[0], samples[1]), samples[1], dtype),
+        eager_ulps=histogram(_distance(samples[3], samples[1]), samples[1], dtype),
+    )
     if not wrong or wrong <= 2 * _outliers(exact, eager, noisy):
-        return Judgment(**figures | {"ratio": min(figures["ratio"], 1.0) if wrong else figures["ratio"]})
-    what = f"{_where(at)} is {_shown(got[at], eager.dtype)}, not {_shown(exact[at], eager.dtype)}"
-    limits = f"off by {figures['error']:.2g} where {figures['budget']:.2g} is allowed"
-    eagers = f"eager PyTorch is off by {figures['eager']:.2g}"
-    sentence = f"{what}: {limits}, and {eagers}. {_elements(wrong, got.numel())}"
-    return Judgment(**figures, wrong=wrong, defect=sentence)
+        return replace(judgment, ratio=min(ratio, 1.0) if wrong else ratio)
+    what = f"{_where(index)} is {_shown(got[at], dtype)}, not {_shown(exact[at], dtype)}"
+    limits = f"off by {judgment.error:.2g} where {judgment.budget:.2g} is allowed"
+    sentence = f"{what}: {limits}, and eager PyTorch is off by {judgment.eager:.2g}. {_elements(wrong, count)}"
+    return replace(judgment, wrong=wrong, defect=sentence)
+
+
+def _errors(
+    got: Tensor, exact: Tensor, scale: Tensor, others: Sequence[Tensor], dtype: torch.dtype
+) -> tuple[Tensor, ...]:
+    """The largest error of some elements as a multiple of its spread, its place, the number of elements over their
+    budgets, and the sums of squares of the errors, of those of eager PyTorch, and of the exact values. The first of the
+    others is eager PyTorch's.
+    """
+    ratios = _ratios(wide(got), exact, others, scale, dtype)
+    largest = ratios.max(0)
+    sizes = _distance(got, exact), _distance(others[0], exact), exact.abs().nan_to_num_(0.0, 0.0, 0.0)
+    return largest.values, largest.indices, (ratios > LIMIT).sum(), *(x.square_().sum() for x in sizes)
+
+
+def _distance(x: Tensor, exact: Tensor) -> Tensor:
+    """The distance of each element from the exact value; 0 if either is not finite."""
+    distance: Tensor = (wide(x) - exact).abs()
+    return distance.nan_to_num_(0.0, 0.0, 0.0)
 
 
 def _ratios(actual: Tensor, exact: Tensor, others: Sequence[Tensor], scale: Tensor, dtype: torch.dtype) -> Tensor:
@@ -221,10 +254,6 @@ def histogram(distance: Tensor, exact: Tensor, dtype: torch.dtype) -> tuple[int,
 
 def _first(wrong: Tensor) -> tuple[int, ...]:
     return tuple(int(i) for i in wrong.nonzero()[0])
-
-
-def _largest(x: Tensor) -> tuple[int, ...]:
-    return tuple(int(i) for i in torch.unravel_index(x.argmax(), x.shape)) if x.dim() else ()
 
 
 def _where(at: tuple[int, ...]) -> str:

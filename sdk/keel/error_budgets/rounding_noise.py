@@ -17,12 +17,15 @@ import torch
 from torch import Tensor
 
 from keel.error_budgets.double_precision import eps, is_rounded
+from keel.error_budgets.memory_order import in_shape_order, memory_order
 from keel.plugin import Arithmetic
 from keel.spec import OPSET, Op
 from keel.spec.numerics import Results
 
-MANY = 1 << 22
-"""The number of random numbers that are drawn. Larger tensors use them again."""
+MANY = 65521
+"""The number of random numbers that are drawn. Larger tensors use them again; it is prime, so that the rows of a matrix
+do not all get the same.
+"""
 LANES = 16.0
 """A sum of n elements is assumed to be made of this many partial sums, as vector units make it, at least."""
 
@@ -78,20 +81,31 @@ def _sum_noise(member: Op, operands: Sequence[Any], result: Tensor, arithmetic: 
 
 @lru_cache(maxsize=8)
 def _drawn(device: str) -> Tensor:
-    """Random numbers from -1 to 1, always the same. They are not PyTorch's global random numbers."""
+    """Random numbers from -1 to 1, always the same, twice in a row. They are not PyTorch's global random numbers."""
     generator = torch.Generator("cpu").manual_seed(20)
-    return (2 * torch.rand(MANY, dtype=torch.float64, generator=generator) - 1).to(device)
+    return (2 * torch.rand(MANY, dtype=torch.float64, generator=generator) - 1).repeat(2).to(device)
 
 
 def random_like(x: Tensor, start: int) -> Tensor:
-    """Numbers from -1 to 1 for the elements of ``x``, from the drawn ones behind ``start``."""
-    numbers, count = _drawn(str(x.device)), x.numel()
-    offset = (start * 7919) % (MANY // 2)
-    if count <= MANY - offset:
-        return numbers[offset : offset + count].view(x.shape)
-    return numbers.repeat(-(-(count + offset) // MANY))[offset : offset + count].view(x.shape)
+    """Numbers from -1 to 1 for the elements of ``x``: the drawn ones from ``start`` on, again and again."""
+    numbers, count = _numbers(x, start), x.numel()
+    return numbers.repeat(-(-count // MANY))[:count].view(x.shape)
 
 
 def with_noise(x: Tensor, amount: float, start: int) -> Tensor:
-    """``x`` with relative noise."""
-    return x * (random_like(x, start) * amount + 1) if amount and x.numel() else x
+    """``x`` with relative noise, in the same layout."""
+    if not amount or not x.numel():
+        return x
+    numbers, order = _numbers(x, start), memory_order(x)
+    flat = x.permute(order).reshape(-1)
+    noisy = torch.empty_like(flat)
+    even = flat.numel() // MANY * MANY
+    # The numbers are broadcast, for a copy of them per element would take as long to read as x.
+    for part, result in ((flat[:even].view(-1, MANY), noisy[:even].view(-1, MANY)), (flat[even:], noisy[even:])):
+        torch.addcmul(part, part, numbers[: part.shape[-1]], value=amount, out=result)
+    return in_shape_order(noisy.view([x.shape[d] for d in order]), order)
+
+
+def _numbers(x: Tensor, start: int) -> Tensor:
+    offset = start * 7919 % MANY
+    return _drawn(str(x.device))[offset : offset + MANY]

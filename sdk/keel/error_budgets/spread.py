@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor
@@ -10,38 +10,61 @@ from torch import Tensor
 from keel.error_budgets.double_precision import eps, tiny, wide
 
 FEWEST = 8
-"""A row with fewer elements than this is joined with the next dimension."""
+"""A row with fewer elements than this is joined with the next dimension. Fewer rows than this have no columns."""
+BLOCK = 1 << 15
+"""Elements that are worked on at a time, so that what is computed of them stays in the cache of a processor."""
 
 
 def spread(exact: Tensor, others: Sequence[Tensor], dtype: torch.dtype) -> Tensor:
     """How far legal evaluations in ``dtype`` may be from the exact value: at least a unit in the last place, and as far
-    as the ``others`` are, at each element and on average in its row, both in absolute terms and relative to its size.
-    Elements that are not finite count as exact.
+    as the ``others`` are, at each element and on average.
+
+    The average is that of the element's row, both in absolute terms and relative to its size, and that of its row times
+    that of its column over that of all: errors of a product of matrices grow with the rows of one and the columns of
+    the other, and a column can be far above the average of the row. Elements that are not finite count as exact.
     """
-    most = exact.abs() * eps(dtype) + tiny(dtype)
-    most = torch.where(most.isfinite(), most, tiny(dtype))
-    for other in others:
-        most = torch.maximum(most, _distance(other, exact))
-    size = exact.abs()
-    relative = torch.where(size > 0, most / size, 0.0).nan_to_num(0.0, 0.0, 0.0)
-    by_size = torch.where(size.isfinite(), size, 0.0) * _row_mean(relative)
-    return torch.maximum(torch.maximum(most, _row_mean(most)), by_size)
+    rows = _in_rows(exact)
+    result = torch.empty(rows.shape, dtype=torch.float64, device=exact.device)
+    blocks = list(_blocks(rows))
+    flat = [_in_rows(other) for other in others]
+    means, sums = list[Tensor](), result.new_zeros(rows.shape[1])
+    for block in blocks:
+        size = rows[block].abs()
+        most = _most(rows[block], size, [other[block] for other in flat], dtype)
+        size.nan_to_num_(0.0, 0.0, 0.0)
+        roots = most.sqrt()
+        means.append(roots.mean(1, keepdim=True))
+        sums += roots.sum(0)
+        relative = (most / size).nan_to_num_(0.0, 0.0, 0.0).sqrt_().mean(1, keepdim=True)
+        torch.maximum(most, means[-1].square(), out=most)
+        torch.maximum(most, size.mul_(relative.square_()), out=result[block])
+    if rows.shape[0] >= FEWEST:
+        columns = sums / sums.mean()  # each column's mean over that of all
+        for block, mean in zip(blocks, means, strict=True):
+            torch.maximum(result[block], (mean * columns).square_(), out=result[block])
+    return result.view(exact.shape)
 
 
-def _distance(x: Tensor, exact: Tensor) -> Tensor:
-    distance: Tensor = (wide(x) - exact).abs()
-    return distance.nan_to_num(0.0, 0.0, 0.0)
-
-
-def _row_mean(x: Tensor) -> Tensor:
-    """The mean of each row, in which a few large elements count little: the square of the mean square root. A row is
-    the last dimensions, as many as have enough elements.
-    """
+def _in_rows(x: Tensor) -> Tensor:
+    """``x`` as a matrix. A row is the last dimensions, as many as have enough elements."""
     dims, count = 0, 1
     while dims < x.dim() and count < FEWEST:
         dims += 1
         count *= x.shape[-dims]
-    if not dims or not x.numel():
-        return x
-    mean: Tensor = x.sqrt().mean(tuple(range(-dims, 0)), keepdim=True)
-    return mean.square()
+    return x.reshape(-1 if count else 0, count)
+
+
+def _blocks(rows: Tensor) -> Iterator[slice]:
+    step = max(1, BLOCK // max(1, rows.shape[1]))
+    for start in range(0, rows.shape[0], step):
+        yield slice(start, start + step)
+
+
+def _most(exact: Tensor, size: Tensor, others: Sequence[Tensor], dtype: torch.dtype) -> Tensor:
+    """The largest distance of each element from ``exact``, whose absolute value is ``size``."""
+    least = tiny(dtype)
+    most = (size * eps(dtype)).add_(least).nan_to_num_(least, least, least)
+    for other in others:
+        distance: Tensor = (wide(other) - exact).abs()
+        torch.maximum(most, distance.nan_to_num_(0.0, 0.0, 0.0), out=most)
+    return most

@@ -66,6 +66,29 @@ def test_one_wrong_element_is_found(dtype: torch.dtype, output: int) -> None:
     assert "is wrong" in found[output]
 
 
+def test_the_place_in_a_transposed_result_is_named() -> None:
+    x, w = torch.randn(16, 64), torch.randn(64, 32)
+
+    def transposed(x: Tensor, w: Tensor) -> Tensor:
+        return (x @ w).t()
+
+    result = transposed(x, w).clone()
+    result[30, 7] += 1
+    assert "Its element [30, 7] is" in defects([result], transposed, x, w)[0]
+
+
+def test_columns_of_a_product_may_have_larger_errors_than_the_average_of_a_row() -> None:
+    torch.manual_seed(6)
+    g = torch.randn(256, 512) * torch.exp(torch.randn(512))
+    x = torch.randn(256, 512) * torch.exp(1.5 * torch.randn(512))
+
+    def gradient(g: Tensor, x: Tensor) -> Tensor:
+        return g.t() @ x
+
+    order = torch.randperm(256)
+    assert defects([g[order].t() @ x[order]], gradient, g, x) == [""]
+
+
 def test_products_that_are_cut_are_wrong_unless_the_backend_declares_it() -> None:
     x, w = torch.randn(32, 64), torch.randn(64, 32)
 
