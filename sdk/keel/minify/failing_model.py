@@ -18,7 +18,7 @@ from keel.minify.blame import Blame, blame, hardware_free
 from keel.minify.capture_model import Model, Recorded, record
 from keel.minify.delta_debugging import Deadline
 from keel.minify.failure import Failure, Subject
-from keel.minify.graph_program import Program, program_of, runs_of
+from keel.minify.graph_program import Program, called_again, program_of
 from keel.minify.program_script import script
 from keel.minify.reduce import FIRST, HANGING, LATER, SOONER, Search, fewer_options, reduced, seconds_of_calls
 from keel.minify.trial_process import TrialProcess
@@ -179,20 +179,30 @@ def _of_folders(folders: Sequence[Path], subject: Subject | None) -> Batches:
 
 
 def _failing(batches: Iterable[Recorded], search: Search, when: str) -> tuple[Program, Failure]:
-    """The first graph that fails, called once or several times. Raises KeelError[bad-option] if none does."""
-    sentences, about, count = list[str](), dict[str, None](), 0
+    """The first graph that fails, called once, or the first that fails called several times. Raises
+    KeelError[bad-option] if none does.
+    """
+    sentences, about, programs = list[str](), dict[str, None](), list[Program]()
+
+    def failing(program: Program, one: Program) -> Failure | None:
+        search.calls = seconds_of_calls(program)
+        failure = search.failure(one)
+        if failure.kind and failure.kind != "invalid" and (not when or failure.kind == when):
+            return failure
+        if failure.kind:
+            sentences.append(failure.sentence)
+        return None
+
     for recorded in batches:
         about |= dict.fromkeys(filter(None, [recorded.captured_wrong, *recorded.left_out]))
+        programs += recorded.programs
         for program in recorded.programs:
-            count += 1
-            search.calls = seconds_of_calls(program)
-            for one in runs_of(program):
-                failure = search.failure(one)
-                if failure.kind and failure.kind != "invalid" and (not when or failure.kind == when):
-                    return one, failure
-                if failure.kind:
-                    sentences.append(failure.sentence)
-    why = {"graphs": f"{count} were tried."} | {f"graph {k}": text for k, text in enumerate(sentences)}
+            if (failure := failing(program, program)) is not None:
+                return program, failure
+    for program in programs:
+        if (failure := failing(program, again := called_again(program))) is not None:
+            return again, failure
+    why = {"graphs": f"{len(programs)} were tried."} | {f"graph {k}": text for k, text in enumerate(sentences)}
     if about:
         first = "No graph fails by itself, and the model differs before backends run."
         raise KeelError("bad-option", first, {"PyTorch": " ".join(about)})

@@ -257,9 +257,8 @@ def renamed(program: Program, name: str, by: str) -> Program:
     return pruned(replace(program, calls=calls, outputs=tuple(o for o in outputs if o in made) or outputs))
 
 
-def runs_of(program: Program) -> Iterator[Program]:
-    """The program called once; called twice with the same values; and called with others in between."""
-    yield program
+def called_again(program: Program) -> Program:
+    """The program called twice with the same values, with others in between."""
     (first,) = program.inputs[:1]
     other = tuple(_copied(x.flip(tuple(range(x.dim())))) for x in first)
-    yield replace(program, inputs=(first, other, first))
+    return replace(program, inputs=(first, other, first))

@@ -6,12 +6,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from keel.errors import KeelError
 from keel.minify import LINES
 from keel.minify.capture_model import Model, Recorded
-from keel.minify.failing_model import _of_model, minify
-from keel.minify.failure import Subject
+from keel.minify.delta_debugging import Deadline
+from keel.minify.failing_model import _failing, _of_model, minify
+from keel.minify.failure import NONE, Failure, Subject
+from keel.minify.graph_program import Call, Program, Value
+from keel.minify.reduce import Search
 from keel.minify.reduction_report import write
 from keel.minify.trial_process import Outcome, TrialProcess
 
@@ -49,6 +53,40 @@ def test_a_decomposition_that_ends_the_capture_leaves_graphs_of_whole_calls() ->
     assert next(captured) == WHOLE
     with pytest.raises(KeelError, match="cannot be captured"):
         next(captured)
+
+
+def program(op: str) -> Program:
+    return Program(("x",), (Call("y", op, (Value("x"),)),), ("y",), ((torch.ones(2),),))
+
+
+FORWARD, BACKWARD = program("aten.sin.default"), program("aten.cos.default")
+
+
+class Noting(Search):
+    """A search that notes the programs that it tries. Those with ``op`` fail when they are called ``count`` times."""
+
+    def __init__(self, op: str, count: int) -> None:
+        super().__init__(TrialProcess(), Subject(("cpp",)), Deadline(30.0))
+        self.op, self.count, self.noted = op, count, list[tuple[str, int]]()
+
+    def failure(
+        self, program: Program, subject: Subject | None = None, swap: str = "", fuel: int | None = None
+    ) -> Failure:
+        op, count = program.calls[0].op, len(program.inputs)
+        self.noted.append((op, count))
+        return Failure("wrong") if (op, count) == (self.op, self.count) else NONE
+
+
+def test_each_graph_is_called_once_before_any_is_called_again() -> None:
+    search = Noting("aten.cos.default", 1)
+    failing, failure = _failing([Recorded((FORWARD, BACKWARD), ())], search, "")
+    assert failing is BACKWARD and failure.kind == "wrong" and len(search.noted) == 2
+
+
+def test_a_graph_that_fails_in_a_later_call_is_found() -> None:
+    search = Noting("aten.sin.default", 3)
+    failing, _ = _failing([Recorded((FORWARD,), ()), Recorded((BACKWARD,), ())], search, "")
+    assert failing.calls == FORWARD.calls and [count for _, count in search.noted] == [1, 1, 3]
 
 
 @pytest.fixture

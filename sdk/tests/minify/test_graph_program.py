@@ -8,7 +8,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from keel.errors import KeelError
 from keel.minify.failure import captured
-from keel.minify.graph_program import evaluate, function_of, program_of, runs_of, with_calls
+from keel.minify.graph_program import called_again, evaluate, function_of, program_of, with_calls
 from keel.minify.reduce import values_of
 
 X, W = torch.randn(4, 6), torch.randn(6, 6)
@@ -38,7 +38,7 @@ def test_what_other_calls_computed_becomes_inputs() -> None:
 
 def test_a_program_is_called_with_other_values_in_between() -> None:
     program = program_of(make_fx(layers)(X, W), (X, W))
-    once, thrice = runs_of(program)
+    once, thrice = program, called_again(program)
     assert len(once.inputs) == 1 and len(thrice.inputs) == 3 and not torch.equal(thrice.inputs[1][0], X)
 
 
