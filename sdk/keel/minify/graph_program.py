@@ -232,6 +232,27 @@ def with_calls(program: Program, names: Collection[str], values: Sequence[Mappin
     return pruned(Program(fresh, tuple(calls), ends, inputs, program.kind))
 
 
+def aliases(program: Program, values: Mapping[str, Any]) -> tuple[str, ...]:
+    """The outputs that share memory with a parameter: views of it, and the parameter itself."""
+    held = {memory for p in program.params if (memory := _memory(values[p]))}
+    return tuple(name for name in program.outputs if _memory(values[name]) in held)
+
+
+def _memory(value: Any) -> int:
+    """The address of a tensor's memory; 0 if it has none."""
+    return value.untyped_storage().data_ptr() if isinstance(value, Tensor) and value.numel() else 0
+
+
+def without_aliases(program: Program, values: Mapping[str, Any]) -> Program:
+    """The program with copies of the outputs that share memory with a parameter. ``torch.compile`` computes such
+    outputs itself, so that a backend does not get their calls.
+    """
+    names = {name: f"{name}_copy" for name in aliases(program, values)}
+    copies = tuple(Call(copy, "aten.clone.default", (Value(name),)) for name, copy in names.items())
+    outputs = tuple(names.get(name, name) for name in program.outputs)
+    return replace(program, calls=(*program.calls, *copies), outputs=outputs) if names else program
+
+
 def substitutes(program: Program, values: Mapping[str, Any]) -> Iterator[Program]:
     """Each call left out, with one of its arguments of the same type in its place."""
     for call in reversed(program.calls):

@@ -18,11 +18,13 @@ from keel.minify.graph_program import (
     LOW,
     Call,
     Program,
+    aliases,
     evaluate,
     pruned,
     run_calls,
     substitutes,
     with_calls,
+    without_aliases,
 )
 from keel.minify.program_trials import attempt
 from keel.minify.tensor_literals import SMALL
@@ -44,7 +46,8 @@ SOONER = 5.0
 @dataclass
 class Search:
     """Tries programs, each once, until the ``deadline``. ``key`` is the kind of failure that is looked for.
-    ``seconds`` limits each thing that a trial does, and ``calls`` the calls of the program.
+    ``seconds`` limits each thing that a trial does, and ``calls`` the calls of the program. ``has_aliases`` says that a
+    program may have outputs that share memory with a parameter.
     """
 
     process: TrialProcess
@@ -54,6 +57,7 @@ class Search:
     key: tuple[str, str] = ("", "")
     seconds: float = FIRST
     calls: float = FIRST
+    has_aliases: bool = True
     trials: int = 0
     known: dict[str, Failure] = field(default_factory=dict)
 
@@ -72,13 +76,20 @@ class Search:
 
     def fails(self, program: Program | None, subject: Subject | None = None) -> bool:
         """True if it fails as the first one did."""
-        return program is not None and self.failure(program, subject).key == self.key
+        if program is None or (not self.has_aliases and aliases_of(program)):
+            return False
+        return self.failure(program, subject).key == self.key
 
 
 def values_of(program: Program) -> list[Mapping[str, Any]]:
     """The values of all names, for each run."""
     with torch.no_grad():
         return [run_calls(program, inputs) for inputs in program.inputs]
+
+
+def aliases_of(program: Program) -> tuple[str, ...]:
+    """The outputs that share memory with a parameter; none if eager PyTorch cannot run the program."""
+    return aliases(program, values_of(program)[0]) if runs(program) else ()
 
 
 def seconds_of_calls(program: Program) -> float:
@@ -101,6 +112,9 @@ def reduced(program: Program, search: Search) -> Program:
     """The smallest program that fails alike which was found before the deadline."""
     if len(program.inputs) > 1:
         program = next((one for one in single_runs(program) if search.fails(one)), program)
+    copied = without_aliases(program, values_of(program)[0])
+    if copied is program or search.fails(copied):
+        program, search.has_aliases = copied, False
     program = fewer_calls(program, search)
     program = greedy_descent(program, lambda p: substitutes(p, values_of(p)[0]), search.fails, search.deadline)
     program = fewer_outputs(program, search)
@@ -123,7 +137,8 @@ def fewer_calls(program: Program, search: Search) -> Program:
     values = values_of(program)
 
     def of(names: Sequence[str]) -> Program | None:
-        return with_calls(program, {*names}, values) if names else None
+        part = with_calls(program, {*names}, values) if names else None
+        return part if part is None or search.has_aliases else without_aliases(part, values_of(part)[0])
 
     names = [call.name for call in program.calls]
     if len(names) < 2 or not (is_whole(of(names), program) or search.fails(of(names))):
