@@ -14,14 +14,15 @@ import torch
 from keel.discovery import installed
 from keel.errors import count
 from keel.minify.failing_model import Reduction
-from keel.minify.failure import Subject, Trial
+from keel.minify.failure import RUNNING, Subject, Trial
 from keel.minify.graph_program import Program
 from keel.minify.program_script import program_lines
 from keel.minify.program_trials import attempt
 from keel.minify.trial_process import TrialProcess
 
 SCRIPT, TEXT, DATA, DUMPS = "failing.py", "report.md", "report.json", "dumps"
-SECONDS = 60.0
+SECONDS, CALLS = 60.0, 3.0
+"""The most seconds of CPU time for compiling, which writes the dumps, and for the calls after it, which may hang."""
 
 
 def write(reduction: Reduction, out: Path) -> list[Path]:
@@ -138,4 +139,5 @@ def dump(reduction: Reduction, folder: Path) -> None:
     for side, swap in (("failing", ""), ("reference", "eager parts")):
         (folder / side).mkdir(parents=True, exist_ok=True)
         with TrialProcess(environment={"KEEL_DUMP": str((folder / side).resolve())}) as process:
-            process.run(attempt, Trial(reduction.program, reduction.subject, swap), seconds=SECONDS)
+            trial = Trial(reduction.program, reduction.subject, swap)
+            process.run(attempt, trial, seconds=SECONDS, limits={RUNNING: CALLS})
