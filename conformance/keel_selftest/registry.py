@@ -11,6 +11,7 @@ from .mutants import (
     data_movement,
     errors_and_gradients,
     graph_passes,
+    library_kernels,
     loop_kernels,
     miscompiles,
     miscompiles_movement,
@@ -20,6 +21,7 @@ from .mutants import (
     precision,
     reductions,
     rewrites,
+    runtime_entries,
     runtime_state,
     runtimes,
     stateful,
@@ -52,6 +54,8 @@ MUTANTS: Mapping[str, Mutant] = _of(
         runtimes,
         operator_edges,
         runtime_state,
+        library_kernels,
+        runtime_entries,
         loop_kernels,
     )
 )
