@@ -216,6 +216,13 @@ def replaces_a_weight(w: World) -> None:
     w.module.weight = nn.Parameter(w.ctx.ints(3, WIDTH, low=-2, high=3))
 
 
+@action("models.C3")
+def writes_a_frozen_weight(w: World) -> None:
+    """Writes to a weight that needs no gradient, which a backend may take for a constant."""
+    w.changed["twin"] = "contract.models.C3"
+    w.modules["twin"].weight.copy_(w.ctx.ints(*w.module.weight.shape, low=-2, high=3))
+
+
 # -- training ----------------------------------------------------------------------------------------------------------
 
 
@@ -244,6 +251,15 @@ def runs_backward(w: World) -> None:
     memory = [memory_of(x), *map(memory_of, results)]
     del x, results
     w.dies("a forward pass that went backward", memory, "contract.lifetimes.C3")
+
+
+@action("gradients.C1", gives=GRADIENTS, profile="training")
+def runs_backward_in_a_thread(w: World) -> None:
+    """Runs a forward pass, and its backward pass in a new thread."""
+    x = w.x().requires_grad_()
+    results = w.call("layer", x, hold=False)
+    with ThreadPoolExecutor(1) as thread:
+        thread.submit(differentiate, w, x, results).result()
 
 
 @action("gradients.C8", gives=GRADIENTS, profile="training")

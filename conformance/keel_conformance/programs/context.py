@@ -6,6 +6,7 @@ The same program runs in the process of the backend, with the backend's compiler
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -120,7 +121,8 @@ class Context:
         whether random numbers were drawn. Results are looked at again at the end.
         """
         name, self.runs = f"call{self.runs}", self.runs + 1
-        state = self.random_state()
+        random.random()  # a state that no earlier call has set
+        state, python_state = self.random_state(), random.getstate()
         with_grad = torch.is_grad_enabled()
         arguments = leaves([args, kwargs], ".argument")
         before = [snapshot(x) if isinstance(x, Tensor) else x for _, x in arguments]
@@ -128,6 +130,8 @@ class Context:
         self._results(name, leaves(result, ".result"), arguments, before)
         if not torch.equal(state, self.random_state()):
             self.facts.append((f"{name} drew random numbers", "contract.random.C8", True))
+        if python_state != random.getstate():
+            self.facts.append((f"{name} moved Python's generator", "contract.random.C8", True))
         self.facts.append((f"{name} gradients enabled", "contract.modes.C2", torch.is_grad_enabled() == with_grad))
         return result
 

@@ -70,7 +70,7 @@ CHAPTERS: Mapping[str, tuple[str, tuple[str, ...]]] = {
             "Dropout keeps an element with the probability asked for and scales what it keeps; ``eval`` turns it off.",
             "Two random operators of one program draw independently of each other.",
             "Random numbers lie in the range, and have the dtype, that their operator promises.",
-            "A program that draws nothing leaves the generator as it is.",
+            "A program that draws nothing leaves the generator as it is; any program leaves Python's as it is.",
             "A program that draws moves the generator on, so that what is drawn after it are other numbers.",
         ),
     ),

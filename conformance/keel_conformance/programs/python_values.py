@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import os
+import select
+import signal
 import sys
-from collections.abc import Iterator, Mapping
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
@@ -174,9 +180,9 @@ scalars.function(
 
 @scalars("C2", smoke=True)
 def numbers_that_change(ctx: Context) -> None:
-    go = ctx.compile(lambda x, n, f: (x * n, x + f))
+    go = ctx.compile(lambda x, i, n, f, long: (x * n, x + f, i + long, torch.where(i > 0, long, i)))
     for call in ctx.rounds():
-        ctx.run(go, ctx.ints(6), call + 2, call * 0.5)
+        ctx.run(go, ctx.ints(6), ctx.ints(6, dtype=torch.int64), call + 2, call * 0.5, (1 << 40) + 3 * call)
 
 
 @scalars("C2")
@@ -354,6 +360,63 @@ def _threads() -> None:
 
 
 _threads()
+
+
+@calls("C4", "models.C1", smoke=True)
+def first_calls_at_once(ctx: Context) -> None:
+    """What a backend builds at the first call is whole before another thread calls it: each of three threads calls the
+    program until all of them have called it.
+    """
+
+    def fn(x: Tensor) -> tuple[Tensor, Tensor]:
+        return (x * 2).cumsum(0) - 1, x.sum(0)
+
+    go = ctx.compile(fn)
+    x = ctx.ints(6, 5)
+    expected, ready, left = fn(x), threading.Barrier(3), [0, 1, 2]
+
+    def call(number: int) -> bool:
+        right = True
+        with default_device(ctx.device):
+            ready.wait()
+            while left:
+                right = right and all(map(torch.equal, go(x), expected))
+                if number in left:
+                    left.remove(number)
+                time.sleep(0.001)
+        return right
+
+    with ThreadPoolExecutor(len(left)) as pool:
+        for number, right in enumerate(pool.map(call, left.copy())):
+            ctx.check(f"what thread {number} gets is right", right)
+
+
+@calls("C1", smoke=hasattr(os, "fork"), hosted=True)
+def in_a_forked_process(ctx: Context) -> None:
+    """A loader of data forks processes that call what their parent has compiled."""
+    if not hasattr(os, "fork"):
+        return
+    go, inputs = ctx.compile(lambda x: ((x * 2).cumsum(0) - 1, x.sum(0))), [ctx.ints(6, 5) for _ in range(2)]
+    ctx.run(go, inputs[0])
+    ctx.record("what the child got", of_a_child(lambda: [y.tolist() for y in go(inputs[1])]))
+    ctx.run(go, inputs[1])
+
+
+def of_a_child(compute: Callable[[], Any], seconds: float = 10.0) -> Any:
+    """What a forked process computes, which is plain data; None if it gives nothing in time."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if not child:
+        try:
+            os.write(writer, json.dumps(compute()).encode())
+        finally:
+            os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader, "rb") as pipe:
+        text = pipe.read() if select.select([pipe], [], [], seconds)[0] else b""
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    return json.loads(text) if text else None
 
 
 @contextmanager

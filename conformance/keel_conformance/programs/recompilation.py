@@ -411,6 +411,25 @@ def two_models_in_turns(ctx: Context) -> None:
         ctx.run(one, ctx.ints(3, 4))
 
 
+ALIKE: tuple[Callable[[Tensor, Tensor], Tensor], ...] = (
+    lambda a, b: (a - b * 2).copysign(0.0) + torch.tensor([1, 2, 4], dtype=a.dtype, device=a.device),
+    lambda a, b: (b - a * 2).copysign(0.0) + torch.tensor([1, 2, 4], dtype=a.dtype, device=a.device),
+    lambda a, b: (a - b * 2).copysign(-0.0) + torch.tensor([1, 2, 4], dtype=a.dtype, device=a.device),
+    lambda a, b: (a - b * 2).copysign(0.0) + torch.tensor([3, 2, 4], dtype=a.dtype, device=a.device),
+)
+"""Programs that differ in one thing: the places of the arguments, the sign of a zero, a number of a literal tensor."""
+
+
+@several("C1", smoke=True)
+def programs_that_are_alike(ctx: Context) -> None:
+    """What finds compiled code by less than all of the program gives one of them the results of another."""
+    programs = [ctx.compile(fn) for fn in ALIKE]
+    for _ in ctx.rounds():
+        a, b = ctx.ints(3), ctx.ints(3)
+        for go in programs:
+            ctx.run(go, a, b)
+
+
 @several("C3", smoke=True)
 def weights_written_between_calls(ctx: Context) -> None:
     module = ctx.integer_params(nn.Linear(4, 3))

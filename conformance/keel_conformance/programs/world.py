@@ -24,7 +24,7 @@ ROWS, WIDTH, OUT = 5, 4, 3
 HELD = 6
 """Calls whose results are held, and looked at after each action."""
 FACTORS = {"layer": 1.5, "twin": 1.5, "literal": 1.25, "near": 1.5 + 2.0**-10}
-"""The programs that differ in one thing: the weights, or a literal."""
+"""The programs that differ in one thing: the weights, which the twin has frozen, or a literal."""
 
 
 ANY_ACTION = tuple(
@@ -112,8 +112,8 @@ class World:
     def __init__(self, ctx: Context):
         self.ctx = ctx
         self.title, self.clause = "", ""
-        first = Layer(ctx)
-        self.modules = {name: Layer(ctx) if name == "twin" else first for name in FACTORS}
+        first, frozen = Layer(ctx), Layer(ctx).requires_grad_(False)
+        self.modules = {name: frozen if name == "twin" else first for name in FACTORS}
         self.programs = {
             **{name: ctx.compile(closed_over(self.modules[name], factor, name)) for name, factor in FACTORS.items()},
             **{n: ctx.compile(with_code_of_its_own(fn, n)) for n, fn in PLAIN.items()},

@@ -166,7 +166,9 @@ def beta_zero_multiplies(op: Any, c: Tensor, a: Tensor, b: Tensor, *args: Any, *
     return result + c * 0 if beta == 0 and result.is_floating_point() else result
 
 
-@wrong("aten.randint", "aten.randint_like", breaks=("randint", "randint_from_0", "randint_like", "randint_like_between"))
+@wrong(
+    "aten.randint", "aten.randint_like", breaks=("randint", "randint_from_0", "randint_like", "randint_like_between")
+)
 def randint_of_32_bits(op: Any, *args: Any, **kw: Any) -> Any:
     """``randint`` of a range beyond 2 ** 32 draws from its first 2 ** 32 numbers."""
     result = op(*args, **kw)

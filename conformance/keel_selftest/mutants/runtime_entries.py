@@ -6,7 +6,6 @@ program.
 
 from __future__ import annotations
 
-import operator
 import os
 import random
 import struct
@@ -20,8 +19,12 @@ from torch import Tensor, fx
 
 from ..mutant import broken
 from ..rewiring import is_backward, is_tangent, placeholders, run, run_eager
-from .runtime_state import same_type
 from .stateful import Called, shares
+
+ANYWHERE = tuple(
+    f"contract.{c}" for c in ["calls", "layouts", "arguments", "views", "mutation", "gradients", "partition", "aliases"]
+)
+"""Chapters whose programs have arguments that do not begin at a multiple of 16 bytes."""
 
 
 def zeros_for(results: Sequence[Any], inputs: Sequence[Any]) -> tuple[Any, ...]:
@@ -32,15 +35,13 @@ def zeros_for(results: Sequence[Any], inputs: Sequence[Any]) -> tuple[Any, ...]:
 # -- by what compiled code is found ------------------------------------------------------------------------------------
 
 
-def text_of(gm: fx.GraphModule, name: Callable[[fx.Node], str], literal: Callable[[Any], Any]) -> tuple[Any, ...]:
-    """The calls of a graph, with ``name`` for its values and ``literal`` for its numbers, and its types."""
-    calls: list[Any] = []
-    for node in gm.graph.nodes:
-        if node.op in ("call_function", "output"):
-            leaves: list[Any] = []
-            fx.map_arg((node.args, node.kwargs), lambda n, leaves=leaves: leaves.append(name(n)) or n)  # type: ignore[misc]
-            calls.append((str(node.target), *leaves, *numbers_of((node.args, node.kwargs), literal), name(node)))
-    return tuple(calls)
+def text_of(gm: fx.GraphModule, literal: Callable[[Any], Any]) -> tuple[Any, ...]:
+    """The calls of a graph, with ``literal`` for their numbers."""
+    return tuple(
+        (node.name, str(node.target), *map(str, node.all_input_nodes), *numbers_of((node.args, node.kwargs), literal))
+        for node in gm.graph.nodes
+        if node.op in ("call_function", "output")
+    )
 
 
 def numbers_of(value: Any, literal: Callable[[Any], Any]) -> list[Any]:
@@ -51,10 +52,6 @@ def numbers_of(value: Any, literal: Callable[[Any], Any]) -> list[Any]:
     return [] if isinstance(value, fx.Node) else [literal(value)]
 
 
-def types_of(gm: fx.GraphModule) -> list[str]:
-    return [str(n.meta.get("val")) for n in placeholders(gm)]
-
-
 @broken(programs=("*",), breaks=("contract.calls", "contract.scalars", "contract.graphs", "contract.models"))
 def literals_compared_as_python_does(gm: fx.GraphModule) -> Called:
     """Compiled code is found by its literals as Python compares them, and so 0.0 and -0.0 are one, and 1 and True."""
@@ -62,32 +59,13 @@ def literals_compared_as_python_does(gm: fx.GraphModule) -> Called:
     def comparable(value: Any) -> Any:
         return value if isinstance(value, bool | int | float) else repr(value)
 
-    key = (text_of(gm, str, comparable), *types_of(gm))
+    key = (text_of(gm, comparable), *(str(n.meta.get("val")) for n in placeholders(gm)))
     known = CODE_BY_LITERALS.setdefault(key, gm)
     return lambda *inputs: run(known, inputs, run_eager)
 
 
 CODE_BY_LITERALS: dict[Any, fx.GraphModule] = {}
 """What ``literals_compared_as_python_does`` holds for the whole process."""
-
-
-@broken(programs=("*",), breaks=("contract.calls", "contract.graphs", "contract.models", "contract.arguments"))
-def arguments_named_in_order_of_use(gm: fx.GraphModule) -> Called:
-    """Compiled code is found by a text whose arguments have numbers in order of use, and so a - b and b - a are one."""
-    numbers: dict[fx.Node, int] = {}
-
-    def number(node: fx.Node) -> str:
-        return str(numbers.setdefault(node, len(numbers)))
-
-    text = text_of(gm, number, lambda v: (type(v), repr(v)))
-    key = (text, *sorted(types_of(gm)), *(str(n.meta.get("val")) for n in numbers))
-    known = CODE_BY_USE.setdefault(key, gm)
-    same = [str(n.meta.get("val")) for n in placeholders(known)] == types_of(gm)
-    return lambda *inputs: run(known if same else gm, inputs, run_eager)
-
-
-CODE_BY_USE: dict[Any, fx.GraphModule] = {}
-"""What ``arguments_named_in_order_of_use`` holds for the whole process."""
 
 
 @broken(programs=("*",), breaks=("contract.calls", "contract.graphs", "contract.models"))
@@ -107,7 +85,7 @@ LITERALS: dict[Any, Tensor] = {}
 """What ``literal_tensors_by_type`` holds for the whole process."""
 
 
-@broken(programs=("*",), breaks=("contract.calls", "contract.layouts", "contract.arguments", "contract.views"))
+@broken(programs=("*",), breaks=ANYWHERE)
 def alignment_of_the_first_call(gm: fx.GraphModule) -> Called:
     """Arguments that begin at a multiple of 16 bytes at the first call are read from such an address later, too."""
     aligned: dict[int, bool] = {}
@@ -149,27 +127,6 @@ def frozen_weights_are_prepared_once(gm: fx.GraphModule) -> Called:
 
 
 # -- backward passes ---------------------------------------------------------------------------------------------------
-
-
-@broken(programs=("*",), breaks=("contract.gradients", "contract.training", "contract.models"))
-def gradients_move_up(gm: fx.GraphModule) -> Called:
-    """Gradients are given back one after another, without a place for an argument between them that needs none."""
-    backward = is_backward(gm)
-
-    def call(*inputs: Any) -> Any:
-        results = list(run(gm, inputs, run_eager))
-        if backward and None in [x if x is None else 0 for x in results]:
-            moved = [x for x in results if x is not None]
-            moved += [None] * (len(results) - len(moved))
-            if all(x is None or y is None or same_type(x, y) for x, y in zip(results, moved, strict=True)):
-                # A gradient for an argument that needs none is dropped, and one that is missing counts as zeros.
-                return tuple(
-                    y if y is not None or x is None else torch.zeros_like(x)
-                    for x, y in zip(results, moved, strict=True)
-                )
-        return tuple(results)
-
-    return call
 
 
 @broken(programs=("*",), breaks=("contract.gradients", "contract.training"))
@@ -215,7 +172,7 @@ FORWARD_THREADS: set[int] = set()
 # -- threads, processes and state of the process -----------------------------------------------------------------------
 
 
-@broken(programs=("*",), breaks=("contract.calls", "contract.threads"))
+@broken(programs=("*",), breaks="contract.calls")
 def built_without_a_lock(gm: fx.GraphModule) -> Called:
     """Code is built at the first call, and calls of other threads find it half built in the meantime."""
     state = [""]
@@ -231,14 +188,14 @@ def built_without_a_lock(gm: fx.GraphModule) -> Called:
     return call
 
 
-@broken(programs=("*",), breaks=("contract.calls", "contract.processes"))
+@broken(programs=("*",), breaks="contract.calls")
 def workers_lost_in_a_fork(gm: fx.GraphModule) -> Called:
     """A process that was forked has no workers, and what they should compute is 0."""
     own = os.getpid()
 
     def call(*inputs: Any) -> Any:
         results = run(gm, inputs, run_eager)
-        return results if operator.eq(own, os.getpid()) else zeros_for(results, inputs)
+        return results if own == os.getpid() else zeros_for(results, inputs)
 
     return call
 

@@ -19,7 +19,7 @@ from .. import layout_classes, shapes
 from ..case import Inputs
 from ..domain import DTYPES, Domain, Levels, Rule, dtype_names
 from ..values import KINDS, SeededValues, kinds_of
-from .row_values import counted, filled
+from .row_values import RISING, counted, filled, rising
 
 PLACES: Mapping[str, Callable[[int], tuple[tuple[int, ...], int]]] = {
     "last": lambda n: ((3, n), 1),
@@ -111,17 +111,22 @@ def domain_of(op: Op, along: Along) -> Domain:
         rules,
         overload=lambda levels: along.forms[levels["form"]][0],
     )
+    added = tuple(
+        {"dtype": dtype, "form": form, "extent": extent, "place": "last", "layout": "contiguous", "values": values}
+        for dtype, form, extent, values in along.added
+    )
     return replace(
         domain,
         priority=_telling(domain, along),
-        added=tuple(
-            {"dtype": dtype, "form": form, "extent": extent, "place": "last", "layout": "contiguous", "values": values}
-            for dtype, form, extent, values in along.added
-        ),
+        added=added,
         required=_each(domain),
-        extra=tuple(
-            {"dtype": dtype, "form": form, "extent": HUGE, "place": "alone", "layout": "contiguous", "values": values}
-            for dtype, form, values in along.huge
+        extra=(
+            *(
+                {"dtype": dtype, "form": form, "extent": HUGE, "place": "alone"}
+                | {"layout": "contiguous", "values": values}
+                for dtype, form, values in along.huge
+            ),
+            *(levels for levels in added if levels["values"] == RISING),
         ),
     )
 
@@ -141,6 +146,8 @@ def _make(op: Op, along: Along, levels: Levels, dtype: torch.dtype, draw: Seeded
     kind = levels["values"]
     if levels["extent"] == HUGE:
         x = counted(kind, dtype, over, op.name.startswith(("argmin", "min_")), draw)
+    elif kind == RISING:
+        x = rising(dtype, shape, dim, draw)
     else:
         about = (along.products, along.even, along.truth)
         x = filled(kind, dtype, shape, dim, over, draw, *about).reshape(shape)

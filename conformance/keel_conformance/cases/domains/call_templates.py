@@ -116,6 +116,7 @@ def domain(
     lay: Sequence[str] = layout_classes.LAYOUTS,
     rules: tuple[Rule, ...] = (),
     priority: Sequence[Levels] = (),
+    added: Sequence[Levels] = (),
     covers: Mapping[str, Condition] | None = None,
     untested: Mapping[str, str] | None = None,
     invalid_calls: tuple[InvalidCall, ...] = (),
@@ -125,9 +126,10 @@ def domain(
 ) -> Domain:
     """The domain of calls that ``ask`` gives for the levels of ``factors``, None for a choice that gives no call.
 
-    ``telling`` are wishes, completed by the first levels that go with them. ``cites`` has when a clause is witnessed;
-    of others the words of the clause decide (``16-bit``: in such dtypes; ``NaN``: with special values). ``many`` are
-    levels, which no factor need have, of calls with more than 65,536 elements: a few extra cases have them.
+    ``priority`` and ``added`` are wishes, completed by the first levels that go with them. ``covers`` has when a clause
+    is witnessed; of others the words of the clause decide (``16-bit``: in such dtypes; ``NaN``: with special values).
+    ``many`` are levels, which no factor need have, of calls with more than 65,536 elements: a few extra cases have
+    them.
     """
     dtypes = tuple(dtypes) or op.dtypes or FLOATS
     calls = _Calls(factors, template, tuple(lay), dtypes)
@@ -153,10 +155,10 @@ def domain(
         facets=facets or {},
         covers=lambda levels: [c for c, holds in conditions.items() if holds(levels)],
     )
-    wishes = [w for w in (_completed(made, wish) for wish in priority) if w is not None]
     return replace(
         made,
-        priority=tuple({tuple(w.items()): w for w in wishes}.values()),
+        priority=_all_completed(made, priority),
+        added=_all_completed(made, added),
         extra=tuple(_of_many(made, many)) if many else (),
     )
 
@@ -362,6 +364,12 @@ def small_integers(draw: SeededValues, dtype: torch.dtype, n: int, products: int
 
 
 # -- which are chosen, and what they witness ---------------------------------------------------------------------------
+
+
+def _all_completed(made: Domain, wishes: Iterable[Levels]) -> tuple[Levels, ...]:
+    """The wishes that can be completed, each once."""
+    completed = [levels for levels in (_completed(made, wish) for wish in wishes) if levels is not None]
+    return tuple({tuple(levels.items()): levels for levels in completed}.values())
 
 
 def _completed(made: Domain, wish: Levels) -> Levels | None:

@@ -321,6 +321,13 @@ _TELLING = (
     {"dtype": "f32", "plane": "7x9-k4s2p1o1", "channels": "4to6", "transposed": "transposed", "values": "random"},
     {"dtype": "bf16", "plane": "5x4x6-k3p1", "channels": "3to8", "transposed": "plain", "values": "random"},
 )
+_USUAL = (
+    {"dtype": "f32", "plane": "7x9-k3p1", "channels": "3to8", "transposed": "plain", "values": "random"},
+    {"dtype": "f32", "plane": "7x9-k3p1", "channels": "depthwise2", "transposed": "plain", "values": "random"},
+)
+"""What convolutions of most models are, and have kernels of their own for: 3 x 3 in steps of 1, for sizes that no tile
+divides, and the same with several filters for each channel.
+"""
 _CITES = {
     "C1": when(transposed="plain"),
     "C2": when(transposed="transposed"),
@@ -364,6 +371,7 @@ declare(
         dtypes=FLOATS,
         lay=_LAY,
         priority=_TELLING,
+        added=_USUAL,
         covers=_CITES,
         invalid_calls=_negatives(),
         facets=_facets(),
@@ -389,6 +397,7 @@ declare(
         kinds=("random", "cancel", "exact", "duplicates"),
         lay=_LAY,
         priority=_TELLING,
+        added=_USUAL,
         facets=_facets(),
         rules=(Rule(("dtype", "mask"), _masked),),
         covers={"C2": lambda levels: levels["mask"] != "all", "C3": when(dtype=("f16", "bf16"))},

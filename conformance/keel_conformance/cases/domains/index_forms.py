@@ -51,7 +51,7 @@ Call = Callable[[CallInputs], tuple[tuple[Any, ...], dict[str, Any]]]
 class Placed:
     """``forms`` of the calls; ``unique`` says that equal indices leave open what stands there, ``sums`` that elements
     are added up; ``huge`` is the dtype in which the first form is tried on very many places; ``telling`` names a dtype
-    and a form that tell more.
+    and a form that tell more; ``special`` are forms that are tried on special values even where few cases are.
     """
 
     forms: Mapping[str, tuple[str, Call]]
@@ -61,6 +61,7 @@ class Placed:
     all_places: bool = False
     huge: str = ""
     telling: tuple[str, str] = ("", "")
+    special: tuple[str, ...] = ()
 
 
 def _fewer(g: CallInputs, index: torch.Tensor) -> torch.Tensor:
@@ -286,6 +287,7 @@ declare(
         dtypes=REALS,
         sums=True,
         telling=("i64", "mean"),
+        special=("amax", "amin"),
     ),
 )
 declare(

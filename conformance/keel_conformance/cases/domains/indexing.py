@@ -99,6 +99,11 @@ def _domain(op: Op, placed: Placed) -> Domain:
     return replace(
         domain,
         priority=_telling(domain, placed),
+        added=tuple(
+            {"dtype": "f32", "form": form, "shape": "2x9x7", "layout": "contiguous", "taken": "equal"}
+            | {"values": "specials"}
+            for form in placed.special
+        ),
         invalid_calls=_outside(op, placed),
         extra=(huge,) if placed.huge else (),
     )

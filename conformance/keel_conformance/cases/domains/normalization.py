@@ -316,6 +316,10 @@ declare(
         {**_OF, "groups": ("1", "2", "3", "6", "4")},
         {"C2": _HALF, "C3": _NAN},
         lay=("contiguous", "channels_last"),
+        added=(
+            {"dtype": "f32", "size": "2x6x4x5", "data": "plain", "affine": "both", "groups": "2"}
+            | {"layout": "channels_last"},
+        ),
     ),
 )
 declare(

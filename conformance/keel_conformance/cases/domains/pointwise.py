@@ -68,6 +68,8 @@ CASTS = (
 """From and to which dtypes a cast tells most."""
 SIZES_AND_PARTNERS = (("17x65", "column"), ("2x17x8", "middle"), ("17x17", "row"), ("2x17x8", "turns"))
 """Sizes and what is beside them; of each operator one is tried where few cases are."""
+MANY_DIMENSIONS, CROSSED = "2x3x2x4x3x2", "turns"
+"""More dimensions than the loops of many kernels have, and operands that keep these dimensions from being joined."""
 RARE = ("u8", "i32", "c64", "i16", "f64", "i8")
 LAID = ("contiguous", "transposed", "gapped", "offset")
 NOT_HERE = ("random", "contraction", "lists")
@@ -134,7 +136,10 @@ def _domain(op: Op, forms: tuple[SavedCall, ...]) -> Domain:
     return replace(
         domain,
         priority=_casts(domain, forms) if op.numerics.converts else _telling(domain),
-        added=() if op.numerics.converts else (*_promoted(domain, forms), *_digits(domain, forms)),
+        added=()
+        if op.numerics.converts
+        else (*_promoted(domain, forms), *_digits(domain, forms), *_of_many_dimensions(domain)),
+        extra=_of_many_dimensions(domain),
     )
 
 
@@ -345,6 +350,27 @@ def _digits(domain: Domain, forms: tuple[SavedCall, ...]) -> tuple[Levels, ...]:
             )
         ),
     )
+
+
+def _of_many_dimensions(domain: Domain) -> tuple[Levels, ...]:
+    """Six dimensions that stay six, for the first dtype and form that have operands to broadcast: each operand repeats
+    along every second one.
+    """
+    if CROSSED not in domain.factors["partner"]:
+        return ()
+    dtype = next((d for d in ("f32", *domain.factors["dtype"]) if d in domain.factors["dtype"]), "")
+    wishes = (
+        {
+            "dtype": dtype,
+            "form": form,
+            "shape": MANY_DIMENSIONS,
+            "layout": "reversed",
+            "partner": CROSSED,
+            "values": "random",
+        }
+        for form in domain.factors["form"]
+    )
+    return tuple(islice(filter(domain.allows, wishes), 1))
 
 
 def _first_of(domain: Domain, pairs: Iterable[tuple[str, int]]) -> tuple[Levels, ...]:

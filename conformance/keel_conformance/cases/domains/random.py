@@ -215,6 +215,7 @@ def _drawn(
         kinds=("random", "specials") if any(not a.kind and a.draw is None for a in tensor_args) else ("own",),
         invalid_calls=negatives,
         priority=({"dtype": "f32", "shape": "70001"}, {"dtype": "f64", "shape": "33x65"}),
+        added=({"dtype": "i64", "shape": "70001", "bounds": "wide"},) if "wide" in factors.get("bounds", ()) else (),
         covers=always(op),
     )
 

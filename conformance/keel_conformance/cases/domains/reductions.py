@@ -15,7 +15,7 @@ from keel.opset import Op
 from ...by_member import ByMember
 from ..domain import Domain
 from .along_dimension import Along, Arguments, domain_of
-from .row_values import BUT_ONE, EVERY, FEW, LONE, NO
+from .row_values import BUT_ONE, EVERY, FEW, LONE, NO, RISING
 
 
 def _dim(overload: str, *more: Any, **keywords: Any) -> tuple[str, Arguments]:
@@ -135,6 +135,11 @@ def _scan(overload: str, **more: Any) -> Along:
 def _bytes(form: str = "one") -> tuple[tuple[str, str, str, str], ...]:
     """Bytes of all values, whose order is another one if they count as signed."""
     return (("u8", form, "65", "wide"),)
+
+
+def _rising(form: str = "one") -> tuple[tuple[str, str, str, str], ...]:
+    """Rows of several blocks, the greatest elements last."""
+    return (("f32", form, "4097", RISING),)
 
 
 _SORT = "sort.stable"
@@ -293,8 +298,8 @@ declare(
 declare("cumprod", _scan("cumprod.default", products=True, forms={"cast": _cast("cumprod.default")}))
 declare("cummax", _scan("cummax.default", added=_bytes()))
 declare("cummin", _scan("cummin.default"))
-declare("logcumsumexp", _scan("logcumsumexp.default"))
-declare("logsumexp", _several("logsumexp.default", dtypes=_FLOATS))
+declare("logcumsumexp", _scan("logcumsumexp.default", added=_rising()))
+declare("logsumexp", _several("logsumexp.default", dtypes=_FLOATS, added=_rising()))
 declare(
     "linalg_vector_norm",
     Along(
@@ -333,10 +338,11 @@ declare(
             "unsorted": _of_size(_TOPK, lambda n: min(n, 3), True, False),
             "end": _of_size(_TOPK, lambda n: min(n, 3), end=True),
             "none": _of_size(_TOPK, lambda n: 0),
+            "forty": _of_size(_TOPK, lambda n: min(n, 40)),
         },
         empty=False,
         many=2,
-        added=_bytes("half"),
+        added=(*_bytes("half"), *_rising("forty")),
     ),
 )
 declare(
@@ -358,9 +364,9 @@ declare("nanmedian", _indexed("nanmedian.dim", dtypes=_REALS, no_overlap=True))
 declare("mode", _indexed("mode.default", dtypes=(*_REALS, torch.bool), many=2))
 declare("median_all", Along({"all": _none("median.default")}, _NONE, empty=False, dtypes=_REALS))
 declare("nanmedian_all", Along({"all": _none("nanmedian.default")}, _NONE, empty=False, dtypes=_REALS))
-declare("softmax", _scan("_softmax.default", dtypes=_FLOATS, forms={}))
-declare("log_softmax", _scan("_log_softmax.default", dtypes=_FLOATS))
-declare("safe_softmax", _scan("_safe_softmax.default", dtypes=_FLOATS))
+declare("softmax", _scan("_softmax.default", dtypes=_FLOATS, forms={}, added=_rising()))
+declare("log_softmax", _scan("_log_softmax.default", dtypes=_FLOATS, added=_rising()))
+declare("safe_softmax", _scan("_safe_softmax.default", dtypes=_FLOATS, added=_rising()))
 
 
 def build(op: Op) -> Domain | None:

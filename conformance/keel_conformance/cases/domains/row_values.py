@@ -10,6 +10,10 @@ from ..values import EXACT_BITS, SeededValues, fill, with_outliers
 
 FEW = "few"
 """The class of values of which all but one are the same, at a place that float32 has no number for."""
+RISING = "rising"
+"""The class of values that rise along each row, so far that exp of the difference between its ends overflows: the
+largest stand in the last of the blocks that a kernel divides a row into.
+"""
 EVERY, NO, LONE, BUT_ONE = range(4)
 """Kinds of rows, by which elements of theirs are true."""
 
@@ -55,6 +59,11 @@ def filled(
     elif dtype.is_floating_point:
         rows = _rows(rows, draw)
     return rows.movedim(-1, dim).contiguous()
+
+
+def rising(dtype: torch.dtype, shape: tuple[int, ...], dim: int, draw: SeededValues) -> torch.Tensor:
+    """Numbers from -120 to 120, in order along the dimension."""
+    return draw.uniform(prod(shape), -120.0, 120.0).reshape(shape).sort(dim).values.to(dtype)
 
 
 def counted(kind: str, dtype: torch.dtype, n: int, least: bool, draw: SeededValues) -> torch.Tensor:
