@@ -101,7 +101,7 @@ def distinct(ctx: Context) -> Tensor:
     return ctx.permutation(20).view(4, 5).to(ctx.dtype)
 
 
-@gradients("C2", "C5", smoke=True)
+@gradients("C2", "C5")
 def requires_no_gradient(ctx: Context) -> None:
     go = ctx.compile(lambda a, b: (a * b, a + 1, b + 1))
     for call in ctx.rounds():
