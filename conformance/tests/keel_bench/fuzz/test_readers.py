@@ -112,6 +112,7 @@ TRUSTED: Mapping[str, str] = {
     "keel_conformance.levels.level": OWN,
     "keel_conformance.programs.observation": PROCESS,
     "keel_conformance.programs.process_group": SYSTEM,
+    "keel_conformance.programs.python_values": PROCESS,
     "keel_conformance.report": SYSTEM,
     "keel_conformance.reporting.html_report": PROCESS,
     "keel_conformance.reporting.json_report": OWN,
