@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from keel_conformance.models.model_case import ModelCase, calibrate
+from keel_conformance.models.model_case import ModelCase, calibrate, fill_zeros
 from keel_conformance.models.vision_ops import allow_torchvision
 
 BATCH, CLASSES = 4, 1000
@@ -144,7 +144,9 @@ def published(name: str, batch: int, side: int, seed: int = 0) -> ModelCase:
 
 
 def network(name: str, seed: int, **sizes: Any) -> nn.Module:
-    """timm's network with random weights; ``sizes`` are keywords of timm. Dropout rates are 0."""
+    """timm's network with random weights, none of which are all zeros; ``sizes`` are keywords of timm. Dropout rates
+    are 0.
+    """
     allow_torchvision()
     import timm
 
@@ -157,6 +159,7 @@ def network(name: str, seed: int, **sizes: Any) -> nn.Module:
             m.p = 0.0
         elif type(m).__name__ == "DropPath":
             setattr(m, "drop_prob", 0.0)  # noqa: B010  # of timm, which has no types
+    fill_zeros(model, seed)
     return model
 
 

@@ -15,6 +15,8 @@ from torch.overrides import TorchFunctionMode
 SCALES = ("line", "tiny")
 STEP = 2.0**-12
 """Of statistics that are set: far above the rounding of a mean, and far below a deviation."""
+DEVIATION = 0.1
+"""The standard deviation of parameters that would be zeros."""
 
 
 @dataclass(frozen=True)
@@ -101,6 +103,19 @@ class InDouble(TorchFunctionMode):
 
 def _doubled(value: Any) -> Any:
     return torch.float64 if value is torch.float32 else value
+
+
+def fill_zeros(model: nn.Module, seed: int) -> None:
+    """Gives parameters that are all zeros small random values.
+
+    What is multiplied by zeros shows in no result. The last norms of residual branches begin as zeros, and some
+    classifiers.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for p in model.parameters():
+            if not p.any():
+                p.normal_(0.0, DEVIATION, generator=generator)
 
 
 def calibrate(model: nn.Module, *args: Tensor) -> None:

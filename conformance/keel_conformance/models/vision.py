@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .model_case import ModelCase, calibrate
+from .model_case import ModelCase, calibrate, fill_zeros
 from .vision_ops import allow_torchvision
 
 CLASSES = 1000
@@ -61,7 +61,9 @@ def convnet(name: str, scale: str, device: str, seed: int, batch: int | None) ->
 
     torch.manual_seed(seed)
     known_as, sizes = TIMM[name][scale]
-    model = Classifier(timm.create_model(known_as, num_classes=CLASSES, drop_rate=0.0, **sizes)).to(device)
+    model = Classifier(timm.create_model(known_as, num_classes=CLASSES, drop_rate=0.0, **sizes))
+    fill_zeros(model, seed)
+    model.to(device)
     pixels, labels = _images(224 if scale == "line" else 64, device, seed, batch)
     calibrate(model, pixels)
     return ModelCase(name, model, (pixels,), {}, {"labels": labels}, lambda out: out["loss"])

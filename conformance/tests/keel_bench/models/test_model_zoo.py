@@ -36,3 +36,10 @@ def test_a_model_runs_at_each_size_with_the_same_weights(name: str) -> None:
         for ours, theirs in zip(case.model.parameters(), first.model.parameters(), strict=True):
             assert torch.equal(ours, theirs)
     assert len(shapes) == 3
+
+
+@pytest.mark.parametrize("name", ["resnet18", "mixer_b16_224", "nfnet_l0", "res2net50_14w_8s"])
+def test_no_parameter_of_a_vision_model_is_all_zeros(name: str) -> None:
+    """What it is multiplied by would show in no result."""
+    case = model_zoo.build(name)
+    assert [n for n, p in case.model.named_parameters() if not p.any()] == []
