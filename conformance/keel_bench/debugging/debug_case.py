@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import MappingProxyType
 from typing import Any
 
 from ..jobs import Job
@@ -29,7 +30,9 @@ SECONDS = 240
 LONGEST, SCRIPT = 900.0, 400.0
 """The seconds after which a command has failed, and a script."""
 DRAWS = 8
-"""The most mutants of Keel's source that are tried for one case. Most of them change nothing in a model."""
+"""The most defects that are tried for one case. Most mutants of Keel's source change nothing in a model, and others are
+in calls that the model does not need.
+"""
 
 
 def measure(job: Job) -> dict[str, Any]:
@@ -45,9 +48,11 @@ def measure(job: Job) -> dict[str, Any]:
 
 
 def plant(seed: int, number: int, model: str, folder: Path) -> Defect | None:
-    """The defect of a case. None if no mutant of Keel's source shows in the model."""
+    """The defect of a case. None if no defect that was drawn shows in the model."""
     if (stage := stage_of(number)) not in OWN:
-        return drawn(seed, number, model, answer_of(["places", model], {}))
+        places = answer_of(["places", model], {})
+        defects = (drawn(seed, number, model, places, attempt) for attempt in range(DRAWS))
+        return next((d for d in defects if how_it_shows(model, d.probe)), None)
     random, lines = chance(seed, number, "source"), answer_of(["lines", model], {})
     root = source_root()
     of_stage = [path for path in lines if stage_of_file(path) == stage]
@@ -57,11 +62,17 @@ def plant(seed: int, number: int, model: str, folder: Path) -> Defect | None:
     for path, mutant in todo[:DRAWS]:
         text = (root / path).read_text()
         (folder / "keel" / path).write_text(mutated(text, mutant), encoding="utf-8")
-        kind = answer_of(["shows", model, "cpp"], environment(folder), least={"kind": ""})["kind"]
+        kind = how_it_shows(model, "cpp", environment(folder))
         if kind:
             return Defect(model, stage, "cpp", mutant.sentence, path, kind)
         (folder / "keel" / path).write_text(text, encoding="utf-8")
     return None
+
+
+def how_it_shows(model: str, backend: str, more: Mapping[str, str] = MappingProxyType({})) -> str:
+    """How a model fails with a backend; empty if it does not."""
+    kind: str = answer_of(["shows", model, backend], more, least={"kind": ""})["kind"]
+    return kind
 
 
 def stage_of_file(path: str) -> str:

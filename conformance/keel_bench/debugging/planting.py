@@ -19,6 +19,8 @@ OWN = tuple(FILES)
 """The stages that are Keel's own: the defect is in Keel's source."""
 ENDING = 3
 """One in this many defects of plugins and library calls gives no number at all."""
+DEADLY = ("crash", "hang", "memory")
+"""The kinds of failure after which a process gives no answer."""
 MODES = ("inference", "training")
 
 
@@ -44,6 +46,11 @@ class Defect:
         """The operator that gives wrong numbers; empty if it is not known."""
         return self.place.split()[0] if self.stage in ("plugin", "extern") else ""
 
+    @property
+    def probe(self) -> str:
+        """A backend that fails if the model gets to the defect. A defect that would end or hold its process raises."""
+        return self.backend.replace(f".{self.change}.", ".failing.") if self.kind in DEADLY else self.backend
+
 
 def chance(seed: int, number: int, what: str) -> Random:
     """The random numbers of a case, for one purpose."""
@@ -61,9 +68,9 @@ def model_of(seed: int, number: int, models: Sequence[str], modes: Sequence[str]
     return chance(seed, number, "model").choice(sorted(models)) + (TRAINING if mode == "training" else "")
 
 
-def drawn(seed: int, number: int, model: str, places: Mapping[str, Sequence[str]]) -> Defect:
-    """A defect in a backend, at one of the places that the model has."""
-    random, stage = chance(seed, number, "place"), stage_of(number)
+def drawn(seed: int, number: int, model: str, places: Mapping[str, Sequence[str]], attempt: int = 0) -> Defect:
+    """A defect in a backend, at one of the places that the model has. Each attempt draws another one."""
+    random, stage = chance(seed, number, f"place {attempt}" if attempt else "place"), stage_of(number)
     if stage in ("rendering", "compiler"):
         scalar, change = random.choice(places["scalars"]), random.choice(sorted(SCALAR_CHANGES))
         return Defect(model, stage, f"{PLANTED}:{stage}.{change}.{scalar}", change, scalar, SCALAR_KINDS[change])
