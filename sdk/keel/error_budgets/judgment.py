@@ -17,7 +17,7 @@ from torch import Tensor
 from keel.error_budgets.double_precision import eps, is_rounded, tiny, wide
 from keel.error_budgets.memory_order import memory_order
 from keel.error_budgets.node_runs import Expected
-from keel.error_budgets.spread import BLOCK, spread
+from keel.error_budgets.spread import BLOCK, distance, spread
 
 LIMIT = 8.0
 """The budget is this many times the spread."""
@@ -146,8 +146,8 @@ def _judge_exact(got: Tensor, eager: Tensor, exact: Tensor, noisy: Sequence[Tens
     at = _first(off)
     value, right = got[at].item(), exact[at].item()
     sentence = f"{_where(at)} is {value}, not {right}. {_elements(wrong, got.numel())}"
-    distance = abs(float(value) - float(right))
-    return Judgment(math.inf, distance, 0.0, 0.0, at, value, right, wrong, got.numel(), defect=sentence)
+    error = abs(float(value) - float(right))
+    return Judgment(math.inf, error, 0.0, 0.0, at, value, right, wrong, got.numel(), defect=sentence)
 
 
 def _judge_rounded(
@@ -171,15 +171,15 @@ def _judge_rounded(
         ratio=ratio,
         error=float((wide(got[at]) - exact[at]).abs()),
         budget=LIMIT * float(scale[at]),
-        eager=float(_distance(eager[at], exact[at])),
+        eager=float(distance(eager[at], exact[at])),
         index=index,
         value=got[at].item(),
         exact=exact[at].item(),
         count=count,
         norm=norm / (size or 1.0),
         eager_norm=eager_norm / (size or 1.0),
-        ulps=histogram(_distance(samples[0], samples[1]), samples[1], dtype),
-        eager_ulps=histogram(_distance(samples[3], samples[1]), samples[1], dtype),
+        ulps=histogram(distance(samples[0], samples[1]), samples[1], dtype),
+        eager_ulps=histogram(distance(samples[3], samples[1]), samples[1], dtype),
     )
     if not wrong or wrong <= 2 * _outliers(exact, eager, noisy):
         return replace(judgment, ratio=min(ratio, 1.0) if wrong else ratio)
@@ -198,14 +198,8 @@ def _errors(
     """
     ratios = _ratios(wide(got), exact, others, scale, dtype)
     largest = ratios.max(0)
-    sizes = _distance(got, exact), _distance(others[0], exact), exact.abs().nan_to_num_(0.0, 0.0, 0.0)
+    sizes = distance(got, exact), distance(others[0], exact), exact.abs().nan_to_num_(0.0, 0.0, 0.0)
     return largest.values, largest.indices, (ratios > LIMIT).sum(), *(x.square_().sum() for x in sizes)
-
-
-def _distance(x: Tensor, exact: Tensor) -> Tensor:
-    """The distance of each element from the exact value; 0 if either is not finite."""
-    distance: Tensor = (wide(x) - exact).abs()
-    return distance.nan_to_num_(0.0, 0.0, 0.0)
 
 
 def _ratios(actual: Tensor, exact: Tensor, others: Sequence[Tensor], scale: Tensor, dtype: torch.dtype) -> Tensor:
@@ -244,10 +238,10 @@ def _is_nan(x: Tensor) -> Tensor:
     return x.isnan()
 
 
-def histogram(distance: Tensor, exact: Tensor, dtype: torch.dtype) -> tuple[int, ...]:
+def histogram(errors: Tensor, exact: Tensor, dtype: torch.dtype) -> tuple[int, ...]:
     """The number of elements by their errors in units in the last place: 0, up to 1, up to 2, up to 4, and so on."""
     unit = exact.abs() * eps(dtype) / 2 + tiny(dtype) * eps(dtype)
-    bins = (distance / unit).log2().ceil().add(1).clamp(0, BINS - 1).nan_to_num(0.0, BINS - 1, 0.0)
+    bins = (errors / unit).log2().ceil().add(1).clamp(0, BINS - 1).nan_to_num(0.0, BINS - 1, 0.0)
     counts = torch.bincount(bins.to(torch.int64).flatten().cpu(), minlength=BINS)
     return tuple(int(n) for n in counts)
 

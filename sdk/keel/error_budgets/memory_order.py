@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from torch import Tensor
 
 
 def memory_order(x: Tensor) -> list[int]:
-    """The dimensions from the one with the largest stride to the one with the smallest."""
+    """The dimensions from the one with the largest stride to the one with the smallest. Those along which elements
+    repeat come first.
+    """
     strides = x.stride()
-    return sorted(range(x.dim()), key=lambda d: -strides[d])
+    return sorted(range(x.dim()), key=lambda d: -strides[d] if strides[d] else -math.inf)
 
 
 def in_shape_order(permuted: Tensor, order: Sequence[int]) -> Tensor:

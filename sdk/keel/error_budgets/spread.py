@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from keel.error_budgets.double_precision import eps, tiny, wide
+from keel.error_budgets.memory_order import in_shape_order, memory_order
 
 FEWEST = 8
 """A row with fewer elements than this is joined with the next dimension. Fewer rows than this have no columns."""
@@ -21,12 +22,14 @@ def spread(exact: Tensor, others: Sequence[Tensor], dtype: torch.dtype) -> Tenso
 
     The average is that of the element's row, both in absolute terms and relative to its size, and that of its row times
     that of its column over that of all: errors of a product of matrices grow with the rows of one and the columns of
-    the other, and a column can be far above the average of the row. Elements that are not finite count as exact.
+    the other, and a column can be far above the average of the row. Rows lie in a row in memory. Elements that are not
+    finite count as exact.
     """
-    rows = _in_rows(exact)
+    order = memory_order(exact)
+    rows = _in_rows(exact, order)
     result = torch.empty(rows.shape, dtype=torch.float64, device=exact.device)
     blocks = list(_blocks(rows))
-    flat = [_in_rows(other) for other in others]
+    flat = [_in_rows(other, order) for other in others]
     means, sums = list[Tensor](), result.new_zeros(rows.shape[1])
     for block in blocks:
         size = rows[block].abs()
@@ -42,12 +45,18 @@ def spread(exact: Tensor, others: Sequence[Tensor], dtype: torch.dtype) -> Tenso
         columns = sums / sums.mean()  # each column's mean over that of all
         for block, mean in zip(blocks, means, strict=True):
             torch.maximum(result[block], (mean * columns).square_(), out=result[block])
-    return result.view(exact.shape)
+    return in_shape_order(result.view([exact.shape[d] for d in order]), order)
 
 
-def _in_rows(x: Tensor) -> Tensor:
-    """``x`` as a matrix. A row is the last dimensions, as many as have enough elements."""
-    dims, count = 0, 1
+def distance(x: Tensor, exact: Tensor) -> Tensor:
+    """The distance of each element from the exact value; 0 if either is not finite."""
+    error: Tensor = (wide(x) - exact).abs()
+    return error.nan_to_num_(0.0, 0.0, 0.0)
+
+
+def _in_rows(x: Tensor, order: list[int]) -> Tensor:
+    """``x`` as a matrix. A row is the last dimensions in ``order``, as many as have enough elements."""
+    x, dims, count = x.permute(order), 0, 1
     while dims < x.dim() and count < FEWEST:
         dims += 1
         count *= x.shape[-dims]
@@ -65,6 +74,5 @@ def _most(exact: Tensor, size: Tensor, others: Sequence[Tensor], dtype: torch.dt
     least = tiny(dtype)
     most = (size * eps(dtype)).add_(least).nan_to_num_(least, least, least)
     for other in others:
-        distance: Tensor = (wide(other) - exact).abs()
-        torch.maximum(most, distance.nan_to_num_(0.0, 0.0, 0.0), out=most)
+        torch.maximum(most, distance(other, exact), out=most)
     return most

@@ -39,3 +39,13 @@ def test_sizes_of_any_kind() -> None:
     odd = torch.tensor([1.0, torch.inf, torch.nan], dtype=torch.float64)
     assert bool(spread(odd, [odd.float()], torch.float32).isfinite().all())
     assert spread(torch.ones(9, dtype=torch.complex128), [], torch.complex64).dtype == torch.float64
+
+
+def test_rows_are_those_of_the_memory() -> None:
+    torch.manual_seed(0)
+    exact = torch.randn(64, 96, dtype=torch.float64)
+    others = [exact * (1 + 1e-6 * torch.randn_like(exact))]
+    result = spread(exact, others, torch.float32)
+    assert torch.equal(spread(exact.t(), [others[0].t()], torch.float32), result.t())
+    row, other = exact[0].expand(9, 96), others[0][0].expand(9, 96)
+    assert bool((spread(row, [other], torch.float32) >= spread(exact[0], [others[0][0]], torch.float32)).all())
