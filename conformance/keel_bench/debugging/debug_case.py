@@ -13,7 +13,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from types import MappingProxyType
 from typing import Any
 
 from ..jobs import Job
@@ -52,7 +51,7 @@ def plant(seed: int, number: int, model: str, folder: Path) -> Defect | None:
     if (stage := stage_of(number)) not in OWN:
         places = answer_of(["places", model], {})
         defects = (drawn(seed, number, model, places, attempt) for attempt in range(DRAWS))
-        return next((d for d in defects if how_it_shows(model, d.probe)), None)
+        return next((d for d in defects if how_it_shows(model, d.probe, {})), None)
     random, lines = chance(seed, number, "source"), answer_of(["lines", model], {})
     root = source_root()
     of_stage = [path for path in lines if stage_of_file(path) == stage]
@@ -62,14 +61,13 @@ def plant(seed: int, number: int, model: str, folder: Path) -> Defect | None:
     for path, mutant in todo[:DRAWS]:
         text = (root / path).read_text()
         (folder / "keel" / path).write_text(mutated(text, mutant), encoding="utf-8")
-        kind = how_it_shows(model, "cpp", environment(folder))
-        if kind:
+        if kind := how_it_shows(model, "cpp", environment(folder)):
             return Defect(model, stage, "cpp", mutant.sentence, path, kind)
         (folder / "keel" / path).write_text(text, encoding="utf-8")
     return None
 
 
-def how_it_shows(model: str, backend: str, more: Mapping[str, str] = MappingProxyType({})) -> str:
+def how_it_shows(model: str, backend: str, more: Mapping[str, str]) -> str:
     """How a model fails with a backend; empty if it does not."""
     kind: str = answer_of(["shows", model, backend], more, least={"kind": ""})["kind"]
     return kind

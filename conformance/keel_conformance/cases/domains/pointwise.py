@@ -133,13 +133,12 @@ def _domain(op: Op, forms: tuple[SavedCall, ...]) -> Domain:
         overload=lambda levels: forms[int(levels["form"][1:])].overload,
         facets={f"f{i}": facets(f) for i, f in enumerate(forms)},
     )
+    many = _of_many_dimensions(domain)
     return replace(
         domain,
         priority=_casts(domain, forms) if op.numerics.converts else _telling(domain),
-        added=()
-        if op.numerics.converts
-        else (*_promoted(domain, forms), *_digits(domain, forms), *_of_many_dimensions(domain)),
-        extra=_of_many_dimensions(domain),
+        added=() if op.numerics.converts else (*_promoted(domain, forms), *_digits(domain, forms), *many),
+        extra=many,
     )
 
 
